@@ -230,9 +230,10 @@ def test_a_compacted_topic_rejects_records_without_a_key(log: Log, source: int, 
 @pytest.mark.parametrize("target", [0, 1])
 @pytest.mark.parametrize("options", [{}, {"transactional": True}])
 def test_idempotent_producers_require_format_2(log: Log, target: int, options: dict[str, bool]) -> None:
-    data = build_batch(RECORDS, producer_id=4, producer_epoch=0, base_sequence=0, **options)
-    error = refused(log, data, api_version=9, message_format_version=target)
-    assert error.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+    for producer_id in (0, 4):
+        data = build_batch(RECORDS, producer_id=producer_id, producer_epoch=0, base_sequence=0, **options)
+        error = refused(log, data, api_version=9, message_format_version=target)
+        assert error.code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 def test_newer_produce_versions_require_format_2(log: Log) -> None:

@@ -61,6 +61,14 @@ def test_each_of_several_batches_is_known_by_its_offset(tmp_path: Path) -> None:
     assert [original[0] for header in headers if (original := log.producers.check(header))] == [0, 2, 4]
 
 
+def test_a_truncation_to_the_end_changes_nothing(tmp_path: Path) -> None:
+    log = open_at(tmp_path)
+    append(log, batch(2))
+    generation, files = log.truncation_generation, files_in(tmp_path)
+    log.truncate_to(2)
+    assert (log.truncation_generation, log.log_end_offset, files_in(tmp_path)) == (generation, 2, files)
+
+
 def test_a_log_may_start_at_any_offset(tmp_path: Path) -> None:
     log = open_at(tmp_path, log_start_offset=1 << 40)
     assert append(log, batch(2)) == 1 << 40

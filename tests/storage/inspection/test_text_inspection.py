@@ -115,6 +115,7 @@ def test_an_empty_json_file_has_no_fields(tmp_path: Path) -> None:
 
 def test_invalid_json_and_missing_fields_are_reported(tmp_path: Path) -> None:
     (damage,) = iterate_json_lines(file_of(tmp_path, b'{"version":'), ())
-    assert isinstance(damage, Damage) and damage.expected == "a JSON object"
+    assert isinstance(damage, Damage)
+    assert (damage.position, damage.size_bytes, damage.expected) == (0, 11, "a JSON object")
     _, damage = iterate_json_lines(file_of(tmp_path, b'{"version":0}'), ("version", "brokerEpoch"))
     assert isinstance(damage, Damage) and (damage.position, damage.expected) == (13, "a field brokerEpoch")
