@@ -9,6 +9,8 @@ import threading
 
 import pytest
 
+from minibroker.broker.requests.interceptors import Interceptor
+from minibroker.protocol.messages.metadata import MetadataResponse
 from minibroker.proxy.proxy import Proxy
 from tests.cases import for_each
 from tests.proxy.upstreams import PATIENCE_S, answer, client_of, connected, exactly, request, to_the_end
@@ -80,6 +82,26 @@ def test_random_bytes_in_random_pieces_are_forwarded_in_both_directions() -> Non
         assert to_the_end(client) == back
         for thread in threads:
             thread.join()
+
+
+@pytest.mark.parametrize("hook", ["before", "answer"])
+def test_a_failing_hook_closes_the_clients_connection(hook: str, caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Interceptor):
+        pass
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    setattr(Failing, hook, fail)
+    with connected() as (proxy, client, node):
+        proxy.put_first(Failing())
+        asked = request(METADATA, 1, 7, b"\0\0\0\0")
+        client.sendall(asked)
+        if hook == "answer":
+            assert exactly(node, len(asked)) == asked
+            node.sendall(answer(7, MetadataResponse().encode(1)))
+        assert to_the_end(client) == b""
+    assert "a request failed" in caplog.text
 
 
 def test_pipelined_requests_are_forwarded_before_the_first_response() -> None:

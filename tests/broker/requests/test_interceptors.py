@@ -297,6 +297,16 @@ def test_a_hook_may_be_a_coroutine_that_does_not_wait(watched: Watched) -> None:
     assert [answer.cluster_id for _, answer in client.responses()] == ["at once", "at once"]
 
 
+def test_a_hook_that_has_run_the_request_may_leave_its_response(watched: Watched) -> None:
+    async def run(call: Call) -> None:
+        await call.run()
+
+    watched.first.on_before = watched.second.on_before = run
+    assert watched.harness.request(METADATA).cluster_id == watched.harness.cluster.cluster_id
+    assert watched.hooks()[:2] == [("first", "before"), ("second", "before")]
+    assert watched.hooks().count(("second", "before")) == 1
+
+
 def test_a_failing_hook_ends_the_request(watched: Watched) -> None:
     def fail(*_: object) -> Any:
         raise ZeroDivisionError
