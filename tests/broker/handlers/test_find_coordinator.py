@@ -126,6 +126,7 @@ def test_requests_during_the_topic_creation_wait_for_it(harness: Harness, key_ty
     assert [name for name in harness.cluster.image.topics] == [state.log.name]
 
 
-def test_a_request_without_keys_creates_no_topic(harness: Harness) -> None:
-    assert harness.request(FindCoordinatorRequest(coordinator_keys=[])).coordinators == []
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version >= SEVERAL_KEYS])
+def test_a_request_without_keys_creates_no_topic(harness: Harness, version: int) -> None:
+    assert harness.request(FindCoordinatorRequest(coordinator_keys=[]), version).coordinators == []
     assert not harness.cluster.image.topics

@@ -38,6 +38,7 @@ from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.broker import delaying
 from tests.broker.harness import AUTHORIZED, Harness, TopicData, Waiting, batch
+from tests.clients.share_requests import fetch_request
 
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 OPEN, SECRET = "open", "secret"
@@ -177,6 +178,27 @@ def test_a_fetch_waits_only_for_readable_topics(harness: Harness) -> None:
     harness.produce_batch("empty", batch("v"), user="admin")
     codes = {topic.topic: topic.partitions[0].error_code for topic in waiting.response().responses}
     assert codes == {SECRET: DENIED, "empty": ErrorCode.NONE}
+
+
+def test_the_end_of_an_unreadable_topic_is_not_told_to_a_share_group(harness: Harness) -> None:
+    harness.add_acl(READ_GROUP, "s")
+    wanted = topic_id(harness, SECRET)
+
+    def fetch_shared(epoch: int) -> tuple[int, int]:
+        request = fetch_request(wanted, (), group_id="s", member_id="m", share_session_epoch=epoch)
+        client.send(request)
+        ((_, answer),) = client.responses()
+        return answer.error_code, answer.responses[0].partitions[0].error_code
+
+    client = harness.client()
+    client.connection.principal = Principal("User", "alice")
+    harness.add_acl(READ_TOPIC, SECRET)
+    assert fetch_shared(0) != (0, DENIED)
+    harness.add_acl(READ_TOPIC, SECRET, permission=Permission.DENY)
+    harness.request(
+        topics.DeleteTopicsRequest(topics=[topics.DeleteTopicsRequest.DeleteTopicState(name=SECRET)]), user="admin"
+    )
+    assert fetch_shared(1) == (0, DENIED)
 
 
 def test_a_removed_permission_rejects_the_next_produce_of_a_connection(harness: Harness) -> None:

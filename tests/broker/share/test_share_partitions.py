@@ -201,6 +201,13 @@ def test_acknowledgements_survive_a_restart(harness: Harness, crash: bool) -> No
     assert member.fetch() == []
 
 
+def test_an_acknowledgement_names_at_least_one_offset(harness: Harness) -> None:
+    member = reading(harness, "a", "b")
+    assert member.fetch() == [(0, 1, 1)]
+    assert [member.acknowledge((1, last, [ACCEPT])) for last in (-1, 0)] == [ErrorCode.INVALID_REQUEST] * 2
+    assert member.acknowledge((0, 1, [ACCEPT])) == 0
+
+
 def test_acknowledgements_that_cannot_be_persisted_are_rejected(harness: Harness) -> None:
     member = reading(harness, "a", "b")
     assert member.fetch() == [(0, 1, 1)]
