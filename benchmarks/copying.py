@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 
-from minibroker.broker.network.sockets import SocketProtocol
+from minibroker.broker.network.sockets import ClientSocket
 from minibroker.cli.main import main
 
-if "_send_file" not in vars(SocketProtocol):
-    sys.exit("SocketProtocol has no _send_file any more: say here what sends a region")
-SocketProtocol._send_file = SocketProtocol._send_copy  # type: ignore[method-assign]  # it is what this file is for
+if "_send_file" not in vars(ClientSocket):
+    sys.exit("ClientSocket has no _send_file any more: say here what sends a region")
+ClientSocket._send_file = ClientSocket._send_copy  # type: ignore[method-assign]  # it is what this file is for
 main()

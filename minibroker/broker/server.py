@@ -21,12 +21,12 @@ from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.metadata.nodes import Endpoint, Node
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.busy_polling import BusyPolling, choose_busy_poll_us
-from minibroker.broker.network.connection import Connection, Outcome
+from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.pipelines import Pipelines
-from minibroker.broker.network.sockets import Shared, SocketProtocol, get_peer_name, host_name
+from minibroker.broker.network.sockets import ClientSocket, Shared, SocketProtocol, get_peer_name, host_name
 from minibroker.broker.network.unread import Reader
-from minibroker.broker.requests.dispatch import Dispatcher, log_failure, log_fields, read_client_id
+from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.security.principals import ANONYMOUS
 from minibroker.named_tuples import NamedTuple
 from minibroker.operating_system import reuse_address
@@ -156,7 +156,7 @@ class Server:
             self.authentications.setdefault(place, AuthenticationStatistics())
         authenticate = self._make_authenticator_factory(listener, self.authentications.get(place))
 
-        def attach(outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
+        def attach(outlet: ClientSocket, transport: asyncio.BaseTransport) -> Connection:
             connection = self._attach_client(node, listener.name, outlet, transport)
             if not listener.has_tls:  # with TLS, connections are counted before the handshake
                 self._limits[node.node_id].came(connection, outlet.abort_soon)
@@ -166,16 +166,19 @@ class Server:
                 self.authentications[place].succeeded += 1
             return connection
 
-        def protocol() -> SocketProtocol:
-            return SocketProtocol(self._loop, self._shared, attach)
+        def make_socket() -> ClientSocket:
+            return ClientSocket(self._loop, self._shared, attach)
+
+        def make_protocol() -> SocketProtocol:
+            return SocketProtocol(make_socket())
 
         backlog = self._cluster.settings["socket.listen.backlog.size"]
-        accepted = self._with_tls(node, listener, protocol) if listener.has_tls else protocol
+        accepted = self._with_tls(node, listener, make_socket) if listener.has_tls else make_protocol
         server = await self._loop.create_server(accepted, sock=bound.socket, backlog=backlog)
         self._servers[place] = server
 
     def _with_tls(
-        self, node: Node, listener: Listener, protocol: Callable[[], SocketProtocol]
+        self, node: Node, listener: Listener, make_socket: Callable[[], ClientSocket]
     ) -> Callable[[], asyncio.BaseProtocol]:
         """Return the factory of protocols for TLS clients. Raises SettingsError."""
         # Needed only here; a plain start does without them and what they import.
@@ -189,7 +192,7 @@ class Server:
             limits, limit_ms = self._limits[node.node_id], self._cluster.settings["connections.max.stall.ms"]
             statistics = self.authentications[node.node_id, listener.name]
             place = node.node_id, listener.name
-            return TlsLayer(self._loop, self._shared, tls.current, protocol, limits, limit_ms, *place, statistics)
+            return TlsLayer(self._loop, self._shared, tls.current, make_socket, limits, limit_ms, *place, statistics)
 
         return with_tls
 
@@ -287,19 +290,19 @@ class Server:
         for client in self._list_clients(node_id):
             client.let_go()
 
-    def _list_clients(self, node_id: int) -> list[SocketProtocol]:
+    def _list_clients(self, node_id: int) -> list[ClientSocket]:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
 
     def _attach_client(
-        self, node: Node, listener: str, outlet: SocketProtocol, transport: asyncio.BaseTransport
+        self, node: Node, listener: str, outlet: ClientSocket, transport: asyncio.BaseTransport
     ) -> Connection:
         self.accepted[node.node_id, listener] += 1
         connection = Connection(
             node,
             listener,
             outlet,
-            self._execute_request,
-            self._listen_to_turn,
+            self._dispatcher.execute_or_close,
+            self._dispatcher.listen_to_turn,
             self._shared.budget,
             self._cluster.settings["socket.request.max.bytes"],
             get_peer_name(transport),
@@ -311,17 +314,6 @@ class Server:
 
     def _forget_connection(self, connection: Connection) -> None:
         self._limits[connection.node.node_id].gone(connection)
-
-    def _execute_request(self, connection: Connection, frame: memoryview) -> Outcome:
-        try:
-            return self._dispatcher.execute(connection, frame)
-        except Exception as error:
-            log_failure(connection, read_client_id(frame), log_fields(frame), error)
-        connection.end()
-        return None
-
-    def _listen_to_turn(self, connection: Connection) -> None:
-        self._cluster.turn.listen(connection)
 
     def connections(self) -> list[Connection]:
         """Return the open connections."""

@@ -15,7 +15,6 @@ import pytest
 
 from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.network.busy_polling import BusyPolling
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import OWN_BYTES, PATIENCE_MS
 from minibroker.broker.server import IDLE_SWEEP_MS, STALL_SWEEP_MS, BindError, BoundListener, Server, bind
@@ -167,14 +166,10 @@ def serve(
 
 
 @pytest.mark.parametrize(("duration_us", "is_noted"), [("0", False), ("60", True)])
-def test_reads_are_noted_for_busy_polling_if_it_is_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, duration_us: str, is_noted: bool
-) -> None:
-    reads: list[BusyPolling] = []
-    monkeypatch.setattr(BusyPolling, "note_read", lambda polling: reads.append(polling))
-
+def test_reads_are_noted_for_busy_polling_if_it_is_on(tmp_path: Path, duration_us: str, is_noted: bool) -> None:
     async def talk(served: Served) -> None:
-        assert bool(reads) is is_noted
+        polling = served.server._shared.polling
+        assert (polling is not None and polling._reads + polling._until > 0) is is_noted
 
     serve(tmp_path, talk, socket_busy_poll_us=duration_us)
 
@@ -275,7 +270,9 @@ def test_a_client_that_reads_no_responses_is_closed_after_the_stall_time(
         dispatcher = served.server._dispatcher
 
         class Lengthy:
-            def execute(self, connection: Connection, frame: memoryview) -> Any:
+            listen_to_turn = dispatcher.listen_to_turn
+
+            def execute_or_close(self, connection: Connection, frame: memoryview) -> Any:
                 return [bytes(24 << 20)] if len(frame) == 100 else dispatcher.execute(connection, frame)
 
         monkeypatch.setattr(served.server, "_dispatcher", Lengthy())

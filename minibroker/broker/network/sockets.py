@@ -36,7 +36,16 @@ TURN_BYTES = 1 << 20
 AT_ONCE = pack("ii", 1, 0)  # on, for 0 seconds
 IPV4_MAPPED = bytes(10) + b"\xff\xff"  # how IPv6 writes an address of IPv4 begins
 
-Attach = Callable[["SocketProtocol", asyncio.BaseTransport], Connection]
+Attach = Callable[["ClientSocket", asyncio.BaseTransport], Connection]
+CALLED_BY_LOOP = (
+    "connection_made",
+    "connection_lost",
+    "eof_received",
+    "get_buffer",
+    "buffer_updated",
+    "pause_writing",
+    "resume_writing",
+)
 
 
 class Shared:
@@ -48,7 +57,7 @@ class Shared:
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self.budget = FrameBudget(clock=clock)
         self.unread = Unread(self.now_ms)
-        self.sockets: set[SocketProtocol] = set()
+        self.sockets: set[ClientSocket] = set()
         self.handshakes: set[TlsLayer] = set()  # of clients that are no sockets yet
         self.lost: Callable[[Connection], None] = lambda _: None  # called with each that has been closed
         self.closed = False  # also for clients that are accepted meanwhile
@@ -56,7 +65,17 @@ class Shared:
 
 
 class SocketProtocol(asyncio.BufferedProtocol):
-    """A client's socket. `attach(protocol, transport)` creates its connection once the client has connected."""
+    """What a loop calls for a `ClientSocket`: its own methods, as no compiled class can be derived from asyncio's."""
+
+    __slots__ = CALLED_BY_LOOP
+
+    def __init__(self, client: ClientSocket) -> None:
+        for name in CALLED_BY_LOOP:
+            setattr(self, name, getattr(client, name))
+
+
+class ClientSocket:
+    """A client's socket. `attach(socket, transport)` creates its connection once the client has connected."""
 
     __slots__ = (
         "_attach",
@@ -76,6 +95,7 @@ class SocketProtocol(asyncio.BufferedProtocol):
         "connected_ms",
         "progress_ms",
     )
+    __deletable__ = ("_connection",)  # mypyc's word for what `connection_lost` deletes
 
     def __init__(self, loop: asyncio.AbstractEventLoop, shared: Shared, attach: Attach) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""The TLS layer of a connection: a protocol for the socket's transport, and a transport for its `SocketProtocol`.
+"""The TLS layer of a connection: a protocol for the socket's transport, and a transport for its `ClientSocket`.
 
     transport --> get_buffer, buffer_updated --> OpenSSL --> application
     transport <------- write <---- OpenSSL <---- write <---- application
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from minibroker.broker.network.framing import OWN_BYTES
-from minibroker.broker.network.sockets import Shared, SocketProtocol, get_peer_name, host_name
+from minibroker.broker.network.sockets import ClientSocket, Shared, get_peer_name, host_name
 from minibroker.broker.security.distinguished_names import MalformedName, read_subject
 from minibroker.broker.security.principal_mapping import NoRuleApplies
 from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
@@ -56,7 +56,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         loop: asyncio.AbstractEventLoop,
         shared: Shared,
         tls: TlsSettings,
-        make_application: Callable[[], SocketProtocol],
+        make_application: Callable[[], ClientSocket],
         limits: Limits,
         limit_ms: float,
         node_id: int,
@@ -71,7 +71,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._shared = shared
         self._mapping = tls.mapping
         self._make_application = make_application
-        self._application: SocketProtocol | None = None
+        self._application: ClientSocket | None = None
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = tls.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._limits = limits

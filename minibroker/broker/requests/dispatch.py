@@ -78,6 +78,19 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], Route] = {}
         self._lasting = LastingAnswers()
 
+    def execute_or_close(self, connection: Connection, frame: memoryview) -> Outcome:
+        """Run a request as `execute` does. If that fails, close the connection behind the earlier answers."""
+        try:
+            return self.execute(connection, frame)
+        except Exception as error:
+            log_failure(connection, read_client_id(frame), log_fields(frame), error)
+        connection.end()
+        return None
+
+    def listen_to_turn(self, connection: Connection) -> None:
+        """Call `turn_ended` of the connection when the current turn of the loop ends."""
+        self.cluster.turn.listen(connection)
+
     def execute(self, connection: Connection, frame: memoryview) -> Outcome:
         """Run the request in `frame`; return what is to be sent, or what is not done yet. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)

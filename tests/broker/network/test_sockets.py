@@ -17,7 +17,7 @@ import pytest
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.network.connection import Connection
-from minibroker.broker.network.sockets import Shared, SocketProtocol, host_name
+from minibroker.broker.network.sockets import ClientSocket, Shared, SocketProtocol, host_name
 from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.storage.files import Disk, File
 from tests.loops import LOOPS
@@ -40,20 +40,20 @@ class Harness:
         self.loop = loop
         self.answer = answer
         self.shared = Shared(SystemClock(loop))
-        self.protocols: list[SocketProtocol] = []
+        self.sockets: list[ClientSocket] = []
         self.copies = False
 
     async def start(self) -> int:
         def protocol() -> SocketProtocol:
-            made = SocketProtocol(self.loop, self.shared, self.attach)
-            self.protocols.append(made)
-            return made
+            made = ClientSocket(self.loop, self.shared, self.attach)
+            self.sockets.append(made)
+            return SocketProtocol(made)
 
         self.server = await self.loop.create_server(protocol, "127.0.0.1", 0)
         port: int = self.server.sockets[0].getsockname()[1]
         return port
 
-    def attach(self, outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
+    def attach(self, outlet: ClientSocket, transport: asyncio.BaseTransport) -> Connection:
         outlet._copies = self.copies
 
         def execute(connection: Connection, frame: memoryview) -> list[Any]:
@@ -64,8 +64,8 @@ class Harness:
 
     async def stop(self) -> None:
         self.server.close()
-        for protocol in self.protocols:
-            protocol.abort()
+        for made in self.sockets:
+            made.abort()
         await asyncio.sleep(0)
         await self.server.wait_closed()
 
@@ -142,7 +142,7 @@ def test_regions_and_bytes_arrive_in_order(
         await loop.sock_sendall(client, frame(b"12345678") * 2)
         got = await receive(loop, client, 2 * (sum((1, 100, 16384, 16385, 300_000, 2_500_000)) + 5 + 3 + 7 + 7 + 8 + 9))
         assert got == bytes(expected)
-        assert not harness.protocols[0].congested
+        assert not harness.sockets[0].congested
 
     run(with_client(answer, talk, copies=copies, receive_buffer_bytes=receive_buffer_bytes))
 
@@ -178,7 +178,7 @@ def test_a_client_that_never_reads_takes_no_memory_and_blocks_no_other(
         await loop.sock_sendall(other, frame(b"12345678"))
         assert await receive(loop, other, FILE_BYTES) == content
         other.close()
-        stalled = harness.protocols[0]
+        stalled = harness.sockets[0]
         assert stalled.congested
         assert stalled._transport.get_write_buffer_size() <= 64 << 10
 
@@ -250,7 +250,7 @@ def test_nagles_algorithm_is_disabled(run: Any) -> None:
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
         await loop.sock_sendall(client, frame(b"12345678"))
         assert await receive(loop, client, 2) == b"ok"
-        connected = harness.protocols[0]._transport.get_extra_info("socket")
+        connected = harness.sockets[0]._transport.get_extra_info("socket")
         assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
     run(with_client(lambda request: [b"ok"], talk))
@@ -262,7 +262,7 @@ def test_queued_responses_are_sent_before_closing(run: Any, tmp_path: Path, cont
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
         await loop.sock_sendall(client, frame(b"12345678"))
         got = await receive(loop, client, 10)
-        harness.protocols[0].close()
+        harness.sockets[0].close()
         got += await receive(loop, client, 2 * FILE_BYTES)
         assert got == content
 
@@ -275,11 +275,11 @@ def test_unread_responses_count_until_the_client_reads_them(run: Any) -> None:
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
         await loop.sock_sendall(client, frame(b"12345678") * 3)
         unread = harness.shared.unread
-        while not harness.protocols or not unread.held_bytes:
+        while not harness.sockets or not unread.held_bytes:
             await asyncio.sleep(0)
         assert 2 * len(answer) < unread.held_bytes < 3 * len(answer)
         assert await receive(loop, client, 3 * len(answer)) == 3 * answer
-        while harness.protocols[0].congested:
+        while harness.sockets[0].congested:
             await asyncio.sleep(0)
         assert unread.held_bytes == 0
 
@@ -316,9 +316,9 @@ def test_responses_held_back_by_the_broker_do_not_count_as_unread(run: Any) -> N
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
         await loop.sock_sendall(client, frame(b"12345678"))
-        while not harness.protocols or not harness.protocols[0]._is_full:
+        while not harness.sockets or not harness.sockets[0]._is_full:
             await asyncio.sleep(0)
-        held = harness.protocols[0]
+        held = harness.sockets[0]
         held.hold()
         held.send([answer])
         assert len(answer) < harness.shared.unread.held_bytes < 2 * len(answer)
@@ -337,7 +337,7 @@ def test_an_unread_file_region_does_not_count_as_unread(run: Any, tmp_path: Path
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
         await loop.sock_sendall(client, frame(b"12345678"))
-        while not harness.protocols or not harness.protocols[0]._is_full:
+        while not harness.sockets or not harness.sockets[0]._is_full:
             await asyncio.sleep(0)
         assert harness.shared.unread.held_bytes == 0
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
-from minibroker.broker.network.sockets import Shared, SocketProtocol
+from minibroker.broker.network.sockets import ClientSocket, Shared
 from minibroker.broker.network.tls_layer import TlsLayer
 from minibroker.broker.security.tls import make_tls_settings
 from tests.broker.manual_clock import ManualClock
@@ -70,14 +70,16 @@ class Served:
 
     def _layer(self) -> TlsLayer:
         place = 1, "SSL"
-        made = TlsLayer(self.loop, self.shared, self._tls, self._protocol, self.gate, LIMIT_MS, *place, self.statistics)
+        made = TlsLayer(
+            self.loop, self.shared, self._tls, self._make_socket, self.gate, LIMIT_MS, *place, self.statistics
+        )
         self.layers.append(made)
         return made
 
-    def _protocol(self) -> SocketProtocol:
-        return SocketProtocol(self.loop, self.shared, self._attach)
+    def _make_socket(self) -> ClientSocket:
+        return ClientSocket(self.loop, self.shared, self._attach)
 
-    def _attach(self, outlet: SocketProtocol, transport: asyncio.BaseTransport) -> Connection:
+    def _attach(self, outlet: ClientSocket, transport: asyncio.BaseTransport) -> Connection:
         node: Any = None
         budget, principal = self.shared.budget, transport.get_extra_info("principal")
         return Connection(
