@@ -68,7 +68,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, GROUPS_TOPIC, SETTINGS)
-        self.groups: ByPartition[Group] = ByPartition(self.log)
+        self.groups: ByPartition[Group] = ByPartition(self.log.partition_of)
         self.rebalances: Counter[GroupType] = Counter()
         self.creation_failures = CreationFailures(cluster.clock)
 

@@ -18,7 +18,7 @@ from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
 from minibroker.broker.groups.commits import MARK, CommitTemplate
 from minibroker.broker.network.output_items import Refusal
 from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encode_answer
-from minibroker.broker.turn import Wait, failure_of
+from minibroker.broker.turn import Wait, failure_of, failure_of_pending
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import get_response_header_version
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
     from minibroker.broker.groups.commits import Committed
     from minibroker.broker.requests.context import RequestContext
+    from minibroker.storage.log import Log
+    from minibroker.storage.pending import Pending
 
 START_BYTES = 8  # key, version and correlation id
 SAID = Struct(">qi")  # offset and leader epoch
@@ -47,9 +49,9 @@ class OffsetCommitTemplate:
         "_cluster",
         "_commits",
         "_group_id",
+        "_groups",
         "_layout",
         "_member",
-        "_node",
         "_partition",
         "_size",
         "_template",
@@ -72,11 +74,11 @@ class OffsetCommitTemplate:
         self.client_id = context.client_id
         self._cluster = context.cluster
         self._commits = context.cluster.commits
-        self._node = context.node
+        self._groups = groups = context.cluster.groups
         self._group_id = request.group_id
         self._member = request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
-        self._partition = context.cluster.groups.log.get_writable_partition(request.group_id)
-        self._template = CommitTemplate(context.cluster.groups, request.group_id, offsets)
+        self._partition = groups.log.get_writable_partition(request.group_id)
+        self._template = CommitTemplate(groups, request.group_id, offsets)
         self._size = len(frame)
         self._around = _split_around_offsets(frame, request, self.version)
         self._layout = Struct(">" + "qi".join(f"{len(piece)}s" for piece in self._around))
@@ -107,18 +109,17 @@ class OffsetCommitTemplate:
         log = self._partition.log
         if values[::3] != self._around or log.settings.flush_messages != MAX_LONG:
             return None
-        groups = cluster.groups
         try:
-            groups.check(self._node, self._group_id)
-            group = groups.groups.get(self._group_id)
+            # This node coordinates the group, as nothing has changed. `record` refuses what is not loaded.
+            group = self._groups.groups.get(self._group_id)
             if group is None or group.check_commit(*self._member, transactional=False, version=self.version):
                 return None
-            self._template.record(groups, group, values[1::3], values[2::3])
+            self._template.record(self._groups, group, values[1::3], values[2::3])
         except KafkaError:
             return None
         if not log.pending.headers:
             return [self.answer(correlation_id, None)]
-        return DueCommit(self, correlation_id, Wait(log, log.pending, codes=COORDINATOR_CODES))
+        return DueCommit(self, correlation_id, log, log.pending)
 
     def _is_like(self, frame: memoryview) -> bool:
         size_bytes = len(frame) - START_BYTES
@@ -162,18 +163,21 @@ def _make_template(
 class DueCommit:
     """The answer to an OffsetCommit whose batch is written when the turn ends."""
 
-    __slots__ = ("_correlation_id", "_template", "_wait")
+    __slots__ = ("_correlation_id", "_log", "_pending", "_template")
 
-    def __init__(self, template: OffsetCommitTemplate, correlation_id: int, wait: Wait) -> None:
+    def __init__(self, template: OffsetCommitTemplate, correlation_id: int, log: Log, pending: Pending) -> None:
+        """`pending` are the batches that are to be written to `log`."""
         self._template = template
         self._correlation_id = correlation_id
-        self._wait = wait
+        self._log = log
+        self._pending = pending
 
     def items(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        failure = failure_of(self._wait)
-        items = [self._template.answer(self._correlation_id, failure)]
-        return items if failure is None else Refusal(items)
+        if failure_of_pending(self._pending) is None:
+            return [self._template.answer(self._correlation_id, None)]
+        failure = failure_of(Wait(self._log, self._pending, codes=COORDINATOR_CODES))
+        return Refusal([self._template.answer(self._correlation_id, failure)])
 
 
 def _split_around_offsets(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:

@@ -48,7 +48,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, SHARE_STATE_TOPIC, SETTINGS)
-        self.states: ByPartition[tuple[ShareKey, ShareState]] = ByPartition(self.log)
+        self.states: ByPartition[tuple[ShareKey, ShareState]] = ByPartition(self.log.partition_of)
 
     def new_shard(self, index: int) -> ShareShard:
         return ShareShard(self, index)

@@ -49,7 +49,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, TRANSACTIONS_TOPIC, SETTINGS)
-        self.transactions: ByPartition[Transaction] = ByPartition(self.log)
+        self.transactions: ByPartition[Transaction] = ByPartition(self.log.partition_of)
         self.markers = MarkerSender(self)
         self.expiry = TransactionExpiry(self)
 

@@ -144,9 +144,10 @@ def start_offset(cluster: Broker, key: ShareKey) -> int | None:
     share = cluster.shares.find(key)
     if share is not None:
         return share.deliveries.start_offset
-    _, state = cluster.share_states.states.get(key.text, (key, None))
-    if state is None or state.start_offset < 0:
+    known = cluster.share_states.states.get(key.text)
+    if known is None or known[1].start_offset < 0:
         return None
+    state = known[1]
     from minibroker.broker.share.deliveries import Deliveries
 
     return Deliveries(state.start_offset, state.batches).start_offset  # which passes over what is settled

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from minibroker.broker.coordination.coordinator_logs import CoordinatorLog
 from minibroker.broker.coordination.runtime import PARTS, ByPartition
-
-
-class Log:
-    def partition_of(self, key: str) -> int:
-        return len(key) % 3
 
 
 @pytest.fixture
 def values() -> ByPartition[int]:
-    return ByPartition(cast(CoordinatorLog, Log()))
+    return ByPartition(lambda key: len(key) % 3)
 
 
 def test_values_by_partition_behave_as_a_mapping(values: ByPartition[int]) -> None:
