@@ -71,7 +71,7 @@ def make_explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
         make_transaction_routes(broker),
         make_file_routes(lambda: broker.directory, broker),
         make_damage_routes(lambda: broker.directory),
-        make_trying_routes(broker),
+        make_trying_routes(broker, name_of),
         *([] if schemas is None else [schemas]),
     ):
         routes += part

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from minibroker.broker.requests.served import SERVED
+from minibroker.explorer.addressed_nodes import find_addressed_node
 from minibroker.explorer.answers_in_threads import make_aside
 from minibroker.explorer.composed_records import compose_records, format_of
 from minibroker.explorer.trees import make_tree
@@ -30,6 +31,7 @@ from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubsc
 from minibroker.protocol.primitives import uuid_from_text, uuid_text
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.exchange import find_api_key
+from minibroker.testing.seen.subjects import NameOf
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
@@ -103,9 +105,10 @@ class Bytes(Struct):
     node: int | None = None
 
 
-def make_trying_routes(broker: Broker) -> Routes:
+def make_trying_routes(broker: Broker, name_of: NameOf) -> Routes:
     """Return the paths of the view."""
     routes = Routes("/try")
+    sent_to: list[int] = []  # the nodes of requests: one that names nothing may be of the session of the last one
 
     @routes.get("/apis")
     async def list_apis() -> list[dict[str, Any]]:
@@ -135,10 +138,13 @@ def make_trying_routes(broker: Broker) -> Routes:
 
     @routes.post("/send")
     async def send(asked: Bytes) -> Answer:
-        """Send bytes as a client does; return the answer."""
-        explained = await make_sender(_from_hex(asked.hex), *find_plain_address(broker, asked.node))
+        """Send bytes as a client does, to the node that they are for unless one is named; return the answer."""
+        frame = _from_hex(asked.hex)
+        node = asked.node or find_addressed_node(broker, frame, name_of) or next(iter(sent_to), None)
+        sent_to[:] = [] if node is None else [node]
+        explained = await make_sender(frame, *find_plain_address(broker, node))
         number = broker.journal.seen
-        return await make_aside(lambda: explained() | {"number": number})
+        return await make_aside(lambda: explained() | {"number": number, "node": node})
 
     return routes
 

@@ -150,3 +150,27 @@ def test_too_large_responses_and_requests_are_rejected(explored: Broker) -> None
     assert answer["answer"] is None and "the explorer shows those of up to 8,388,608 bytes" in answer["why"]
     status, reason = ask(explored, "try/explain", "POST", {"hex": "00" * (3 << 19), "node": None, "more": "x"})
     assert (status, reason) == (413, "a request has no more than 3,145,728 bytes")
+
+
+def test_a_request_goes_to_the_node_that_it_is_for() -> None:
+    with Broker(nodes=3, explorer=True, settings={"offsets.topic.num.partitions": 3}) as broker:
+        broker.create_topic("orders")
+
+        def send(api: str, version: int, **fields: Any) -> dict[str, Any]:
+            answer = ask(broker, "try/send", "POST", {"hex": composed(broker, api, version, **fields)})
+            assert isinstance(answer, dict), answer
+            return answer
+
+        produce = {"topic_data": produced("a=b")["fields"]["topic_data"], "transactional_id": "payments"}
+        session = {"session_id": 0, "session_epoch": 0}
+        send("FindCoordinator", 4)
+        for node in (3, 1, 2):
+            broker.move_leader("orders", node)
+            broker.move_coordinator(4 - node, group="my-group")
+            assert send("Produce", 9, **produce)["node"] == node
+            assert send("Fetch", 11, **session)["node"] == node
+            assert send("Fetch", 11, topics=[])["node"] == node, "the session is there"
+            assert send("OffsetFetch", 7)["node"] == 4 - node
+            wrong = ask(broker, "try/send", "POST", {"hex": composed(broker, "Heartbeat", 4), "node": node % 3 + 1})
+            assert wrong["node"] == node % 3 + 1
+        assert ask(broker, "try/send", "POST", {"hex": "00000002 0003"})["answer"] is None

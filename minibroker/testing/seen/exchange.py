@@ -98,14 +98,7 @@ class Exchange:
 
         It is not kept: it may take many times the memory of its bytes, which the journal bounds.
         """
-        if not _is_declared(self.api_key, self.version):
-            return None
-        frame, version = self.request_bytes, self.version
-        try:
-            _, position = RequestHeader.decode_from(frame, get_request_header_version(self.api_key, version))
-            return get_request_class(self.api_key).decode_from(frame, version, position)[0]
-        except MalformedMessage:
-            return None
+        return read_request(self.api_key, self.version, self.request_bytes)
 
     @cached_property
     def groups(self) -> frozenset[str]:
@@ -212,6 +205,18 @@ def keep_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
     except MalformedMessage:  # as a fault has made it
         return frame[:position]
     return frame[:position] + bytes(answer.encode(version)) if hides(answer) else frame
+
+
+def read_request(api_key: int, version: int, frame: bytes) -> Any:
+    """Return the message of a request, which begins with its header; None if it cannot be read here."""
+    if not _is_declared(api_key, version):
+        return None
+    key = ApiKey(api_key)
+    try:
+        _, position = RequestHeader.decode_from(frame, get_request_header_version(key, version))
+        return get_request_class(key).decode_from(frame, version, position)[0]
+    except MalformedMessage:
+        return None
 
 
 def _is_declared(api_key: int, version: int) -> bool:

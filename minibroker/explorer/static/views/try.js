@@ -43,7 +43,7 @@ function Trying({ api, version, versions, apis, frame, about }) {
   const [part, setPart] = useState(-1);
   const [answerPart, setAnswerPart] = useState(-1);
   const [shows, setShows] = useState(before?.answer ? "answer" : "request");
-  const [node, setNode] = useState(about.nodes?.[0]);
+  const [node, setNode] = useState(null); // null is the one that the request is for
   const [waits, setWaits] = useState(false);
   const isComposed = useRef(Boolean(before?.bytes)); // what was kept need not be encoded again
   const outcome = useRef();
@@ -88,12 +88,12 @@ function Trying({ api, version, versions, apis, frame, about }) {
     <form class="compose" onSubmit=${send}><div class="toolbar">
         <select aria-label="API" value=${api} onChange=${(event) => go("try", [event.target.value])}>${frame ? html`<option value="">frame ${frame}</option>` : ""}${[...apis].sort((a, b) => a.api.localeCompare(b.api)).map((each) => html`<option>${each.api}</option>`)}</select>
         <label class="soft" hidden=${!!frame}>version <select value=${version} onChange=${(event) => go("try", [api, event.target.value])}>${versions.map((each) => html`<option>${each}</option>`)}</select></label>
-        ${about.nodes?.length > 1 && html`<label class="soft">to node <select value=${node} onChange=${(event) => setNode(Number(event.target.value))}>${about.nodes.map((each) => html`<option>${each}</option>`)}</select></label>`}
+        ${about.nodes?.length > 1 && html`<label class="soft">to node <select value=${node ?? ""} onChange=${(event) => setNode(Number(event.target.value) || null)}><option value="">that it is for</option>${about.nodes.map((each) => html`<option>${each}</option>`)}</select></label>`}
         <span class="grow"></span>${form && html`<button type="button" class="plain" title="Begin again with the values that the form had at first" onClick=${afresh}>start over</button>`}<button class="main" disabled=${!bytes || !about.bootstrap_servers}>send</button></div>
       <div class="scroll" tabindex="0" role="region" aria-label="Fields to fill in">${form && values && html`<${Fields} fields=${form.fields} values=${values} change=${setValues}/>`}</div>
     </form>
     <section class="outcome" ref=${outcome}><div class="tabs"><span role="tablist" aria-label="Direction"><button role="tab" aria-selected=${shows === "request"} onClick=${() => setShows("request")}>Request</button>
-        <button role="tab" aria-selected=${shows === "answer"} disabled=${!answer} onClick=${() => setShows("answer")}>Answer ${answer?.answer ? html`<span class="soft">after ${span(answer.took_ms)}</span>` : ""}</button></span>
+        <button role="tab" aria-selected=${shows === "answer"} disabled=${!answer} onClick=${() => setShows("answer")}>Answer ${answer?.answer ? html`<span class="soft">${about.nodes?.length > 1 && answer.node ? `of node ${answer.node} ` : ""}after ${span(answer.took_ms)}</span>` : ""}</button></span>
         ${answer?.number ? html`<a class="frame-link" href=${address("frames", [], { filter: "client_id=explorer" })}>its frames</a>` : ""}${waits ? html`<span class="waiting">waits for the answer, up to 10 s</span>` : ""}<span class="bad" role="status">${said}</span></div>
       ${shows === "request" ? html`<label class="raw"><span class="hidden">The bytes of the request, to edit</span><textarea class="mono" rows="3" spellcheck="false" placeholder="The bytes of the request in hex, to edit" value=${written ?? spaced(bytes?.hex || "")} onInput=${(event) => setWritten(event.target.value)}></textarea></label>
         ${bytes && html`<${Bytes} tree=${bytes.tree} name="request" selected=${part} select=${setPart}/>`}`

@@ -1,0 +1,48 @@
+"""The node to which a client would send a request: the leader of the partition that it names, or the coordinator."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from struct import Struct
+from typing import Final
+
+from minibroker.protocol.apis import ApiKey
+from minibroker.protocol.errors import KafkaError
+from minibroker.testing.broker import Broker
+from minibroker.testing.seen.exchange import read_request
+from minibroker.testing.seen.subjects import NameOf, Subjects, find_subjects
+
+SIZE_BYTES: Final = 4
+KEY_AND_VERSION: Final = Struct(">hh")
+TO_LEADERS: Final = (ApiKey.PRODUCE,)  # also with a transactional id
+TO_TRANSACTIONS: Final = (ApiKey.ADD_OFFSETS_TO_TXN,)  # also with a group
+TO_ANY: Final = (ApiKey.FIND_COORDINATOR,)
+
+
+def find_addressed_node(broker: Broker, frame: bytes, name_of: NameOf) -> int | None:
+    """Return the node for a request with its size; None for any, and for bytes that are no request."""
+    if len(frame) < SIZE_BYTES + KEY_AND_VERSION.size:
+        return None
+    number, version = KEY_AND_VERSION.unpack_from(frame, SIZE_BYTES)
+    request = read_request(number, version, frame[SIZE_BYTES:])
+    if request is None or number in TO_ANY:
+        return None
+    found = find_subjects(request, name_of)
+    node = (
+        None if number in TO_LEADERS else _find_coordinator(broker, found, prefers_group=number not in TO_TRANSACTIONS)
+    )
+    return _find_leader(broker, found) if node is None else node
+
+
+def _find_coordinator(broker: Broker, found: Subjects, *, prefers_group: bool) -> int | None:
+    if found.groups and (prefers_group or not found.transactional_ids):
+        return broker.coordinator(group=min(found.groups))
+    return broker.coordinator(transactional_id=min(found.transactional_ids)) if found.transactional_ids else None
+
+
+def _find_leader(broker: Broker, found: Subjects) -> int | None:
+    for topic, partitions in found.topics.items():
+        for partition in partitions:
+            with suppress(KafkaError):  # there is no such partition
+                return broker.leader(topic, partition)
+    return None
