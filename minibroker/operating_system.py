@@ -436,9 +436,10 @@ def find_thread_clock() -> Callable[[], float] | None:
 
     None if the system has none. It raises OSError once the thread has ended.
     """
-    if not hasattr(time, "pthread_getcpuclockid"):
+    try:
+        return partial(time.clock_gettime, time.pthread_getcpuclockid(get_ident()))
+    except (AttributeError, OSError):  # a browser has the function alone
         return None
-    return partial(time.clock_gettime, time.pthread_getcpuclockid(get_ident()))
 
 
 def find_c_function(name: str) -> Any:

@@ -215,3 +215,11 @@ def test_the_quota_of_an_older_container_limits_the_cpus(tmp_path: Path, monkeyp
     assert operating_system.count_usable_cpus(_write_files(tmp_path / "a", files)) == 1
     files[f"{folder}/cpu.cfs_quota_us"] = "-1\n"
     assert operating_system.count_usable_cpus(_write_files(tmp_path / "b", files)) == 2
+
+
+def test_threads_have_no_clock_where_the_system_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int) -> int:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    monkeypatch.setattr(operating_system.time, "pthread_getcpuclockid", refuse)
+    assert operating_system.find_thread_clock() is None
