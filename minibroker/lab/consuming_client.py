@@ -71,16 +71,28 @@ class Consumer(LabClient):
 
     async def _is_stale(self, answer: Any) -> bool:
         """Join again if the answer says that the group goes on without this member. Raises ClientError."""
+        if not self._is_left_behind(answer):
+            return False
+        await self._join()
+        return True
+
+    def _is_left_behind(self, answer: Any) -> bool:
+        """Return whether the group goes on without this member, until it joins again. Raises ClientError."""
         if answer.error_code not in STALE:
             check(answer.error_code, f"group {self.name}")
             return False
         if answer.error_code != ErrorCode.REBALANCE_IN_PROGRESS:
             self._member = NO_MEMBER
-        await self._join()
         return True
 
     async def _join(self) -> None:
+        """Join until the group has a share for this member."""
         self.said = "joins the group"
+        while not self._stopping.is_set() and not await self._is_joined():
+            pass
+
+    async def _is_joined(self) -> bool:
+        """Ask to join; return whether that was enough."""
         subscription = encode_embedded(ConsumerProtocolSubscription(topics=[self.topic]))
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=subscription)
         joined = await self.ask(
@@ -96,13 +108,14 @@ class Consumer(LabClient):
         )
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member = joined.member_id
-            await self._join()
-        elif not await self._is_stale(joined):
-            self._member, self._generation = joined.member_id, joined.generation_id
-            await self._take_share(joined)
+            return False
+        if self._is_left_behind(joined):
+            return False
+        self._member, self._generation = joined.member_id, joined.generation_id
+        return await self._has_share(joined)
 
-    async def _take_share(self, joined: Any) -> None:
-        """Learn which partitions are ours; the leader says it to all."""
+    async def _has_share(self, joined: Any) -> bool:
+        """Learn which partitions are ours, as the leader says; return whether the group still has this member."""
         synced = await self.ask(
             "group",
             SyncGroupRequest(
@@ -114,8 +127,10 @@ class Consumer(LabClient):
                 assignments=await self._assign_shares(joined.members) if joined.leader == self._member else [],
             ),
         )
-        if not await self._is_stale(synced):
-            await self._begin_at(decode_assignment(synced.assignment))
+        if self._is_left_behind(synced):
+            return False
+        await self._begin_at(decode_assignment(synced.assignment))
+        return True
 
     async def _assign_shares(self, members: Sequence[Any]) -> list[Any]:
         topics = {each.member_id: read_subscription(each.metadata) for each in members}

@@ -85,6 +85,13 @@ async def test_consumers_share_partitions_and_commit(broker: Broker, clients: Cl
     assert broker.committed("readers")
 
 
+async def test_a_consumer_joins_until_the_group_takes_it(broker: Broker, clients: Clients) -> None:
+    fault = broker.faults.add(api="JoinGroup", error="UNKNOWN_MEMBER_ID", times=600)
+    client = clients.add("consumer", "orders", "readers")
+    await until(client, reads(0, 1))
+    assert fault.hits == 600
+
+
 async def test_a_killed_consumer_is_missed_only_after_its_session(broker: Broker, clients: Clients) -> None:
     first = clients.add("consumer", "orders", "readers")
     await until(first, reads(0, 1))
