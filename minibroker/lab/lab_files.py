@@ -15,6 +15,7 @@ import json
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from io import FileIO
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
@@ -33,6 +34,7 @@ MOST_BYTES: Final = 256 << 20  # unpacked
 MOST_NODES: Final = 10
 BOUNDED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what zipfile unpacks in pieces of the size that is asked
 PIECE_BYTES: Final = 1 << 20
+MOST_READ_BYTES: Final = 2 << 20  # at once: more than the names of so many files take
 NOT_COPIED: Final = ".lock"
 
 
@@ -78,7 +80,7 @@ def unpack(path: Path, directory: Path) -> Opened:
     """Unpack the logs of an archive into a directory; return its frames. Raises LabFileError, FlowError."""
     name = make_legible(path.name)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with _BoundedFile(FileIO(path)) as file, zipfile.ZipFile(file) as archive:
             return _unpack(_Reading(archive), name, directory)
     except FlowError:
         raise
@@ -86,6 +88,18 @@ def unpack(path: Path, directory: Path) -> Opened:
         raise LabFileError(f"{name}: {error}") from None
     except Exception as error:  # the library raises many kinds for bytes that are no archive
         raise LabFileError(f"{name} cannot be unpacked: {make_legible(str(error)) or type(error).__name__}") from None
+
+
+class _BoundedFile(io.BufferedReader):
+    """A file of which not much is read at once: zipfile reads all names in one piece, whatever their number claims."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return up to `size` bytes. Raises LabFileError for too many."""
+        wanted = MOST_READ_BYTES if size is None or size < 0 else size
+        if wanted > MOST_READ_BYTES:
+            most = f"{MOST_READ_BYTES >> 20} are read at most"
+            raise LabFileError(f"the names of its files take {wanted / (1 << 20):,.1f} MiB, and {most}")
+        return super().read(wanted)
 
 
 class _Reading:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from minibroker.explorer.saved_frames import SavedFrames
-from minibroker.proxy.flows import read_exchanges
+from minibroker.proxy.flows import FlowError, read_exchanges
 from minibroker.proxy.learning import NAMING, Image
 from minibroker.testing.seen.exchange import Exchange
 
 if TYPE_CHECKING:
     from minibroker.web.application import Application
 
+MOST_BYTES: Final = 1 << 30  # of which the newest frames are kept: to read them takes a minute
+
 
 def make_saved_app(path: Path, closing: asyncio.Event) -> Application:
     """Return an application that shows the exchanges of a file. Raises FlowError, OSError."""
+    size_bytes = path.stat().st_size
+    if size_bytes > MOST_BYTES:
+        raise FlowError(f"{path} has {size_bytes >> 20:,} MiB, and {MOST_BYTES >> 20:,} are read at most")
     return make_exchanges_app(read_exchanges(path), path, closing)
 
 

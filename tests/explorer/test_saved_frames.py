@@ -16,8 +16,9 @@ from confluent_kafka import Producer
 from minibroker.explorer.feeds import COLUMNS, Feed
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.protocol.apis import ApiKey
+from minibroker.proxy import exploring
 from minibroker.proxy.exploring import make_saved_app
-from minibroker.proxy.flows import make_first_line, make_line, read_exchanges
+from minibroker.proxy.flows import FlowError, make_first_line, make_line, read_exchanges
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange
 from tests.asking_applications import Asking
@@ -99,3 +100,11 @@ def test_a_file_that_is_neither_log_nor_frames_is_rejected(tmp_path: Path) -> No
     (tmp_path / "it").write_text("hello")
     done = run(["minibroker", "explore", str(tmp_path / "it")], capture_output=True, text=True, env=environment())
     assert (done.returncode, "it, line 1: Expecting value" in done.stderr) == (2, True)
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    large = tmp_path / "large.flows"
+    with large.open("wb") as file:
+        file.truncate(exploring.MOST_BYTES + 1)  # which takes no place on the disk
+    with pytest.raises(FlowError, match=r"large.flows has 1,024 MiB, and 1,024 are read at most$"):
+        make_saved_app(large, asyncio.Event())

@@ -88,6 +88,12 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, logs: Path, monkeyp
         unpack(archive(tmp_path / "many.zip", dict.fromkeys(("a", "b", LOG), b"")), logs)
 
 
+def test_names_that_take_much_memory_are_refused_before_they_are_read(tmp_path: Path, logs: Path) -> None:
+    many = archive(tmp_path / "many.zip", {f"{number}{'x' * 60_000}": b"" for number in range(40)})
+    with pytest.raises(LabFileError, match=r"^many.zip: the names of its files take 2.3 MiB, and 2 are read at most$"):
+        unpack(many, logs)
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_methods_that_the_library_unpacks_without_a_bound_are_refused(tmp_path: Path, logs: Path, method: int) -> None:
     bomb = archive(tmp_path / "bomb.zip", {LOG: bytes(64 << 20)}, method)
