@@ -11,9 +11,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from conformance.explorer.browsing import Explorer, chromium, inaccessible
+from conformance.explorer.walking import Reader, frames_and_topics, walk_on
+from conformance.lab.inside import HOSTILE, InTheTab, drop, make_hostile_batches, zip_folder
+from minibroker.testing import Broker
 from tests.test_readme import README, environment, steps_in
 
 DOCUMENT = README.parent / "docs" / "lab.md"
@@ -89,13 +92,41 @@ def test_clients_run_and_python_asks(browser: Browser, url: str) -> None:
     expect(page.get_by_text('"name": "Order"')).to_be_visible()
     page.goto(f"{url}#/topics/from-python")
     expect(page.get_by_text("1 partition, 1 offset, 71 B")).to_be_visible()
+    break_and_mend(page, url)
     lab.close()
 
 
-@pytest.mark.parametrize("state", ["shared&*damaged*", "%ff&UEsDBA==", "shared&UEsDBA=="])
-def test_a_link_that_is_damaged_is_told(browser: Browser, url: str, state: str) -> None:
+def break_and_mend(page: Page, url: str) -> None:
+    """Damage a record, fail requests, and kill a node; then see that the producer goes on."""
+    source = InTheTab(page, url)
+    page.goto(f"{url}#/lab")
+    page.get_by_role("button", name="flip a bit").click()
+    expect(page.get_by_text("flipped: byte")).to_be_visible()
+    page.goto(f"{url}#/controls")
+    page.get_by_placeholder("Produce").fill("Produce")
+    page.get_by_label("error", exact=True).fill("NOT_LEADER_OR_FOLLOWER")
+    page.get_by_role("button", name="add").click()
+    fault = page.locator("tr", has_text="NOT_LEADER_OR_FOLLOWER")
+    expect(fault.locator("td").nth(3)).not_to_have_text("0")
+    page.get_by_role("button", name="remove all").click()
+    expect(fault).to_have_count(0)
+    node = page.locator("tr", has_text="node 2")
+    node.get_by_role("button", name="kill").click()
+    page.wait_for_function("async () => !(await (await lab.fetch('api/about')).json()).nodes.includes(2)")
+    node.get_by_role("button", name="start").click()
+    page.wait_for_function("async () => (await (await lab.fetch('api/about')).json()).nodes.includes(2)")
+    page.goto(f"{url}#/lab")
+    producer = page.locator("tr[data-client=producer-1]")
+    written = int(producer.locator(".num").inner_text())
+    page.wait_for_function(
+        "least => Number(document.querySelector('tr[data-client=producer-1] .num').textContent) > least", arg=written
+    )
+    assert source.ask("files/damaged")["damaged"] == {"orders-0/00000000000000000000.log": 1}
+
+
+def test_a_link_that_is_damaged_is_told(browser: Browser, url: str) -> None:
     lab = Explorer(browser, url)
-    lab.page.goto(f"{url}#state={state}")
+    lab.page.goto(f"{url}#state=%ff&UEsDBA==")
     expect(lab.page.locator("#said")).to_contain_text("Load the page again for a new broker.")
     lab.close()
 
@@ -120,4 +151,41 @@ def test_a_state_is_saved_and_opened_and_needs_no_network(browser: Browser, url:
     page.goto(f"{url}#/lab")
     page.locator("input[type=file]").set_input_files(tmp_path / "cat.zip")
     expect(page.locator("#said")).to_contain_text("cat.zip cannot be unpacked: ")
+    lab.close()
+
+
+def test_the_lessons_are_done_in_it(browser: Browser, url: str) -> None:
+    lab = Explorer(browser, url)
+    lab.page.set_default_timeout(LOAD_MS)
+    page = lab.open()
+    reader = Reader(InTheTab(page, url), page)
+    frames_and_topics(reader)
+    walk_on(reader)
+    lab.close()
+
+
+def test_a_dropped_directory_is_opened_whatever_its_records_are(browser: Browser, url: str, tmp_path: Path) -> None:
+    with Broker(nodes=2, directory=tmp_path / "logs") as broker:
+        broker.create_topic("dropped", 2)
+        broker.produce("dropped", "tea", partition=1)
+        broker.create_topic(HOSTILE)
+    (tmp_path / "logs" / f"{HOSTILE}-0" / f"{0:020}.log").write_bytes(make_hostile_batches())
+    lab = Explorer(browser, url)
+    lab.page.set_default_timeout(LOAD_MS)
+    page = lab.open()
+    drop(page, "logs.zip", zip_folder(tmp_path / "logs"))
+    expect(page.locator("#loading")).to_be_visible()
+    page.locator("main#view").wait_for()
+    page.goto(f"{url}#/topics/dropped/1")
+    expect(page.get_by_text("2 partitions, 1 offset")).to_be_visible()
+    expect(page.get_by_text("tea")).to_be_visible()
+    page.goto(f"{url}#/topics/{HOSTILE}/0")
+    expect(page.get_by_text("alive")).to_be_visible()
+    expect(page.get_by_text("of the batch only the first 16 MiB are shown")).to_be_visible()
+    for number in range(2):
+        page.get_by_role("listbox", name="Records").get_by_role("option").nth(number).click()
+    page.goto(f"{url}#/lab")
+    page.get_by_label("Code").fill("sum((1, 1))")
+    page.get_by_role("button", name="run", exact=True).click()
+    expect(page.get_by_role("log")).to_contain_text("2")
     lab.close()

@@ -12,7 +12,10 @@ import zipfile
 from collections.abc import Iterable
 from typing import Final
 
-PROCESSES: Final = "multiprocessing/"  # of which a tab has one
+WITHOUT: Final = (  # of Python's library: a tab has one process, and no sockets
+    *("multiprocessing/", "wsgiref/", "xmlrpc/", "socketserver.py", "http/server.py"),
+    *("ftplib.py", "imaplib.py", "mailbox.py", "poplib.py", "smtplib.py", "webbrowser.py"),
+)
 UNCHECKED: Final = 1  # a flag of a compiled module: nobody compares it with its source
 SOURCE: Final = ".py"
 
@@ -21,7 +24,7 @@ def compile_archive(source: str, target: str, *, keeps_source: bool) -> None:
     """Write an archive again, with compiled modules where they are loaded from it."""
     loaded = {str(getattr(module, "__file__", None)) for module in sys.modules.values()}
     with zipfile.ZipFile(source) as given, zipfile.ZipFile(target, "w") as made:
-        for name in sorted(name for name in given.namelist() if not name.startswith(PROCESSES)):
+        for name in sorted(name for name in given.namelist() if not name.startswith(WITHOUT)):
             content = given.read(name)
             path = f"{source}/{name}"
             if path in loaded and name.endswith(SOURCE):
