@@ -20,7 +20,7 @@ from lz4 import frame as lz4_frame
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.compressing import compress_chunks
-from minibroker.protocol.records.compression import Compression, compress, decompress
+from minibroker.protocol.records.compression import Compression, compress, decompress, decompress_chunks
 from minibroker.protocol.records.lz4_frames import with_right_checksum
 from tests.cases import for_each
 
@@ -99,6 +99,13 @@ class TestBothWays:
         words = b" ".join(Random(2).choices([b"alpha", b"beta", b"gamma", b"delta"], k=5000))
         for codec, low, high in ((Compression.GZIP, 1, 9), (Compression.LZ4, 1, 12), (Compression.ZSTD, -100, 19)):
             assert len(compress(codec, words, high)) < len(compress(codec, words, low))
+
+    @for_each("codec", list(Compression))
+    def test_data_is_decompressed_in_pieces_of_at_most_the_given_size(self, codec: Compression) -> None:
+        data = Random(1).randbytes(200_000)
+        pieces = list(decompress_chunks(codec, compress(codec, data), len(data), 1000))
+        assert b"".join(pieces) == data
+        assert max(map(len, pieces)) <= 1000
 
     def test_decompressing_uncompressed_data_copies_nothing(self) -> None:
         assert decompress(Compression.NONE, TEXT, 1) is TEXT

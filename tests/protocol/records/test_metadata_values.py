@@ -60,6 +60,7 @@ def test_the_frame_of_an_unknown_metadata_record_can_be_decoded() -> None:
     ("kind", "levels"),
     [
         (records.RegisterBrokerRecord, {7: 1, 8: 2, 16: 2, 17: 3, 29: 3, 30: 4}),
+        (records.BrokerRegistrationChangeRecord, {16: 1, 17: 2, 29: 2, 30: 3}),
         (records.PartitionRecord, {7: 0, 16: 0, 17: 1, 22: 1, 23: 2, 30: 2}),
         (records.PartitionChangeRecord, {7: 0, 16: 0, 17: 1, 22: 1, 23: 2, 30: 2}),
         (records.TopicRecord, {7: 0, 30: 0}),

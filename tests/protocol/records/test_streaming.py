@@ -77,6 +77,12 @@ def test_a_wrong_record_count_is_rejected(count: int, tail: bytes) -> None:
             list(slice_keyed_records(Window(cut_into_pieces((data,), 7), large), count))
 
 
+def test_bytes_after_the_records_are_rejected_wherever_the_pieces_end() -> None:
+    data = payload([Record(value=b"v" * 50)] * 2)
+    with pytest.raises(InvalidRecords):
+        list(slice_keyed_records(Window(iter((data, b"\0"))), 2))
+
+
 @settings(deadline=None)
 @given(SEEDS, PIECES, st.integers(-(10**12), 10**12))
 def test_records_are_omitted_and_shifted_in_time(seed: int, piece: int, by_ms: int) -> None:
