@@ -48,7 +48,9 @@ def test_supported_features_equal_those_of_the_metadata(harness: Harness, versio
         ("streams.version", 1, 1),
     ]
     harness.create_topic("t")
-    assert harness.request(asked(), version).finalized_features_epoch > before.finalized_features_epoch >= 0
+    after = harness.request(asked(), version).finalized_features_epoch
+    assert after > before.finalized_features_epoch >= 0
+    assert after == harness.cluster.metadata_log.storage.log_end_offset - 1  # of the last record
 
 
 @pytest.mark.parametrize("name", ["a", "apache-kafka-java", "A.b-9", "confluent-kafka-python"])
