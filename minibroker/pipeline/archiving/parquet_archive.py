@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -243,7 +244,7 @@ class StagedPart:
         first = next(rows, None)
         if first is not None:
             ds.write_dataset(
-                _chain_rows(first, rows),
+                chain((first,), rows),
                 self.staging,
                 schema=first.schema,
                 filesystem=ArchiveFiles(self.root).system,
@@ -258,8 +259,3 @@ class StagedPart:
                 existing_data_behavior="overwrite_or_ignore",
             )
         return totals
-
-
-def _chain_rows(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest

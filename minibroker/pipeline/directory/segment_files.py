@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from minibroker.pipeline.array_types import Int64s
-from minibroker.pipeline.directory.batch_walking import iterate_batch_steps
+from minibroker.pipeline.directory.log_walking import iterate_batch_steps
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader

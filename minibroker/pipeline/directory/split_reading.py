@@ -1,6 +1,6 @@
 """Reads the stretches of a split, block by block, into the rows of a table.
 
-First it checks that they still are where the plan says. `block_walking.py` passes damage that hides the next batch;
+First it checks that they still are where the plan says. `log_walking.py` passes damage that hides the next batch;
 `minibroker.pipeline.decode` handles damage within a batch.
 """
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from minibroker.pipeline.decode.batch_headers import Place
 from minibroker.pipeline.decode.chunk import Damage
 from minibroker.pipeline.decode.decoder import AbortedRanges, make_decoder
-from minibroker.pipeline.directory.block_walking import BLOCK_BYTES, Block, Checksums, Shortened, walk_blocks
+from minibroker.pipeline.directory.log_walking import BLOCK_BYTES, Block, Checksums, Shortened, walk_blocks
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.splitting import Stretch, Stretches
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, ReadRequest, Split

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
 
+from minibroker.pipeline.directory.finding import find_logs
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError
 from minibroker.pipeline.rewriting.segment_rewriting import SegmentTask
-from minibroker.protocol.messages.metadata_records import METADATA_TOPIC
-from minibroker.protocol.records.internal import GROUPS_TOPIC, TRANSACTIONS_TOPIC
+from minibroker.pipeline.selection import INTERNAL_TOPICS
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
 from minibroker.storage.names import (
@@ -25,11 +25,8 @@ from minibroker.storage.names import (
     TEMPORARY_SUFFIX,
     list_offsets_with,
     make_segment_name,
-    parse_topic_partition,
 )
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC
-
-INTERNAL = frozenset({METADATA_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC, "__share_group_state"})
 
 
 @dataclass(frozen=True)
@@ -66,46 +63,40 @@ def plan_of(source: str, topics: Collection[str] = ()) -> Plan:
     Raises `RewriteError` for unknown and internal topics, and if a broker must start on the directory first.
     """
     disk = Disk()
-    logs = _list_logs(disk, source)
-    _check_topics(topics, {topic for _, topic, _ in logs})
+    logs = sorted(partition for partition, log in find_logs([source]).items() if log.log_directory == source)
+    if not logs:
+        raise RewriteError(f"{source} has no logs")
+    _check_topics(topics, {each.topic for each in logs})
     is_clean = disk.exists(f"{source}/{CLEAN_SHUTDOWN}")
     tasks: list[SegmentTask] = []
     copied: list[str] = []
-    for name, topic, partition in logs:
-        chosen = topic in topics if topics else topic not in INTERNAL
-        segments = _list_segments(disk, source, name) if chosen else []
+    for each in logs:
+        chosen = each.topic in topics if topics else each.topic not in INTERNAL_TOPICS
+        segments = _list_segments(disk, f"{source}/{each}") if chosen else []
         if segments:
-            tasks += _make_tasks(disk, f"{source}/{name}", topic, partition, segments, is_clean)
+            tasks += _make_tasks(disk, f"{source}/{each}", *each, segments, is_clean)
         else:
-            copied.append(name)
+            copied.append(str(each))
     return Plan(
         source, tuple(tasks), tuple(copied), _list_files(disk, source), is_clean, _compute_digest(source, tasks)
     )
-
-
-def _list_logs(disk: Disk, source: str) -> list[tuple[str, str, int]]:
-    found = ((name, parse_topic_partition(name)) for name in disk.names(source))
-    logs = [(name, *key) for name, key in found if key and disk.is_directory(f"{source}/{name}")]
-    if not logs:
-        raise RewriteError(f"{source} has no logs")
-    return sorted(logs, key=lambda log: log[1:])
 
 
 def _check_topics(topics: Iterable[str], known: set[str]) -> None:
     for topic in topics:
         if topic not in known:
             raise RewriteError(f"there is no topic {topic} in the directory")
-        if topic in INTERNAL:
+        if topic in INTERNAL_TOPICS:
             raise RewriteError(f"{topic} is an internal topic, which is copied as it is")
 
 
-def _list_segments(disk: Disk, source: str, name: str) -> list[int]:
+def _list_segments(disk: Disk, directory: str) -> list[int]:
     """Return the base offsets of a log's segments. Raises `RewriteError` if a change of them was interrupted."""
-    names = disk.names(f"{source}/{name}")
+    names = disk.names(directory)
     for each in names:
         if each.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) or each == FAILED_SYNC:
             raise RewriteError(
-                f"{source}/{name}/{each}: left by a crash: start a broker on the directory and stop it first"
+                f"{directory}/{each}: left by a crash: start a broker on the directory and stop it first"
             )
     return list_offsets_with(names, LOG_SUFFIX)
 

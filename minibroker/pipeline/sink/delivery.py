@@ -15,9 +15,10 @@ is repeated, and tasks that were committed find their markers.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -33,7 +34,7 @@ from minibroker.pipeline.sink.sink_transaction import (
     Marker,
     Transaction,
 )
-from minibroker.pipeline.sink.task import Count, Counted, TaskWriter
+from minibroker.pipeline.sink.task import Counted, TaskWriter
 
 _IDEMPOTENT_PRODUCE_VERSION: Final = 12
 _PATIENCE_MS: Final = 5_000  # for requests that may fail
@@ -95,10 +96,10 @@ def write_exactly_once(
         transaction.begin()
         marker = transaction.marker()
         if marker is not None and marker.value > number:
-            return Delivered(_skip_rows(_chain_batches(first, rest), marker, number, transactional_id))
+            return Delivered(_skip_rows(chain((first,), rest), marker, number, transactional_id))
         try:
             writer = TaskWriter(client, settings, make_sender(transaction, client, settings), task)
-            note = _describe_counted(_write_batches(writer, _chain_batches(first, rest)))
+            note = _describe_counted(_write_batches(writer, chain((first,), rest)))
             transaction.mark(Marker(number + 1, note))
         except BaseException:
             try_to_abort(settings, transaction)
@@ -201,21 +202,16 @@ def _skip_rows(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, t
             f"transactional id {transactional_id}: batch {marker.value - 1} is committed, but batch {number} was to be "
             "next: the checkpoint is older than the written rows, or two queries share it"
         )
-    count = Count()
+    counted = Counted()
     for batch in batches:
-        count.add(batch)
-    if _describe_counted(count.total) != marker.note:
+        counted = counted.plus(batch)
+    if _describe_counted(counted) != marker.note:
         raise WriteFailed(
             f"transactional id {transactional_id}: batch {number} is committed with {marker.note}, but now it is given "
-            f"with {_describe_counted(count.total)}: a repeated batch must have the same rows in the same tasks"
+            f"with {_describe_counted(counted)}: a repeated batch must have the same rows in the same tasks"
         )
-    return count.total.rows
+    return counted.rows
 
 
 def _describe_counted(counted: Counted) -> str:
     return json.dumps({"rows": counted.rows, "bytes": counted.size_bytes})
-
-
-def _chain_batches(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest

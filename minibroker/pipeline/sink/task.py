@@ -61,36 +61,22 @@ def _join_rows(rows: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class Counted(NamedTuple):
-    """The number of rows, and the bytes of their keys and values."""
+    """The number of rows, and the bytes of their keys and values: two attempts with the same rows have the same."""
 
-    rows: int
-    size_bytes: int
+    rows: int = 0
+    size_bytes: int = 0
 
-
-class Count:
-    """Counts rows. Two attempts with the same rows must have the same counts."""
-
-    def __init__(self) -> None:
-        self._rows = 0
-        self._bytes = 0
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Count the rows of a batch, whatever the type of their keys and values."""
-        self._rows += batch.num_rows
-        for name in ("key", "value"):
-            if batch.schema.get_field_index(name) >= 0:
-                self._bytes += pc.sum(pc.binary_length(batch.column(name))).as_py() or 0
-
-    @property
-    def total(self) -> Counted:
-        """Return the counts so far."""
-        return Counted(self._rows, self._bytes)
+    def plus(self, batch: pa.RecordBatch) -> Counted:
+        """Return the counts with those of a batch, whatever the type of its keys and values."""
+        columns = [batch.column(name) for name in ("key", "value") if batch.schema.get_field_index(name) >= 0]
+        added = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in columns)
+        return Counted(self.rows + batch.num_rows, self.size_bytes + added)
 
 
 class TaskWriter:
     """Writes batches of rows from Spark. All are in the brokers after `flush`. Raises `WriteFailed`.
 
-    `task` is the task's number: it decides where rows without a key begin.
+    `task` is the task's number: it decides where rows without a key begin. `counted` are the rows so far.
     """
 
     def __init__(
@@ -101,11 +87,11 @@ class TaskWriter:
         self._rows = Rows(settings.topic, settings.keep_timestamps, keep_none)
         self._partitioner = Partitioner(topics.count, settings.batches.batch_bytes, task, settings.ignore_keys)
         self._buffer = Buffer(settings.buffer_bytes, settings.linger_ms)
-        self._count = Count()
+        self.counted = Counted()
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows. Send all that were taken when there are enough."""
-        self._count.add(batch)
+        self.counted = self.counted.plus(batch)
         for partition, rows in self._partitioner.split(self._rows.of(batch)):
             self._buffer.add(partition, rows)
         if self._buffer.is_due():
@@ -114,11 +100,6 @@ class TaskWriter:
     def flush(self) -> None:
         """Send all rows that were taken."""
         self._sender.send(self._buffer.take())
-
-    @property
-    def counted(self) -> Counted:
-        """Return the counts of rows so far."""
-        return self._count.total
 
 
 class Topics:

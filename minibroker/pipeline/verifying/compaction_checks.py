@@ -20,8 +20,6 @@ from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, MAGIC
 SHOWN_KEY_BYTES = 60
 KEYS = pa.schema(
     [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
         ("key", pa.binary()),
         ("offset", pa.int64()),
         ("file", pa.string()),

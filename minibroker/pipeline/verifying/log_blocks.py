@@ -1,7 +1,7 @@
 """Reads a `.log` file in blocks of batches, as columns, past damage.
 
 It reports impossible lengths and magic bytes, and wrong checksums, which the readers' own walk finds
-(`directory/block_walking.py`). Other files check what the fields mean for the log.
+(`directory/log_walking.py`). Other files check what the fields mean for the log.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode.batch_headers import Headers
-from minibroker.pipeline.directory.block_walking import BLOCK_BYTES, Checksums, read_exactly, walk_blocks
+from minibroker.pipeline.directory.log_walking import BLOCK_BYTES, Checksums, read_exactly, walk_blocks
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES

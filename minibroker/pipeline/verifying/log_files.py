@@ -109,10 +109,6 @@ class PartitionPlan:
         """Return an empty collection for findings about its files."""
         return Findings(self.topic, self.partition, self.directory, self.checks)
 
-    def knows(self, name: str) -> bool:
-        """Return whether the partition had a file of this name when the plan was made."""
-        return name in self.names
-
 
 @dataclass(frozen=True)
 class SegmentPlan:

@@ -61,30 +61,24 @@ def collect_findings(
     for findings, summary in checked:
         found += findings
         summaries.append(summary)
-    known = set(found)
-    return found + [each for each in check_partition(plan, summaries) if each not in known]
-
-
-def check_partition(plan: PartitionPlan, summaries: Sequence[SegmentSummary | Vanished]) -> list[Finding]:
-    """Check what spans the segments of a partition, and its own files. Raises `OSError`."""
     removed = [each.base_offset for each in summaries if isinstance(each, Vanished)]
-    findings: list[Finding] = []
     if removed:
-        findings += _find_removed(plan, removed)
+        found += _find_removed(plan, removed)
         plan = _cut_plan_behind(plan, max(removed))
         if not plan.bases:
-            return findings
+            return found
     there = [each for each in summaries if isinstance(each, SegmentSummary) and each.base_offset in plan.bases]
     try:
         fold = _Fold(plan)
-        for summary in sorted(there, key=lambda each: each.base_offset):
-            fold.take(summary)
+        for each in sorted(there, key=lambda summary: summary.base_offset):
+            fold.take(each)
         fold.finish()
     except FileNotFoundError:
         if DISK.exists(plan.path("")):
             raise
-        return findings  # the partition was deleted during the check
-    return findings + list(fold.findings)
+        return found  # the partition was deleted during the check
+    known = set(found)
+    return found + [each for each in fold.findings if each not in known]
 
 
 def _find_removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
@@ -182,7 +176,7 @@ class _Fold:
     def _check_epoch_file(self, end: int) -> None:
         entries: list[tuple[int, int]] = []
         problems: list[Problem] = []
-        if self._plan.knows(LEADER_EPOCH_CHECKPOINT):
+        if LEADER_EPOCH_CHECKPOINT in self._plan.names:
             entries, problems = read_epochs(self._plan.path(LEADER_EPOCH_CHECKPOINT))
         runs = [run for run, _ in self._runs]
         wrong = find_wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
@@ -198,7 +192,7 @@ class _Fold:
         if not plan.bases or plan.begins_elsewhere:
             return
         first, file = plan.bases[0], make_segment_name(plan.bases[0]) + LOG_SUFFIX
-        epochs = read_epochs(plan.path(LEADER_EPOCH_CHECKPOINT))[0] if plan.knows(LEADER_EPOCH_CHECKPOINT) else []
+        epochs = read_epochs(plan.path(LEADER_EPOCH_CHECKPOINT))[0] if LEADER_EPOCH_CHECKPOINT in plan.names else []
         start = plan.checkpoints.get(LOG_START_OFFSET_CHECKPOINT, -1)
         removed = start >= first or any(name.endswith(LOG_SUFFIX + DELETED_SUFFIX) for name in plan.names)
         detail = ""
@@ -211,12 +205,12 @@ class _Fold:
 
     def _check_side_files(self) -> None:
         plan = self._plan
-        if plan.knows(PARTITION_METADATA):
+        if PARTITION_METADATA in plan.names:
             self.findings.extend(PARTITION_METADATA, find_wrong_id(plan.path(PARTITION_METADATA), plan.topic_id))
         elif plan.topic_id is not None and self._end and plan.directory != METADATA:
             detail = "it is missing: Kafka takes a log without a topic id for a stray one, and moves it away"
             self.findings.add(PARTITION_METADATA, Problem("partition-metadata", -1, -1, detail))
-        if plan.knows(ABORTED_TRANSACTIONS_CHECKPOINT):
+        if ABORTED_TRANSACTIONS_CHECKPOINT in plan.names:
             self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, find_wrong_counts(plan.path(""), plan.bases))
 
     # --- transactions -----------------------------------------------------------------------------

@@ -89,10 +89,8 @@ def find_keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
                 keys, offsets, positions = find_keys_in_cleaned(
                     block, records, partition.log_start, partition.clean_offset
                 )
-                name = f"{partition.directory}/{plan.name(LOG_SUFFIX)}"
-                fixed = ([value] * len(keys) for value in (partition.topic, partition.partition, name))
-                topics, partitions, files = fixed
-                columns = topics, partitions, keys, offsets, files, positions
+                files = [f"{partition.directory}/{plan.name(LOG_SUFFIX)}"] * len(keys)
+                columns = keys, offsets, files, positions
                 yield pa.RecordBatch.from_pydict(dict(zip(KEYS.names, columns, strict=True)), KEYS)
 
 
@@ -125,7 +123,7 @@ class _SegmentChecks:
         self._follows_producers = not self._checks.isdisjoint(("producers", "transactions", "snapshots"))
 
     def _has_file(self, suffix: str) -> bool:
-        return self._partition.knows(self._plan.name(suffix))
+        return self._plan.name(suffix) in self._partition.names
 
     def take(self, block: Block) -> None:
         """Run all checks on a block."""

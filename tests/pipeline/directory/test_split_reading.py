@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.pipeline.directory import block_walking, split_reading
+from minibroker.pipeline.directory import log_walking, split_reading
 from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.directory.reading_disk import ReadingDisk
 from minibroker.pipeline.directory.split_reading import SplitReader
@@ -153,14 +153,14 @@ def test_a_file_truncated_during_a_read_is_a_data_loss(
     source = source_of(tmp_path, block_bytes=500)
     (split,) = source.splits([whole(source)])
     path = directory / FIRST
-    before = block_walking.read_exactly
+    before = log_walking.read_exactly
 
     def cutting(file: File, position: int, size: int) -> bytes:
         if position > 4000:
             path.write_bytes(path.read_bytes()[:5000])
         return before(file, position, size)
 
-    monkeypatch.setattr(block_walking, "read_exactly", cutting)
+    monkeypatch.setattr(log_walking, "read_exactly", cutting)
     reader = SplitReader(split, CARELESS if careless else RECORDS, source._find_stretches, 500)
     if careless:
         found = [row["offset"] for table in reader.rows() for row in table.to_pylist()]

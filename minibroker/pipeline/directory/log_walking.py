@@ -1,11 +1,11 @@
-"""Walks over a `.log` file in blocks of whole batches, past damage: for rows, and for `verify`.
+"""Walks over a `.log` file, past damage: in blocks of whole batches for rows and for `verify`, by headers for plans.
 
     | batch batch batch | batch batch |  ? ? ? ? ?  | batch batch ...
       a block             a block        passed over: it ends at the next sound batch, or at the end
 
 The decoder finds the batches of a block (`decode/batch_headers.py`), the protocol the next one behind damage
 (`records/walking.py`). A batch whose checksum is wrong is part of a block, unless its length leads nowhere: then it is
-where the damage begins. `batch_walking.py` reads headers alone, for plans.
+where the damage begins. `log_walking.py` reads headers alone, for plans.
 """
 
 from __future__ import annotations
@@ -18,11 +18,18 @@ import numpy as np
 
 from minibroker.pipeline.array_types import Bools
 from minibroker.pipeline.decode.batch_headers import Headers, check_checksums, read_headers_at, scan_headers
-from minibroker.protocol.records.batch import HEADER_BYTES
-from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver
+from minibroker.protocol.errors import CorruptBatch
+from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
+from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver, format_checksums
+from minibroker.storage.batch_scanning import is_blank, iterate_headers
 from minibroker.storage.files import File
+from minibroker.storage.inspection.file_walking import make_walker
+from minibroker.storage.inspection.log_inspection import Damage
+from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 BLOCK_BYTES: Final = 4 << 20
+
+Step = tuple[int, BatchHeader]
 
 
 class Checksums(Enum):
@@ -109,3 +116,47 @@ def read_exactly(file: File, position: int, size: int) -> bytes:
     if len(data) < size:
         raise Shortened(f"{file.path}: it now ends at {position + len(data)}")
     return data
+
+
+def walk_batches(
+    file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False
+) -> Iterator[Step | Damage]:
+    """Yield (position, header) of each batch from `position` to `end`, and the damage between them.
+
+    `next_offset` is the smallest possible offset of the next batch. With `blank_ends`, zeros are the end, as in a file
+    that was preallocated. Raises `OSError`.
+    """
+    least_offset = next_offset  # offsets in damaged headers must not hide sound batches behind them
+    while position < end:
+        try:
+            for at, header in iterate_headers(file, position, end):
+                yield at, header
+                position, next_offset = at + header.size_bytes, header.next_offset
+            return
+        except CorruptBatch:
+            if blank_ends and is_blank(file, position):
+                return
+            damage = _describe_damage_at(file, position, end, next_offset, least_offset)
+            yield damage
+            position += damage.size_bytes
+
+
+def iterate_batch_steps(
+    file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False
+) -> Iterator[Step]:
+    """Walk as `walk_batches` does, without the damage."""
+    for step in walk_batches(file, position, end, next_offset, blank_ends=blank_ends):
+        if not isinstance(step, Damage):
+            yield step
+
+
+def _describe_damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> Damage:
+    """Return what is wrong at `position`, where a batch should begin, and where the next sound one is: at most `end`.
+
+    `next_offset` is the expected offset. No later batch can have an offset below `least_offset`. Raises `OSError`.
+    """
+    limit = least_offset + MAX_RELATIVE_OFFSET + 1
+    step = make_walker(file, end, next_offset=least_offset, limit=limit).step(position)
+    if isinstance(step, FoundBatch):  # the caller knows that it is damaged
+        return Damage(file.path, position, step.header.size_bytes, next_offset, *format_checksums(step))
+    return Damage(file.path, position, step.size_bytes, next_offset, step.expected, step.found)
