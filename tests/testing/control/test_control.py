@@ -386,7 +386,7 @@ def test_every_python_method_has_its_path() -> None:
         if callable(value) and not name.startswith(("_", "await_"))
     }
     twins = {name for name in verbs if name[0] == "a" and name[1:] in verbs}
-    hidden = {"before", "after", "abort", "close", "decoded", "source", "state"}
+    hidden = {"before", "after", "abort", "close", "decoded", "make_running", "source", "state"}
     of_python = hidden | {"nothing_registered"}  # which is for a `with`
     assert verbs - twins - named - of_python == set()
 
