@@ -219,7 +219,7 @@ func TestABrokerThatWasKilledIsNotUsedAgain(t *testing.T) {
 
 func TestSecurity(t *testing.T) {
 	kafka := Start(t, Options{Security: "SASL_SSL", Users: map[string]string{"alice": "wonderland"}})
-	config := kafka.ClientConfig("franz-go", ClientOptions{User: "alice"}).(map[string]any)
+	config := kafka.ClientConfig("franz-go", ClientOptions{User: "alice"})
 	if text, _ := json.Marshal(config["sasl"]); !bytes.Contains(text, []byte("wonderland")) {
 		t.Error(config)
 	}

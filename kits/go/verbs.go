@@ -1026,9 +1026,9 @@ type ClientOptions struct {
 
 // ClientConfig: return what a client needs to connect, as its library takes it: addresses, certificates, name
 // and password.
-func (b *Broker) ClientConfig(library string, options ...ClientOptions) any {
+func (b *Broker) ClientConfig(library string, options ...ClientOptions) map[string]any {
 	b.t.Helper()
-	var answer any
+	var answer map[string]any
 	b.ask("POST", path("client-config"), given(options, "library", library), &answer)
 	return answer
 }

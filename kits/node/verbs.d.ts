@@ -656,7 +656,7 @@ export class Verbs {
   /** Add a user, or change its password. */
   addUser(name: string, options?: NewUser): Promise<void>
   /** Return what a client needs to connect, as its library takes it: addresses, certificates, name and password. */
-  clientConfig(library: 'confluent' | 'franz-go' | 'java' | 'kafkajs' | 'librdkafka.properties', options?: ClientOptions): Promise<{ [name: string]: any } | string>
+  clientConfig(library: 'confluent' | 'franz-go' | 'java' | 'kafkajs' | 'librdkafka.properties', options?: ClientOptions): Promise<{ [name: string]: any }>
   /** Allow an operation to a user. */
   allow(user: string, operation: string, options?: AclRule): Promise<void>
   /** Deny an operation to a user, although it may be allowed, too. */

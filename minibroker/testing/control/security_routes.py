@@ -97,8 +97,16 @@ def add_user_routes(broker: Broker, routes: Routes) -> None:
 
     about = "Add a user, or change its password."
     routes.on("POST", "/users", Users.add, "add_user", owner=users, body="NewUser", status=204, about=about)
-    on = partial(routes.on, "POST", "/client-config", without=("token",), kinds={"library": Library})
-    on(broker.client_config, "get_client_config", body="ClientOptions", answer=dict[str, Any] | str)
+
+    @routes.post("/client-config", body="ClientOptions")
+    def get_client_config(library: Library, user: str | None = None, mechanism: str | None = None) -> dict[str, Any]:
+        """Return what a client needs to connect, as its library takes it: addresses, certificates, name and password.
+
+        A user that does not exist is added. `mechanism` is SCRAM-SHA-512 unless it is given. What is a file's text is
+        in `text`.
+        """
+        config = broker.client_config(library, user=user, mechanism=mechanism)
+        return {"text": config} if isinstance(config, str) else config
 
 
 def add_rights_routes(broker: Broker, routes: Routes) -> None:

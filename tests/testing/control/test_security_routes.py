@@ -107,6 +107,8 @@ def test_a_broker_without_security_says_so(tmp_path: Path) -> None:
         assert control.ask("POST", "/v1/users", {"name": "bob"})[0] == 409
         assert control.ask("POST", "/v1/acls/deny", {"user": "bob", "operation": "read"})[0] == 409
         assert control.post("/v1/client-config", {"library": "java"})["security.protocol"] == "PLAINTEXT"
+        text = control.post("/v1/client-config", {"library": "librdkafka.properties"})["text"]
+        assert "bootstrap.servers=" in text.splitlines()[0]
 
 
 def test_a_settings_file_secures_a_process(tmp_path: Path) -> None:

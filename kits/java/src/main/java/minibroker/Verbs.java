@@ -622,18 +622,18 @@ public abstract class Verbs {
     }
 
     /** Return what a client needs to connect, as its library takes it: addresses, certificates, name and password. */
-    public Object clientConfig(String library) {
+    public Map<String, Object> clientConfig(String library) {
         Given<?> fields = new Given<>();
         fields.with("library", library);
-        return ask("POST", List.of("client-config"), fields.map(), new TypeReference<Object>() {}, null);
+        return ask("POST", List.of("client-config"), fields.map(), new TypeReference<Map<String, Object>>() {}, null);
     }
 
     /** Return what a client needs to connect, as its library takes it: addresses, certificates, name and password. */
-    public Object clientConfig(String library, Consumer<ClientOptions> options) {
+    public Map<String, Object> clientConfig(String library, Consumer<ClientOptions> options) {
         ClientOptions fields = new ClientOptions();
         options.accept(fields);
         fields.with("library", library);
-        return ask("POST", List.of("client-config"), fields.map(), new TypeReference<Object>() {}, null);
+        return ask("POST", List.of("client-config"), fields.map(), new TypeReference<Map<String, Object>>() {}, null);
     }
 
     /** Allow an operation to a user. */
