@@ -126,6 +126,7 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_python")
+@pytest.mark.skipif(scanning.IS_COMPILED, reason="a compiled class takes no other method")
 class TestRuns:
     """Runs of equal layout are not walked, which is what makes them cheap."""
 
