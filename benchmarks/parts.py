@@ -57,7 +57,7 @@ def _commits(connections: int, partitions: int) -> Callable[[Target], Sample]:
     def measure(target: Target) -> Sample:
         timing = _Timing()
         with _harness(target, partitions) as harness:
-            harness.cluster.groups.log.create()
+            harness.cluster.groups.log.create_topic()
             frame = wire.commit_request("g", "t", partitions)
             clients = [harness.client() for _ in range(connections)]
             for _ in range(TURNS):
@@ -120,7 +120,7 @@ class _Timing:
 
     def run(self, harness: Any, asked: list[tuple[Any, bytes]]) -> None:
         """Give each connection its request, and end the turn; what that has appended is written in another one."""
-        given = [(client.connection.received, memoryview(bytearray(frame))) for client, frame in asked]
+        given = [(client.connection.take_received, memoryview(bytearray(frame))) for client, frame in asked]
         begun_at = time.perf_counter()
         for receive, frame in given:
             receive(frame, len(frame))

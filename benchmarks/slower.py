@@ -21,15 +21,15 @@ def _nothing(*_: Any) -> None: ...
 
 
 def without_produce_template() -> None:
-    produce.remember = produce.remember_refusal = _nothing
+    produce.remember_produce = produce.remember_refusal = _nothing
 
 
 def without_commit_template() -> None:
-    commit_template.remember = _nothing
+    commit_template.remember_commit = _nothing
 
 
 def without_lasting_answers() -> None:
-    LastingAnswers.answer = _nothing  # type: ignore[method-assign]
+    LastingAnswers.find_answer = _nothing  # type: ignore[method-assign]
 
 
 def without_plain_produce() -> None:
@@ -42,8 +42,8 @@ def without_plain_fetch() -> None:
 
 
 def without_first_slice() -> None:
-    attempt = Route.attempt
-    Route.attempt = lambda route, context, request, slicer=None: attempt(route, context, request)  # type: ignore[method-assign, assignment, misc]
+    attempt = Route.run_handler
+    Route.run_handler = lambda route, context, request, slicer=None: attempt(route, context, request)  # type: ignore[method-assign, assignment, misc]
 
 
 PATHS: dict[str, Callable[[], None]] = {

@@ -50,7 +50,7 @@ def test_the_go_example_passes(tmp_path: Path) -> None:
     run(copied("go", tmp_path), "go", "test", "./...")
 
 
-def test_the_node_example_passes(tmp_path: Path) -> None:
+def test_the_nodejs_example_passes(tmp_path: Path) -> None:
     project = copied("node", tmp_path)
     run(project, "npm", "ci", "--no-audit", "--no-fund")
     run(project, "npm", "test", KAFKAJS_NO_PARTITIONER_WARNING="1")

@@ -28,7 +28,7 @@ def test_the_kit_for_go_passes_its_own_tests() -> None:
     run(KITS / "go", "go", "test", "-count=1", "./...")
 
 
-def test_the_kit_for_go_is_a_module_without_others() -> None:
+def test_the_go_kit_is_a_module_without_dependencies() -> None:
     assert len(run(KITS / "go", "go", "list", "-m", "all").splitlines()) == 1
 
 

@@ -20,7 +20,7 @@ def test_cases_share_their_fixtures(first: int, second: int, third: int, checked
     assert [(1, 3, 4), (1, 5, 6), (2, 3, 4), (2, 5, 6)][: len(checked)] == checked
 
 
-def test_failing_cases_are_named() -> None:
+def test_the_failure_names_the_case() -> None:
     numbers = []
 
     @for_each("number", range(4))

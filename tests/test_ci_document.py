@@ -30,7 +30,7 @@ def test_a_wait_ends_with_the_reason_if_the_broker_cannot_start(tmp_path: Path) 
     assert done.returncode == 1 and b"'nowhere'" in done.stdout
 
 
-def test_the_recipe_passes(tmp_path: Path) -> None:
+def test_the_recipe_of_the_ci_page_passes(tmp_path: Path) -> None:
     (recipe,) = blocks("python")
     (tmp_path / "test_recipe.py").write_text(recipe)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio"]

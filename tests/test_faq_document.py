@@ -25,7 +25,7 @@ def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
         assert printed("sh", step, address, tmp_path) == output
 
 
-def test_the_recipe_passes(tmp_path: Path) -> None:
+def test_the_recipe_of_the_faq_page_passes(tmp_path: Path) -> None:
     (recipe,) = blocks("python")
     (tmp_path / "test_recipe.py").write_text(recipe)
     done = pytest_in(tmp_path)

@@ -22,13 +22,13 @@ FIRST_TESTS = {  # the file that begins with it, and where it ends
 }
 
 
-def test_what_is_generated_is_up_to_date() -> None:
+def test_the_generated_verbs_of_the_kits_are_up_to_date() -> None:
     """Otherwise, write it again: python3 -m kits.generating."""
     assert [name for name, text in generated().items() if (KITS / name).read_text() != text] == []
 
 
 @pytest.mark.parametrize("kit", BY_HAND)
-def test_a_kit_stays_small(kit: str) -> None:
+def test_each_kit_has_a_limited_number_of_lines(kit: str) -> None:
     found = {str(path.relative_to(KITS)): path for path in KITS.glob(BY_HAND[kit])}
     by_hand = [path for name, path in found.items() if name not in generated() and "test" not in path.name]
     assert by_hand and sum(path.read_text().count("\n") for path in by_hand) <= LINES_BY_HAND

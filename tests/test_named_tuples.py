@@ -56,7 +56,7 @@ class OursOfMany(named_tuples.NamedTuple):
         return sum(self)
 
 
-def test_it_has_the_fields_and_methods_of_its_body() -> None:
+def test_a_named_tuple_has_the_fields_and_methods_of_its_class_body() -> None:
     for kind in (Ours, Theirs):
         made: Any = kind("t", partition=3)
         assert (made.topic, made.partition, made.tags, made.text, made.moved(2).partition) == ("t", 3, (), "t-3", 5)
@@ -68,7 +68,7 @@ def test_it_has_the_fields_and_methods_of_its_body() -> None:
         assert not hasattr(made, "__dict__")
 
 
-def test_it_can_be_matched_copied_and_pickled() -> None:
+def test_a_named_tuple_can_be_matched_copied_and_pickled() -> None:
     for kind in (Ours, Theirs):
         made: Any = kind("t", 3)
         match made:
@@ -89,13 +89,13 @@ def test_it_can_be_matched_copied_and_pickled() -> None:
         lambda kind: kind("t")._replace(other=1),
     ],
 )
-def test_it_refuses_what_typings_refuses(wrong: Any) -> None:
+def test_a_named_tuple_refuses_what_typing_namedtuple_refuses(wrong: Any) -> None:
     for kind in (Ours, Theirs):
         with pytest.raises((TypeError, AttributeError, ValueError)):
             wrong(kind)
 
 
-def test_one_with_many_fields_is_made_too() -> None:
+def test_a_named_tuple_with_many_fields_can_be_made() -> None:
     made = OursOfMany(1, 2, 3, 4, 5, 6, g=7)
     assert (made.h, made.sum(), made._replace(a=9).a) == (8, 36, 9)
     assert pickle.loads(pickle.dumps(made)) == made

@@ -60,7 +60,7 @@ def test_every_file_begins_with_a_docstring() -> None:
     assert silent == []
 
 
-def test_files_stay_small() -> None:
+def test_files_have_at_most_500_lines() -> None:
     large = [path for path in PYTHON if path.read_text().count("\n") > LINES_MAX]
     assert large == []
 

@@ -18,7 +18,7 @@ def test_every_command_is_in_the_table() -> None:
     assert COMMANDS.keys() <= words
 
 
-def test_the_documented_default_differences_are_right() -> None:
+def test_the_documented_defaults_that_differ_from_kafkas_are_those_of_the_code() -> None:
     text, settings = DOCUMENT.read_text(), Settings({})
     assert f"`listeners` is `{settings['listeners'][0]}`, and `log.dir` is `{settings['log.dir'][0]}`" in text
     paragraph = text.split("A few defaults differ from Kafka's")[1].split("\n\n")[0]

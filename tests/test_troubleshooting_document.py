@@ -38,7 +38,7 @@ def test_the_documented_listeners_work_for_clients_inside_and_outside() -> None:
     assert advertised == {"INTERNAL": "kafka:29092", "EXTERNAL": "localhost:9092"}
 
 
-def test_documented_client_errors_without_a_listener_are_right() -> None:
+def test_clients_report_the_documented_errors_without_a_listener() -> None:
     said = []
     closed = f"127.0.0.1:{free_ports()}"
     producer = confluent_kafka.Producer(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from conformance.assignor.judge import answers, nested, partitions_of
 from minibroker.broker.groups.streams.streams_member import MemberState, StreamsMember
 from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconcile_member
-from minibroker.broker.groups.streams.tasks import AssignedTasks, TaskId, Tasks, by_subtopology, list_tasks
+from minibroker.broker.groups.streams.tasks import AssignedTasks, TaskId, Tasks, group_by_subtopology, list_tasks
 from minibroker.protocol.errors import KafkaError
 
 MEMBERS, TARGET_EPOCH = 6000, 5
@@ -87,7 +87,7 @@ def _tasks(source: random.Random, share: float) -> Tasks:
     for task in EVERY:
         if source.random() < share:
             source.choice(roles).append(task)
-    return Tasks(*map(by_subtopology, roles))
+    return Tasks(*map(group_by_subtopology, roles))
 
 
 def _assigned(source: random.Random, tasks: Tasks) -> AssignedTasks:

@@ -95,7 +95,7 @@ def test_a_partition_is_shown_with_its_producers_and_their_last_batches(explorer
     assert inaccessible(page) == []
 
 
-def test_schemas_are_shown(explorer: Explorer) -> None:
+def test_the_schemas_view_shows_the_registered_schemas(explorer: Explorer) -> None:
     page = explorer.open("#/topics/users/0/0")
     page.get_by_role("link", name="1", exact=True).click()
     expect(page.get_by_role("region", name="Schema")).to_contain_text('"name": "User"')

@@ -22,7 +22,7 @@ def test_a_report_is_read_unchanged() -> None:
     assert classes_of("groups", "2026-11-28", running.table(OUTCOMES)) == [B, C]
 
 
-def test_the_last_result_of_a_class_with_the_most_tests_counts() -> None:
+def test_the_last_result_with_the_most_tests_is_taken_for_a_class() -> None:
     part, later = B._replace(tests=2, date="2026-11-29"), B._replace(date="2026-11-29", not_passed={})
     assert merged([B, C, part]) == [B, C]
     assert merged([later, B]) == [later]
@@ -61,7 +61,7 @@ def test_a_kept_test_whose_row_has_gone_is_unexplained() -> None:
     assert "| unexplained | `a.B#d() 2` | 1 | a meter \\| of the JVM |" in tables(kept(text), {}, ["inside"])
 
 
-def test_a_page_without_tables_of_classes_keeps_nothing() -> None:
+def test_a_page_without_tables_of_classes_has_no_results() -> None:
     assert kept("") == kept(tables([C], {}, ["fault"])) == []
 
 

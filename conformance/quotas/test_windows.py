@@ -41,7 +41,7 @@ def ours(history: History) -> list[list[float]]:
     for now_ms, value in records:
         rate.record(value, now_ms)
         bucket.record(value, bound, now_ms)
-        measured.append([rate.measure(now_ms), rate.window_ms(now_ms), bucket.measure(bound, now_ms)])
+        measured.append([rate.measure(now_ms), rate.measure_window_ms(now_ms), bucket.measure(bound, now_ms)])
     return measured
 
 

@@ -110,7 +110,7 @@ def test_mapping_rules_give_the_principals_of_kafka(tmp_path: Path) -> None:
     refused = 0
     for (text, subject), answer in zip(cases, asked_of_java(lines, tmp_path), strict=True):
         try:
-            ours = written(PrincipalMapping(text).name(subject))
+            ours = written(PrincipalMapping(text).map_name(subject))
         except NoRuleApplies:
             ours = "none"
         except InvalidRules:

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from conformance.kafka_files.scenario import wait_until
 from conformance.kafka_reference import CONTROL_PROPERTIES, kafka_command, running_kafka
 from minibroker.broker.configs.properties import MalformedProperties, parse_properties
-from minibroker.broker.configs.settings import ConfigEntry, Settings, broker_setting, validate_topic_overrides
+from minibroker.broker.configs.settings import ConfigEntry, Settings, get_broker_setting, validate_topic_overrides
 from minibroker.broker.configs.settings_table import (
     BROKER_SETTINGS,
     SETTINGS,
@@ -76,7 +76,7 @@ def kafka() -> dict[str, Any]:
     return answers
 
 
-def test_exactly_kafkas_settings_are_known(kafka: dict[str, Any]) -> None:
+def test_the_settings_table_has_exactly_kafkas_settings(kafka: dict[str, Any]) -> None:
     assert set(TOPIC_NAMES) == set(kafka["topic"])
     quotas = set(kafka["quotas"]) - set(kafka["broker"])
     assert set(BROKER_NAMES) | set(WITHOUT_EFFECT) == set(kafka["broker"]) | quotas
@@ -101,7 +101,7 @@ def test_a_broker_setting_has_kafkas_type_and_default(row: Setting, kafka: dict[
 def test_a_topic_setting_has_kafkas_type_default_and_synonyms(topic: str, kafka: dict[str, Any]) -> None:
     row, theirs = TOPIC_SETTINGS[topic], kafka["topic"][topic]
     assert (row.type.name, row.internal) == (theirs["type"], theirs["internal"])
-    assert format_value(Settings().topic_value(topic, {})) == theirs["default"]
+    assert format_value(Settings().get_topic_value(topic, {})) == theirs["default"]
     ours = [] if row.scope is Scope.TOPIC else [row.name, *(name for name, _ in row.fallbacks)]
     assert ours == kafka["synonyms"].get(topic, [])
 
@@ -144,7 +144,7 @@ STRICTER = {
 
 def test_a_broker_accepts_the_same_values_as_in_kafka(kafka: dict[str, Any]) -> None:
     for (name, text), theirs in zip(value_questions(VALUE_NAMES), kafka["broker values"], strict=True):
-        ours = complaint(broker_setting(name), name, text)
+        ours = complaint(get_broker_setting(name), name, text)
         same = (ours is None) == (theirs is None) or (name in STRICTER and theirs is None)
         assert same, f"{name}={text!r}: {ours!r} here, {theirs!r} in Kafka"
 
@@ -185,11 +185,11 @@ def test_a_topic_and_a_broker_are_described_as_by_kafka(tmp_path: Path) -> None:
         # The client fills in the dict it gave: it must outlive the call.
         asked = admin.describe_configs([ConfigResource("topic", "t"), ConfigResource("broker", "0")])
         topic, broker = (answer.result(60) for answer in asked.values())
-    ours = {entry.name: described(entry) for entry in settings.describe_topic(kept)}
+    ours = {entry.name: described(entry) for entry in settings.describe_topic_configs(kept)}
     assert {name: described_by_kafka(topic[name]) for name in topic if name not in ELSEWHERE} == {
         name: ours[name] for name in ours if name not in ELSEWHERE
     }
-    by_name = {entry.name: described(entry) for entry in settings.describe_broker()}
+    by_name = {entry.name: described(entry) for entry in settings.describe_broker_configs()}
     assert set(by_name) - ELSEWHERE == set(broker) - ELSEWHERE
     compared = [name for name in by_name if name not in ELSEWHERE | OF_THE_PROCESS | OTHER_DEFAULTS]
     assert {name: by_name[name] for name in compared} == {name: described_by_kafka(broker[name]) for name in compared}

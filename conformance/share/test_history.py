@@ -69,7 +69,7 @@ def test_allowed_broker_behaviour_is_not_a_fault(told: list[Delivery]) -> None:
         ),
     ],
 )
-def test_forbidden_broker_behaviour_is_found(told: list[Delivery], fault: str) -> None:
+def test_the_history_checker_reports_forbidden_broker_behaviour(told: list[Delivery], fault: str) -> None:
     assert faults(*told) == [fault]
 
 

@@ -233,7 +233,7 @@ def test_invalid_replica_assignments_are_rejected(
 @pytest.mark.parametrize(
     ("counts", "message"), [((1, -1), "numPartitions was not"), ((-1, 1), "replication factor was")]
 )
-def test_replica_assignments_exclude_counts(
+def test_replica_assignments_cannot_be_combined_with_counts(
     connection: Connection, new_name: Callable[[], str], counts: tuple[int, int], message: str
 ) -> None:
     name = new_name()

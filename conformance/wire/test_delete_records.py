@@ -125,7 +125,7 @@ def test_unknown_partitions_are_rejected(connection: Connection, name: str) -> N
     )
 
 
-def test_the_last_of_duplicate_partitions_counts(connection: Connection, name: str) -> None:
+def test_the_last_of_duplicate_partitions_decides_the_offset(connection: Connection, name: str) -> None:
     assert delete(connection, (name, 0, 1), (name, 0, 3)) == [(name, 0, 0, 3)]
     assert delete(connection, (name, 0, 5), (name, 0, 4)) == [(name, 0, 0, 4)]
 

@@ -190,7 +190,7 @@ def test_a_session_knows_the_name_of_a_recreated_topic(connection: Connection, n
 
 
 @pytest.mark.parametrize("epoch", [2, 9, 1 << 30])
-def test_a_wrong_session_epoch_is_rejected_and_the_session_stays(
+def test_a_wrong_session_epoch_is_rejected_and_the_session_is_kept(
     connection: Connection, session: int, epoch: int
 ) -> None:
     assert fetch(connection, session, epoch) == WRONG_EPOCH

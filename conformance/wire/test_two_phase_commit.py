@@ -58,7 +58,7 @@ def test_a_two_phase_producer_has_no_timeout(connection: Connection, timeout_ms:
 
 
 @pytest.mark.parametrize("two_phases", [False, True])
-def test_a_prepared_transaction_is_not_kept(connection: Connection, two_phases: bool) -> None:
+def test_keep_prepared_txn_is_rejected(connection: Connection, two_phases: bool) -> None:
     answer = init(connection, "kept", enable2_pc=two_phases, keep_prepared_txn=True)
     assert (answer.error_code, answer.producer_id) == (ErrorCode.UNSUPPORTED_VERSION, -1)
 

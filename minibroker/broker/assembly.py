@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.cluster import Cluster
-from minibroker.broker.configs.recorded_configs import drop_unusable
+from minibroker.broker.configs.recorded_configs import drop_unusable_configs
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.control import elections, registration
 from minibroker.broker.control.controller import Controller
@@ -58,18 +58,18 @@ class Broker(Cluster):
     @property
     def groups(self) -> GroupCoordinator:
         """The coordinator of all groups."""
-        groups = self.coordinators.made.get(GROUPS_TOPIC) or self.coordinators.of_topic(GROUPS_TOPIC)
+        groups = self.coordinators.made.get(GROUPS_TOPIC) or self.coordinators.find_by_topic(GROUPS_TOPIC)
         return groups  # type: ignore[return-value]  # which the table says, and no import does
 
     @property
     def transactions(self) -> TransactionCoordinator:
         """The coordinator of all transactions."""
-        return self.coordinators.of_topic(TRANSACTIONS_TOPIC)  # type: ignore[return-value]
+        return self.coordinators.find_by_topic(TRANSACTIONS_TOPIC)  # type: ignore[return-value]
 
     @property
     def share_states(self) -> ShareCoordinator:
         """The coordinator of the states of all share partitions."""
-        return self.coordinators.of_topic(SHARE_STATE_TOPIC)  # type: ignore[return-value]
+        return self.coordinators.find_by_topic(SHARE_STATE_TOPIC)  # type: ignore[return-value]
 
     @property
     def shares(self) -> SharePartitions:
@@ -98,61 +98,63 @@ class Broker(Cluster):
         try:
             self.metadata_log.replay(lambda record: self._note_replayed_record(record, removed))
         except MetadataError as error:
-            raise MetadataError(f"{error}; {self.ways_out}") from error
+            raise MetadataError(f"{error}; {self.repair_advice}") from error
         if not (self.logs.clean or self.static_settings["accept.lost.metadata"]):
-            self._check_nothing_lost(removed)
+            self._check_no_topic_lost(removed)
         if not is_new:
             self._check_features()
-        self.metadata_log.lead(min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms())
+        self.metadata_log.begin_leader_epoch(
+            min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms()
+        )
         if is_new:
-            first = self.controller.first_records(self.metadata_log.bootstrap(), self.first_levels)
-            self.commit([*first, *self.first_records])
+            first = self.controller.make_first_records(self.metadata_log.read_bootstrap_records(), self.first_levels)
+            self.commit_records([*first, *self.first_records])
         elif self.first_records:
             log.warning("this cluster has begun already: the credentials for a new one are left out")
-        drop_unusable(self.image.configs)
-        registration.register(self)
+        drop_unusable_configs(self.image.configs)
+        registration.register_nodes(self)
         self.logs.broker_epoch = min((node.broker_epoch for node in self.nodes.values()), default=None)
         self.apply_broker_configs()
         for topic in self.image.topics.values():
             self.open_logs(topic)
-        self._set_strays_aside()
+        self._set_stray_logs_aside()
         for topic in self.image.topics.values():
             for partition in topic.partitions:
-                self.follow_leader(partition)
+                self.on_leader_changed(partition)
         if not self.logs.clean:
-            elections.begin_epochs(self)
-        elections.elect_at_start(self)
-        self._resume_moves()
-        self.coordinators.load()
+            elections.bump_leader_epochs(self)
+        elections.elect_leaders_at_start(self)
+        self._resume_log_moves()
+        self.coordinators.load_all()
 
     def _note_replayed_record(self, record: Message, removed: set[bytes]) -> None:
         self.image.apply(record)
         if isinstance(record, RemoveTopicRecord):
             removed.add(record.topic_id)
 
-    def _check_nothing_lost(self, removed: set[bytes]) -> None:
+    def _check_no_topic_lost(self, removed: set[bytes]) -> None:
         """Raise MetadataError if a log has records, but its topic is unknown and was not deleted.
 
         A crash may leave an empty log of a topic whose creation was not committed. Records need a committed topic.
         """
         for name, index in self.logs.found():
             topic = self.image.topics.get(name)
-            if name == METADATA_TOPIC or topic is not None and topic.partition(index) is not None:
+            if name == METADATA_TOPIC or topic is not None and topic.find_partition(index) is not None:
                 continue
             path, topic_id, size_bytes = self.logs.peek(name, index)
             if size_bytes and topic_id not in removed:
                 storage = self.metadata_log.storage
                 raise MetadataError(
                     f"{path} has records, and {storage.directory}, which ends at offset {storage.log_end_offset}, does "
-                    f"not know its topic: it may have lost its end; {self.ways_out}"
+                    f"not know its topic: it may have lost its end; {self.repair_advice}"
                 )
 
-    def _resume_moves(self) -> None:
+    def _resume_log_moves(self) -> None:
         for (name, index), directory in self.logs.list_interrupted_moves():
             topic = self.image.topics.get(name)
-            partition = None if topic is None else topic.partition(index)
-            if partition is not None and partition.is_here:
-                self.moves.begin(partition, directory)
+            partition = None if topic is None else topic.find_partition(index)
+            if partition is not None and partition.has_local_log:
+                self.moves.start_move(partition, directory)
 
     def _check_features(self) -> None:
         """Raise MetadataError for a cluster whose records we might misunderstand."""
@@ -161,15 +163,15 @@ class Broker(Cluster):
         if level not in levels:
             raise MetadataError(f"the cluster has {name} {level}, and this broker supports {levels[0]} to {levels[-1]}")
 
-    def leave(self) -> None:
+    def record_shutdown(self) -> None:
         """Record that the nodes go, for those who read the log later."""
         try:
-            registration.fence(self)
+            registration.fence_nodes(self)
         except KafkaError as error:
             log.warning("the metadata log could not record that the nodes have gone: %s", error)
 
-    def _set_strays_aside(self) -> None:
+    def _set_stray_logs_aside(self) -> None:
         for name, index in self.logs.found():
             topic = self.image.topics.get(name)
-            if name != METADATA_TOPIC and (topic is None or topic.partition(index) is None):
-                self.set_aside(name, index)
+            if name != METADATA_TOPIC and (topic is None or topic.find_partition(index) is None):
+                self.set_log_aside(name, index)

@@ -18,7 +18,7 @@ from minibroker.broker.configs.client_metrics import (
     MATCH,
     METRICS,
     make_illegal_pattern_error,
-    parse_match_texts,
+    parse_match_expressions,
 )
 from minibroker.broker.configs.settings_values import parse_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -100,7 +100,7 @@ class ClientInstance:
         self.timer: Timer | None = None
         self._got_ms = self._pushed_ms = 0
 
-    def subscribe(self, subscriptions: Iterable[Subscription], generation: int) -> None:
+    def apply_subscriptions(self, subscriptions: Iterable[Subscription], generation: int) -> None:
         """Take the metrics and the interval from the subscriptions that match, and begin anew."""
         self.interval_ms = CLIENT_METRICS_SETTINGS[INTERVAL_MS].default  # type: ignore[assignment]
         wanted: dict[str, None] = {}
@@ -115,14 +115,14 @@ class ClientInstance:
         self.terminating, self.last_error = False, ErrorCode.NONE
         self._got_ms = self._pushed_ms = 0
 
-    def may_get(self, now_ms: int) -> bool:
+    def accept_get_request(self, now_ms: int) -> bool:
         """Return whether the interval is over since the last request, and count this one if so."""
         if now_ms - max(self._got_ms, self._pushed_ms) < self.interval_ms:
             return False
         self._got_ms = now_ms
         return True
 
-    def may_push(self, now_ms: int) -> bool:
+    def accept_push_request(self, now_ms: int) -> bool:
         """Return whether the interval is over since the last push, or none followed the last get; count it if so."""
         if self._got_ms <= self._pushed_ms and now_ms - self._pushed_ms < self.interval_ms:
             return False
@@ -138,7 +138,7 @@ class Pushed:
         self.series: dict[SeriesKey, float] = {}
         self.dropped = 0
 
-    def add(self, point: DataPoint) -> int:
+    def add_point(self, point: DataPoint) -> int:
         """Keep the number; return how many series that adds, 0 or 1."""
         key = point.name, point.attributes
         known = self.series.get(key)
@@ -172,34 +172,36 @@ class ClientTelemetry:
 
     # --- requests -------------------------------------------------------------------------------
 
-    def get(self, connection: Connection, client_id: str | None, instance_id: bytes) -> ClientInstance:
+    def get_subscribing_instance(
+        self, connection: Connection, client_id: str | None, instance_id: bytes
+    ) -> ClientInstance:
         """Return the instance of a client that asks what to push. Raises KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
         instance = self._find_or_make_instance(
             connection, client_id, self._make_instance_id() if instance_id == ZERO_UUID else instance_id
         )
         again = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if not instance.may_get(self._cluster.clock.wall_ms()) and instance.last_error not in again:
+        if not instance.accept_get_request(self._cluster.clock.wall_ms()) and instance.last_error not in again:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         instance.last_error = ErrorCode.NONE
         return instance
 
-    def pushing(self, connection: Connection, client_id: str | None, instance_id: bytes) -> ClientInstance:
+    def get_pushing_instance(self, connection: Connection, client_id: str | None, instance_id: bytes) -> ClientInstance:
         """Return the instance of a client that pushes. Raises KafkaError(INVALID_REQUEST)."""
         if instance_id in RESERVED:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "invalid client instance id")
         return self._find_or_make_instance(connection, client_id, instance_id)
 
-    def keep(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
+    def keep_points(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
         """Keep the numbers of a push, in steps. Raises what `points` raises."""
         for point in points:
             if point is not None:
                 # Looked up each time: others may have taken its place since the last step.
-                self._series += self.make_pushed(instance).add(point)
+                self._series += self.find_or_make_pushed(instance).add_point(point)
             yield
         while self._series > SERIES_KEPT:
             self._forget_oldest()
 
-    def make_pushed(self, instance: ClientInstance) -> Pushed:
+    def find_or_make_pushed(self, instance: ClientInstance) -> Pushed:
         pushed = self._pushed.get(instance.instance_id)
         if pushed is None:
             if len(self._pushed) >= CLIENTS_KEPT:
@@ -215,16 +217,16 @@ class ClientTelemetry:
 
     # --- what is known --------------------------------------------------------------------------
 
-    def metrics(self, client_id: str | None = None, *, connected: bool = False) -> Iterator[ClientMetric]:
+    def iterate_metrics(self, client_id: str | None = None, *, connected: bool = False) -> Iterator[ClientMetric]:
         """Yield what clients pushed, those of a client id or all, or only those of connected clients."""
-        there = {each.instance_id for each in self.instances()} if connected else self._pushed
+        there = {each.instance_id for each in self.list_connected_instances()} if connected else self._pushed
         for instance_id, pushed in list(self._pushed.items()):
             if instance_id in there and client_id in (None, pushed.client_id):
                 text = uuid_text(instance_id)
                 for (name, attributes), value in list(pushed.series.items()):
                     yield ClientMetric(pushed.client_id, text, name, dict(attributes), value)
 
-    def instances(self) -> list[ClientInstance]:
+    def list_connected_instances(self) -> list[ClientInstance]:
         """Return the instances of all nodes whose connections are open."""
         return [each for each in self._instances.values() if not each.connection.closed]
 
@@ -251,12 +253,12 @@ class ClientTelemetry:
                 instance_id, list_match_parameters(connection, client_id, instance_id), connection
             )
         if instance.generation != self._generation:
-            instance.subscribe(self._subscriptions, self._generation)
+            instance.apply_subscriptions(self._subscriptions, self._generation)
         self._instances.move_to_end(key)
-        self._await_silence(key, instance)
+        self._restart_expiry_timer(key, instance)
         return instance
 
-    def _await_silence(self, key: tuple[int, bytes], instance: ClientInstance) -> None:
+    def _restart_expiry_timer(self, key: tuple[int, bytes], instance: ClientInstance) -> None:
         if instance.timer is not None:
             instance.timer.cancel()
         silence_ms = max(SILENCE_MS, 3 * instance.interval_ms)
@@ -305,7 +307,7 @@ def compile_patterns(text: str) -> dict[str, Pattern]:
     from minibroker.patterns.syntax import InvalidPattern
 
     patterns = {}
-    for parameter, expression in parse_match_texts(text).items():
+    for parameter, expression in parse_match_expressions(text).items():
         try:
             patterns[parameter] = Pattern(expression)
         except InvalidPattern:

@@ -152,7 +152,7 @@ class LifeClock:
         timer.timer = self._clock.call_later(delay_ms, timer.run)
         return timer
 
-    def end(self) -> None:
+    def cancel_all_timers(self) -> None:
         """Cancel all timers, and run no later ones."""
         self._call_report_in_loop = True
         for timer in list(self._timers):

@@ -60,18 +60,18 @@ SOUND_BUT_CLOSED: Final = (
 class Watcher(Protocol):
     """Whoever keeps something about partitions."""
 
-    def leader_changed(self, partition: Partition) -> None:
+    def on_leader_changed(self, partition: Partition) -> None:
         """Note that the partition has another leader, or none."""
 
-    def topic_deleted(self, topic: Topic) -> Steps[None]:
+    def on_topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget what is kept about a topic that is gone."""
 
-    def transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
+    def on_transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
         """Note that a partition has a marker that ends a transaction of this producer."""
 
 
 class Cluster:
-    """All state of the process. Only `commit` changes the image; `commits` counts the changes.
+    """All state of the process. Only `commit_records` changes the image; `commits` counts the changes.
 
     `first_levels` are the initial levels of features of a new cluster, `first_records` what its log begins with beside.
     """
@@ -90,7 +90,7 @@ class Cluster:
         self.authorizer = self._make_authorizer()
         self.first_levels: Mapping[str, int] = features.INITIAL
         self.first_records: Sequence[Message] = ()
-        self.metadata_log = MetadataLog(self._open_metadata(), logs.disk)
+        self.metadata_log = MetadataLog(self._open_metadata_log(), logs.disk)
         self.commits = 0
         self.turn = Turn()
         self.watchers: list[Watcher] = []
@@ -106,7 +106,7 @@ class Cluster:
 
     # --- start ----------------------------------------------------------------------------------
 
-    def _open_metadata(self) -> Log:
+    def _open_metadata_log(self) -> Log:
         """Open the metadata log, which must be whole unless `accept.lost.metadata` is set.
 
         Raises MetadataError, KafkaError.
@@ -119,54 +119,54 @@ class Cluster:
                 held = f"hold{'s' if len(logs.directories) == 1 else ''} {format_count(len(logs.found()), 'log')}"
                 raise MetadataError(
                     f"{logs} {held}, but no {METADATA_TOPIC}-0, which says what they are: "
-                    f"if it is elsewhere, name its directory in log.dirs too; else {self.ways_out}"
+                    f"if it is elsewhere, name its directory in log.dirs too; else {self.repair_advice}"
                 )
             return logs.create_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_SETTINGS)
         try:
             storage = logs.open_log(METADATA_TOPIC, 0, METADATA_SETTINGS, guarded=not accepted)
         except LogDirectoryError as error:
             is_damaged = getattr(error.__cause__, "errno", None) not in SOUND_BUT_CLOSED
-            raise MetadataError(f"{error}; {self.ways_out}" if is_damaged else str(error)) from error
+            raise MetadataError(f"{error}; {self.repair_advice}" if is_damaged else str(error)) from error
         problem = None
         if storage.topic_id not in (ZERO_UUID, METADATA_TOPIC_ID):
             problem = f"{storage.directory}/{PARTITION_METADATA} says that it is of topic {uuid_text(storage.topic_id)}"
         elif storage.log_end_offset == 0 and len(logs.found()) > 1:
             problem = f"{storage.directory} ends at offset 0, and there are {len(logs.found()) - 1} other logs"
         if problem and not accepted:
-            raise MetadataError(f"{problem}; {self.ways_out}")
+            raise MetadataError(f"{problem}; {self.repair_advice}")
         if storage.topic_id != METADATA_TOPIC_ID:
             logs.assign_topic_id(storage, METADATA_TOPIC_ID)
         return storage
 
     @property
-    def ways_out(self) -> str:
+    def repair_advice(self) -> str:
         """What to do about a metadata log that is not whole."""
         paths = " ".join(directory.path for directory in self.logs.directories)
         return f"`minibroker repair {paths}` rebuilds what it can, --set accept.lost.metadata=true starts without it"
 
     def open_logs(self, topic: Topic) -> None:
         """Open the logs of a topic that are here, at the start."""
-        self.configure(topic)
+        self.apply_topic_configs(topic)
         for partition in topic.partitions:
             holds = self.logs.holds(topic.name, partition.index)
             here = any(node in self.nodes for node in partition.replicas)
             if here and not holds:
                 log.warning("%s is in no log directory, and begins empty", partition)
             if here or holds:
-                partition.log = self._open_log_of(partition)
-                partition.hold_watermark()
+                partition.log = self._open_partition_log(partition)
+                partition.hold_or_release_watermark()
                 if partition.log.leader_epoch > partition.leader_epoch:
                     known = partition.leader_epoch
                     log.warning(
                         "%s has leader epoch %d, and the metadata only %d", partition, partition.log.leader_epoch, known
                     )
 
-    def open_log_of(self, partition: Partition) -> None:
+    def open_log_if_hosted(self, partition: Partition) -> None:
         """Open a partition's log once one of its replicas is here, if that has not been done."""
-        if not partition.is_here and any(node in self.nodes for node in partition.replicas):
-            partition.log = self._open_log_of(partition)
+        if not partition.has_local_log and any(node in self.nodes for node in partition.replicas):
+            partition.log = self._open_partition_log(partition)
 
-    def _open_log_of(self, partition: Partition) -> Log:
+    def _open_partition_log(self, partition: Partition) -> Log:
         topic = partition.topic
         return self._open_log(topic.name, partition.index, topic.topic_id, topic.settings, partition.replicas)
 
@@ -180,24 +180,28 @@ class Cluster:
             if log.topic_id == topic_id:
                 return log
             named, known = uuid_text(log.topic_id), uuid_text(topic_id)
-            self.set_aside(topic, partition, f", as its {PARTITION_METADATA} names topic {named} instead of {known}")
+            self.set_log_aside(
+                topic, partition, f", as its {PARTITION_METADATA} names topic {named} instead of {known}"
+            )
         avoided = find_paths_to_avoid(replicas, self._log_paths, self.cordoned_log_dirs)
         return self.logs.create_log(topic, partition, topic_id, settings, avoid=avoided)
 
-    def set_aside(self, topic: str, partition: int, why: str = "") -> None:
+    def set_log_aside(self, topic: str, partition: int, why: str = "") -> None:
         """Rename the files of a log that the metadata does not know, so that nothing is lost."""
         path = self.logs.set_aside(topic, partition, self.random.randbytes(16).hex())
         log.warning("%s-%d is not a partition of this cluster%s: its files are now in %s", topic, partition, why, path)
 
     # --- logs of partitions that come and go ------------------------------------------------------
 
-    def new_log(
+    def create_log(
         self, topic: str, index: int, topic_id: bytes, settings: LogSettings, replicas: Sequence[int] = ()
     ) -> Log:
         """Create an empty log for a new partition that is to be committed. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
         return self._open_log(topic, index, topic_id, settings, replicas)
 
-    def add_to_topic(self, name: str, topic_id: bytes, decisions: list[Message], logs: list[Log]) -> Steps[None]:
+    def commit_new_partitions(
+        self, name: str, topic_id: bytes, decisions: list[Message], logs: list[Log]
+    ) -> Steps[None]:
         """Commit a new topic, or new partitions of one, with their logs: nobody sees a part of it.
 
         Raises KafkaError; UNKNOWN_TOPIC_OR_PARTITION for a topic that was deleted in the meantime.
@@ -205,21 +209,23 @@ class Cluster:
         known = self.image.topics_by_id.get(topic_id)
         beside = Image()  # the records are folded into it before they are written, in steps
         if known is not None:
-            beside.add(known.copy())
+            beside.add_topic(known.copy())
         for record in decisions:
             beside.apply(record)
             yield
         topic = beside.topics[name]
         for log in logs:
             topic.partitions[log.partition].log = log
-        batch = yield from self.metadata_log.batch_in_steps(decisions, self.clock.wall_ms(), self._get_metadata_level())
+        batch = yield from self.metadata_log.build_batch_in_steps(
+            decisions, self.clock.wall_ms(), self._get_metadata_level()
+        )
         if known is not self.image.topics_by_id.get(topic_id):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         self.metadata_log.append_batch(batch)
-        self.image.take_over(topic, beside)
-        self.configure(self.image.topics[name])
+        self.image.take_topic_from(topic, beside)
+        self.apply_topic_configs(self.image.topics[name])
         for log in logs:
-            topic.partitions[log.partition].hold_watermark()
+            topic.partitions[log.partition].hold_or_release_watermark()
         self._apply_committed_records()
 
     @property
@@ -244,7 +250,7 @@ class Cluster:
 
     # --- change ---------------------------------------------------------------------------------
 
-    def commit(self, decisions: Iterable[Message]) -> None:
+    def commit_records(self, decisions: Iterable[Message]) -> None:
         """Write the records to the metadata log, all or none, and fold them in.
 
         Their sync has begun then; answers that report them wait for it (`durable`).
@@ -255,14 +261,16 @@ class Cluster:
             self.image.apply(record)
         self._apply_committed_records()
 
-    def commit_in_steps(self, decided: Sequence[Message]) -> Steps[None]:
+    def commit_records_in_steps(self, decided: Sequence[Message]) -> Steps[None]:
         """Write many records, all or none, and fold them in, some in each step.
 
         The caller sees to it that nobody else changes meanwhile what they are about.
         """
         if not decided:
             return
-        batch = yield from self.metadata_log.batch_in_steps(decided, self.clock.wall_ms(), self._get_metadata_level())
+        batch = yield from self.metadata_log.build_batch_in_steps(
+            decided, self.clock.wall_ms(), self._get_metadata_level()
+        )
         self.metadata_log.append_batch(batch)
         yield from each(self.image.apply, decided)
         self._apply_committed_records()
@@ -279,40 +287,42 @@ class Cluster:
         self.commits += 1
         self.metadata_log.storage.flush_soon()
 
-    def apply_settings(self, partitions: Iterable[Partition]) -> None:
+    def apply_log_settings(self, partitions: Iterable[Partition]) -> None:
         """Give the partitions' logs the present settings; logs of the same topic and leader share them."""
         made: dict[tuple[Topic, int], LogSettings] = {}
         for partition in partitions:
-            partition.hold_watermark()
-            if partition.is_here:
+            partition.hold_or_release_watermark()
+            if partition.has_local_log:
                 key = partition.topic, partition.leader_id
                 if key not in made:
-                    made[key] = self.log_settings_of(partition)
+                    made[key] = self.get_log_settings(partition)
                 partition.log.update_settings(made[key])
 
-    def configure(self, topic: Topic) -> None:
+    def apply_topic_configs(self, topic: Topic) -> None:
         """Give a topic the settings that follow from its configs and those of the brokers."""
-        topic.settings = self.settings.log_settings(topic.overrides)
-        topic.min_insync_replicas = self.settings.topic_value("min.insync.replicas", topic.overrides)
+        topic.settings = self.settings.get_log_settings(topic.overrides)
+        topic.min_insync_replicas = self.settings.get_topic_value("min.insync.replicas", topic.overrides)
 
     def apply_broker_configs(self) -> None:
         """Let the configs of the brokers have their effect on the settings."""
         self._settings_of_nodes.clear()
         first = min(self.nodes, default=None)
-        of_all = self.image.config(BROKER_RESOURCE, "")
-        self.settings = self.static_settings.with_dynamic(cluster=of_all) if first is None else self.settings_of(first)
+        of_all = self.image.get_configs(BROKER_RESOURCE, "")
+        self.settings = (
+            self.static_settings.with_dynamic(cluster=of_all) if first is None else self.get_node_settings(first)
+        )
         for node in self.nodes.values():
             for tls in node.tls.values():
-                tls.renew(self.settings_of(node.node_id))
+                tls.renew_settings(self.get_node_settings(node.node_id))
         self.configured()
 
-    def settings_of(self, node_id: int) -> Settings:
+    def get_node_settings(self, node_id: int) -> Settings:
         """Return the settings of one node: the shared ones, its own addresses, and what was changed for it alone."""
         node = self.nodes.get(node_id)
         if node is None:
             return self.settings
         if node_id not in self._settings_of_nodes:
-            of_all, own = self.image.config(BROKER_RESOURCE, ""), self._get_own_configs(node_id)
+            of_all, own = self.image.get_configs(BROKER_RESOURCE, ""), self._get_own_configs(node_id)
             static = shift_settings_to_node(self.static_settings, node_id, node.rack)
             self._settings_of_nodes[node_id] = static.with_dynamic(cluster=of_all, broker=own)
         return self._settings_of_nodes[node_id]
@@ -324,22 +334,22 @@ class Cluster:
     def _nodes_differ(self) -> bool:
         return len(self.nodes) > 1 and any(map(self._get_own_configs, self.nodes))
 
-    def log_settings_of(self, partition: Partition) -> LogSettings:
+    def get_log_settings(self, partition: Partition) -> LogSettings:
         """Return the settings for the log of a partition, from its topic and from the node of its leader."""
         topic = partition.topic
         if not self._nodes_differ:
             return topic.settings
-        return self.settings_of(partition.leader_id).log_settings(topic.overrides)
+        return self.get_node_settings(partition.leader_id).get_log_settings(topic.overrides)
 
-    def follow_leader(self, partition: Partition) -> None:
+    def on_leader_changed(self, partition: Partition) -> None:
         """Give the partition's log the settings of its leader's node, and tell the watchers of the leader."""
-        if self._nodes_differ and partition.is_here:
-            partition.log.update_settings(self.log_settings_of(partition))
+        if self._nodes_differ and partition.has_local_log:
+            partition.log.update_settings(self.get_log_settings(partition))
         for watcher in self.watchers:
-            watcher.leader_changed(partition)
+            watcher.on_leader_changed(partition)
 
     @property
-    def directory_owner(self) -> int:
+    def directory_owner_id(self) -> int:
         """The node that has the log directories in the metadata, the one that `meta.properties` names."""
         owner: int = self.static_settings["node.id"]
         return owner
@@ -349,16 +359,16 @@ class Cluster:
         """The node that clients see as the controller, -1 for none; every node serves its requests."""
         return min(self.nodes, default=NO_LEADER)
 
-    def new_uuid(self) -> bytes:
+    def make_uuid(self) -> bytes:
         """Return an id for something new."""
         return new_uuid(self.random)
 
-    def partitions(self) -> Iterator[Partition]:
+    def iterate_partitions(self) -> Iterator[Partition]:
         """Yield the partitions of all topics."""
         for topic in self.image.topics.values():
             yield from topic.partitions
 
-    def portions(self, topics: Iterable[Topic] | None = None) -> Iterator[list[Partition]]:
+    def iterate_partition_portions(self, topics: Iterable[Topic] | None = None) -> Iterator[list[Partition]]:
         """Yield the partitions of these topics, or of all present ones, in portions for one step each.
 
         A topic may grow or be deleted between two portions; each portion has what exists when it is made.

@@ -10,7 +10,7 @@ from itertools import chain
 from os import PathLike
 
 from minibroker.broker.configs.listeners import Listener, list_controller_listeners, make_broker_listeners
-from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
+from minibroker.broker.configs.settings import Settings, SettingsError, get_broker_setting
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
 from minibroker.named_tuples import NamedTuple
@@ -62,18 +62,18 @@ def load_settings(
     given: dict[str, _Given] = {}
     unknown: list[str] = []
     if file is not None:
-        given.update(_from_file(file))
+        given.update(_read_file_settings(file))
     if kafka_variables:
-        others = _from_environment(environment, KAFKA_PREFIX)
-        unknown = [_without_effect(others.pop(name), name) for name in sorted(others) if not _is_known(name)]
+        others = _read_environment_settings(environment, KAFKA_PREFIX)
+        unknown = [_make_inert_warning(others.pop(name), name) for name in sorted(others) if not _is_known(name)]
         given.update(others)
-    given.update(_from_environment(environment, ENVIRONMENT_PREFIX))
-    given.update(_from_assignments(assignments))
+    given.update(_read_environment_settings(environment, ENVIRONMENT_PREFIX))
+    given.update(_parse_assignments(assignments))
     inert = [name for name in sorted(given) if _is_inert(name, given[name].origin)]
     texts = {name: _check_value(name, *given[name]) for name in given}
     settings = Settings(texts)
     listeners = make_broker_listeners(settings)
-    _check_security(listeners, settings)
+    _check_listener_security(listeners, settings)
     more = (
         _iterate_listener_warnings(given, settings),
         _list_controller_warnings(settings),
@@ -84,10 +84,10 @@ def load_settings(
     return Loaded(settings, warnings)
 
 
-def _check_security(listeners: Iterable[Listener], settings: Settings) -> None:
+def _check_listener_security(listeners: Iterable[Listener], settings: Settings) -> None:
     """Raise SettingsError for keys, certificates and SASL mechanisms with which a listener cannot be opened."""
     for listener in listeners:
-        if listener.authenticates:
+        if listener.requires_sasl:
             from minibroker.broker.security.mechanisms import list_enabled_mechanisms  # as below
 
             list_enabled_mechanisms(settings, listener.name)
@@ -97,7 +97,7 @@ def _check_security(listeners: Iterable[Listener], settings: Settings) -> None:
             make_tls_settings(listener.name, listener.security_protocol, settings)
 
 
-def _from_file(file: str | PathLike[str]) -> dict[str, _Given]:
+def _read_file_settings(file: str | PathLike[str]) -> dict[str, _Given]:
     from minibroker.broker.configs.properties import MalformedProperties, parse_properties  # most starts have no file
 
     try:
@@ -115,7 +115,7 @@ def _from_file(file: str | PathLike[str]) -> dict[str, _Given]:
     return {pair.key: _Given(pair.value, f"{file} line {pair.line}") for pair in pairs}
 
 
-def _from_environment(environment: Mapping[str, str], prefix: str) -> dict[str, _Given]:
+def _read_environment_settings(environment: Mapping[str, str], prefix: str) -> dict[str, _Given]:
     given = {}
     for variable, text in environment.items():
         if variable.startswith(prefix):
@@ -132,27 +132,27 @@ def find_setting_of_variable(variable: str) -> str:
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
-def _without_effect(given: _Given, name: str) -> str:
+def _make_inert_warning(given: _Given, name: str) -> str:
     variable = given.origin.rpartition(" ")[2]
     is_for_java = variable.startswith(FOR_JAVA) or variable.endswith(FOR_JAVA)
     return f"{given.origin} has no effect: {'there is no JVM' if is_for_java else f'unknown setting {name}'}"
 
 
-def _from_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
+def _parse_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
     given = {}
     for assignment in assignments:
         name, separator, text = assignment.partition("=")
         if not separator:
             raise SettingsError(f"--set {assignment}: not of the form key=value")
         name = name.strip()
-        shown = name if broker_setting(name).sensitive else assignment
+        shown = name if get_broker_setting(name).sensitive else assignment
         given[name] = _Given(text, f"--set {shown}")
     return given
 
 
 def _check_value(name: str, text: str, origin: str) -> str:
     try:
-        parse_value(broker_setting(name), name, text)
+        parse_value(get_broker_setting(name), name, text)
     except InvalidValue as error:
         raise SettingsError(f"{origin}: {error}") from None
     return text
@@ -161,7 +161,7 @@ def _check_value(name: str, text: str, origin: str) -> str:
 def _is_inert(name: str, origin: str) -> bool:
     """Return whether the setting is Kafka's and has no effect here. Raises SettingsError for an unknown name."""
     if _is_known(name):
-        return not broker_setting(name).acts
+        return not get_broker_setting(name).has_effect
     from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT
 
     raise SettingsError(f"{origin}: unknown setting {name}{_suggest_name(name, KNOWN_WITHOUT_EFFECT)}")
@@ -187,19 +187,19 @@ def _suggest_name(name: str, others: Iterable[str]) -> str:
 
 
 def _make_unknown_warning(name: str) -> str:
-    return f"{name} is accepted by Kafka but has no effect here: {broker_setting(name).inert}"
+    return f"{name} is accepted by Kafka but has no effect here: {get_broker_setting(name).inert}"
 
 
 def _iterate_listener_warnings(given: Iterable[str], settings: Settings) -> Iterator[str]:
     """Warn of settings for listeners that do not exist."""
     if any(name.startswith("listener.name.") for name in given):
-        from minibroker.broker.configs.settings_without_effect import listener_of
+        from minibroker.broker.configs.settings_without_effect import find_listener_of_setting
 
         names = {listener.name.lower() for listener in make_broker_listeners(settings)}
         names |= {name.lower() for name in list_controller_listeners(settings)}
         for name in sorted(given):
-            if listener_of(name) not in (None, *names):
-                yield f"{name} has no effect: listeners has no {(listener_of(name) or '').upper()}"
+            if find_listener_of_setting(name) not in (None, *names):
+                yield f"{name} has no effect: listeners has no {(find_listener_of_setting(name) or '').upper()}"
 
 
 def _list_controller_warnings(settings: Settings) -> list[str]:

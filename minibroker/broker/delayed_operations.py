@@ -61,7 +61,7 @@ class Promise(Generic[Result]):
         if not self.done:
             self.done, self._result = True, result
             if self.operation is not None:
-                self.operation.go_on()
+                self.operation.resume()
 
     def __await__(self) -> Generator[Any, None, Result]:
         if not self.done:
@@ -150,7 +150,7 @@ class Request(Protocol):
     def on_wait(self) -> None:
         """Release or copy what is valid for a moment only, as the request waits for a promise."""
 
-    def be_lost(self) -> None:
+    def on_lost(self) -> None:
         """Note that nobody gets the answer."""
 
 
@@ -199,7 +199,7 @@ class DelayedOperation(Generic[Result]):
         return self._promise is not None and self._key is not None and self._key != ApiKey.PRODUCE
 
     @property
-    def must_end(self) -> bool:
+    def must_complete(self) -> bool:
         """Return whether it goes on when its client has gone, as a handler is at work that may change something."""
         return self._promise is None and self._changes
 
@@ -207,7 +207,7 @@ class DelayedOperation(Generic[Result]):
     def _changes(self) -> bool:
         return self._request is not None and self._request.stage is Stage.RUNNING and self._key not in READS
 
-    def begin(self, *, is_paused: bool = False) -> Result | DelayedOperation[Result]:
+    def run_first_slice(self, *, is_paused: bool = False) -> Result | DelayedOperation[Result]:
         """Run the first slice; return the result or raise the error, or return this operation if it waits.
 
         With `is_paused` the slice is over at the first pause.
@@ -223,25 +223,25 @@ class DelayedOperation(Generic[Result]):
             raise
         return self
 
-    def go_on(self, error: Exception | None = None, *, in_turn: bool = False) -> None:
+    def resume(self, error: Exception | None = None, *, in_turn: bool = False) -> None:
         """Run a slice, in which what is awaited raises `error`, if there is one."""
         if self.done:
             return
         try:
-            self._run_slice(error, until=self._slicer.end_of_slice(in_turn=True) if in_turn else 0.0)
+            self._run_slice(error, until=self._slicer.get_slice_deadline(in_turn=True) if in_turn else 0.0)
         except StopIteration as end:
-            self._end_with(end.value)
+            self._end_with_result(end.value)
         except Exception as raised:
             self.done = True
             self._failed(raised)
 
-    def _end_with(self, result: Result) -> None:
+    def _end_with_result(self, result: Result) -> None:
         if self.done:
             return
         self.done = True
         if self._answered is None:
             if self._request is not None:
-                self._request.be_lost()
+                self._request.on_lost()
             return
         try:
             self._answered(result)
@@ -260,8 +260,8 @@ class DelayedOperation(Generic[Result]):
             awaited = coroutine.send(None) if error is None else coroutine.throw(error)
             while awaited.__class__ is not Promise and not self.done:
                 slicer.steps += 1
-                until = until or slicer.end_of_slice(in_turn=False)
-                if slicer.is_over(until, waits=awaited is WAITING):
+                until = until or slicer.get_slice_deadline(in_turn=False)
+                if slicer.is_slice_over(until, waits=awaited is WAITING):
                     break
                 awaited = coroutine.send(None)
         finally:
@@ -284,14 +284,14 @@ class DelayedOperation(Generic[Result]):
             self.close()
         elif not self._is_paused:
             self._is_paused = True
-            self._slicer.queue(self)
+            self._slicer.queue_work(self)
 
     # --- for the slicer -------------------------------------------------------------------------
 
     def run_slice(self) -> None:
         """Go on after a pause."""
         self._is_paused = False
-        self.go_on(in_turn=True)
+        self.resume(in_turn=True)
 
     def leave_queue(self) -> None:
         """Stay paused, as the broker stops or gets another cluster."""
@@ -303,7 +303,7 @@ class DelayedOperation(Generic[Result]):
 
     def drop(self) -> None:
         """End it, as the client has gone; what changes something goes on until it waits for more than its turn."""
-        if self.must_end:
+        if self.must_complete:
             self._answered = None
         else:
             self.close()
@@ -339,7 +339,7 @@ class DelayedOperation(Generic[Result]):
             return False
         if self._promise is not None:
             self._promise.operation = None
-        self.go_on(ClusterReplaced())
+        self.resume(ClusterReplaced())
         return True
 
 
@@ -356,13 +356,13 @@ class _Work:
         """Run steps until the slice is over."""
         slicer = self._slicer
         slicer.slices += 1
-        until = slicer.end_of_slice(in_turn=True)
+        until = slicer.get_slice_deadline(in_turn=True)
         try:
             while True:
                 slicer.steps += 1
                 waits = next(self._steps) is WAITING
-                if slicer.is_over(until, waits=waits):
-                    slicer.queue(self)
+                if slicer.is_slice_over(until, waits=waits):
+                    slicer.queue_work(self)
                     return
         except StopIteration:
             return
@@ -390,7 +390,7 @@ class Slicer:
         self._call_soon = call_soon
         self._queue: deque[DelayedOperation[Any] | _Work] = deque()
 
-    def begin(self, coroutine: Coroutine[Any, Any, Result]) -> Result | Begun:
+    def begin_coroutine(self, coroutine: Coroutine[Any, Any, Result]) -> Result | Begun:
         """Run the first slice of a coroutine; return or raise what it does, or return what goes on with it."""
         self.slices += 1
         until = 0.0
@@ -398,8 +398,8 @@ class Slicer:
             awaits = coroutine.send(None)
             while awaits.__class__ is not Promise:
                 self.steps += 1
-                until = until or self.end_of_slice(in_turn=False)
-                if self.is_over(until, waits=awaits is WAITING):
+                until = until or self.get_slice_deadline(in_turn=False)
+                if self.is_slice_over(until, waits=awaits is WAITING):
                     break
                 awaits = coroutine.send(None)
         except StopIteration as end:
@@ -407,23 +407,23 @@ class Slicer:
             return result
         return Begun(coroutine, awaits)
 
-    def start(self, steps: Steps[Any]) -> None:
+    def start_steps(self, steps: Steps[Any]) -> None:
         """Run steps that nobody waits for; the first slice now, unless others wait for their turn."""
         work = _Work(self, steps)
         if self._queue:
-            self.queue(work)
+            self.queue_work(work)
         else:
             work.run_slice()
 
-    def end_of_slice(self, *, in_turn: bool) -> float:
+    def get_slice_deadline(self, *, in_turn: bool) -> float:
         """Return when a slice that begins now is over: at once outside of the turns, if others wait for theirs."""
         return self.now() + SLICE_SECONDS if in_turn or not self._queue else -1.0
 
-    def is_over(self, until: float, *, waits: bool) -> bool:
+    def is_slice_over(self, until: float, *, waits: bool) -> bool:
         """Return whether a slice is over: its time is up, or it `waits` for what others do."""
         return self._call_soon is not None and (waits or self.now() >= until)
 
-    def queue(self, work: DelayedOperation[Any] | _Work) -> None:
+    def queue_work(self, work: DelayedOperation[Any] | _Work) -> None:
         """Have `work` run its next slice in its turn."""
         self._queue.append(work)
         if len(self._queue) == 1 and self._call_soon is not None:

@@ -61,7 +61,7 @@ class FetchedPartition:
         has_moved = self.high_watermark != high_watermark or self.log_start_offset != log_start_offset
         return has_moved or size_bytes > 0 or error_code != 0
 
-    def sent(self, high_watermark: int, log_start_offset: int, error_code: int) -> None:
+    def remember_sent(self, high_watermark: int, log_start_offset: int, error_code: int) -> None:
         """Remember what the client has learnt; after an error, it is to learn that the error is over."""
         self.high_watermark = -1 if error_code else high_watermark
         self.log_start_offset = log_start_offset
@@ -83,7 +83,7 @@ class FetchSession:
         self.size_bytes = self.booked_bytes = 0
         self.uses_topic_ids = uses_topic_ids
 
-    def add(self, partitions: Iterable[FetchedPartition]) -> None:
+    def add_partitions(self, partitions: Iterable[FetchedPartition]) -> None:
         """Add partitions; replace those that the session has already."""
         for partition in partitions:
             key = partition.topic, partition.index
@@ -91,18 +91,18 @@ class FetchSession:
                 self.size_bytes += PARTITION_BYTES + len(partition.topic)
             self.partitions[key] = partition
 
-    def forget(self, topic: str | bytes, index: int) -> None:
+    def remove_partition(self, topic: str | bytes, index: int) -> None:
         """Remove a partition, if the session has it."""
         if self.partitions.pop((topic, index), None) is not None:
             self.size_bytes -= PARTITION_BYTES + len(topic)
 
-    def served(self, partition: FetchedPartition) -> None:
+    def move_to_end(self, partition: FetchedPartition) -> None:
         """Move a partition that returned data to the end."""
         key = partition.topic, partition.index
         if self.partitions.pop(key, None) is not None:
             self.partitions[key] = partition
 
-    def next_epoch(self) -> None:
+    def advance_epoch(self) -> None:
         """Return the next epoch: they count up from 1 and skip 0 when they wrap."""
         self.epoch = 1 if self.epoch == LARGEST_EPOCH else self.epoch + 1
 
@@ -149,7 +149,7 @@ class FetchSessions:
         session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms)
         return session
 
-    def settle(self, session: FetchSession, now_ms: float) -> bool:
+    def update_memory(self, session: FetchSession, now_ms: float) -> bool:
         """Book a session's current memory; return whether the session stays.
 
         Over the limit, remove sessions that were unused for two minutes, then those more than twice as large as this
@@ -171,12 +171,12 @@ class FetchSessions:
                 return False
         return True
 
-    def partition_count(self, session_id: int) -> int:
+    def get_partition_count(self, session_id: int) -> int:
         """Return the number of a session's partitions; 0 without such a session."""
         session = self._sessions.get(session_id)
         return 0 if session is None else len(session.partitions)
 
-    def partitions_of(self, session_id: int) -> list[tuple[str | bytes, int]]:
+    def list_partitions(self, session_id: int) -> list[tuple[str | bytes, int]]:
         """Return a session's partitions as (topic name or id, partition); none without such a session."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions)

@@ -75,18 +75,18 @@ LATE: Final = (
 )
 
 
-async def import_late(
+async def import_late_modules(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, free: Callable[[], int] = count_free_descriptors
 ) -> None:
     """Import all of them, with a pause before each unless few descriptors are `free`."""
     for name in LATE:
         if free() > FEW_DESCRIPTORS:
             await sleep(PAUSE_SECONDS)
-        while not _is_imported(name):
+        while not _try_to_import(name):
             await sleep(RETRY_SECONDS)
 
 
-def _is_imported(name: str) -> bool:
+def _try_to_import(name: str) -> bool:
     """Import a module; return whether there was a descriptor for its file."""
     try:
         import_module(name)

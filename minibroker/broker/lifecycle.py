@@ -20,13 +20,13 @@ from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import BusyClock, Clock, LifeClock, SystemClock
 from minibroker.broker.configs.listeners import make_broker_listeners, shift_listeners_to_node
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.control.elections import elect_at_start
-from minibroker.broker.control.registration import join, leave
+from minibroker.broker.control.elections import elect_leaders_at_start
+from minibroker.broker.control.registration import fence_leaving_node, register_joining_node
 from minibroker.broker.fetch_sessions import FetchSessions
 from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.nodes import Node
-from minibroker.broker.server import BoundListener, Server, adopt, bind
+from minibroker.broker.server import BoundListener, Server, adopt_socket, bind_listener
 from minibroker.broker.server import StartError as StartError
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import Housekeeping
@@ -59,7 +59,8 @@ class UncleanStop(Exception):
 class Seams:
     """What a broker gets from outside: time, the disk, random numbers, and interceptors of its requests.
 
-    Tests have three more doors, which are methods: `BrokerLifecycle.replace`, `Server.hold`, `MarkerSender.hold`.
+    Tests have three more doors, which are methods: `BrokerLifecycle.replace_cluster`, `Server.hold_output` and
+    `MarkerSender.hold_markers`.
 
     `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
     that a new cluster begins with, `first_records` further records, such as credentials of users, and
@@ -128,7 +129,7 @@ class BrokerLifecycle:
             node.endpoints = {listener.listener.name: listener.endpoint for listener in listeners}
             node.rack = rack
             for tls in node.tls.values():
-                tls.reopen(cluster.static_settings)
+                tls.replace_settings(cluster.static_settings)
         cluster.load()
 
     async def serve(self, measured: Measurements | None = None) -> None:
@@ -139,8 +140,8 @@ class BrokerLifecycle:
         if measured is not None:
             self._cleaner_statistics, self.server.accepted = measured.cleaner, measured.accepted
         await self._accept_clients(self._bound)
-        self.server.sweep_idle()
-        self.server.sweep_stalled()
+        self.server.close_idle_connections()
+        self.server.close_stalled_connections()
         self._begin_chores()
 
     async def _accept_clients(self, bound: Bound) -> None:
@@ -148,55 +149,55 @@ class BrokerLifecycle:
         for node_id, listeners in bound.items():
             for listener in listeners:
                 await self.server.serve(self._nodes[node_id], listener)
-        self.server.follow_settings()
+        self.server.apply_listener_changes()
 
     def _begin_chores(self) -> None:
         Housekeeping(self.cluster).start()
-        self._cleaner_statistics.begin_anew()
+        self._cleaner_statistics.reset_results()
         self._cleaning = contextlib.ExitStack()
         self._cleaning.enter_context(_run_cleaner(self.cluster, self._cleaner_threads, self._cleaner_statistics))
 
-    def let_go(self) -> None:
-        """Leave the directories as a crash would: nothing more is written. `replace` or `crash` must follow at once."""
+    def abandon_directories(self) -> None:
+        """Leave the directories as a crash would. `replace_cluster` or `crash` must follow at once."""
         self._stop_cleaning()
-        self.server.drop_work()
+        self.server.drop_queued_work()
         self._clock.wait_for_aside()
         self.logs.abandon()
 
-    def replace(self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning: Bound) -> None:
-        """Go on for the same clients with what the directories of `settings` hold, after `let_go`.
+    def replace_cluster(self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning: Bound) -> None:
+        """Go on for the same clients with what the directories of `settings` hold, after `abandon_directories`.
 
         `returning` are nodes that were away. The timers of the earlier clock must not run any more. Waiting requests
         run once more. Raises StartError; then only `crash` may be called.
         """
         self._bound = dict(sorted({**self._bound, **returning}.items()))
         self._open_cluster(settings, seams, cluster_id)
-        self.server.go_on_with(self.cluster)
+        self.server.switch_cluster(self.cluster)
         if returning:
             self._accepting.append(asyncio.ensure_future(self._accept_clients(returning)))
         self._begin_chores()
 
     # --- nodes that come and go -------------------------------------------------------------------
 
-    def node_leaves(self, node_id: int, *, cleanly: bool) -> None:
+    def remove_node(self, node_id: int, *, cleanly: bool) -> None:
         """Take one of several nodes away: close its port, disconnect its clients, and let others lead what they can.
 
         With `cleanly`, queued answers are sent first. Raises KeyError for a node that is not there.
         """
         node = self.cluster.nodes[node_id]
-        self.server.leave(node_id, cleanly=cleanly)
+        self.server.remove_node(node_id, cleanly=cleanly)
         del self._bound[node_id]
         del self.cluster.nodes[node_id]
-        leave(self.cluster, node)
+        fence_leaving_node(self.cluster, node)
 
-    async def node_returns(self, node_id: int, listeners: list[BoundListener]) -> None:
+    async def return_node(self, node_id: int, listeners: list[BoundListener]) -> None:
         """Bring a node back on the same addresses; its replicas catch up."""
         node = self.cluster.nodes[node_id] = self._nodes[node_id]
         slots = self.cluster.settings["max.incremental.fetch.session.cache.slots"]
         node.sessions = FetchSessions(slots, self.cluster.random)
         self._bound = dict(sorted({**self._bound, node_id: listeners}.items()))
-        join(self.cluster, node)
-        elect_at_start(self.cluster)
+        register_joining_node(self.cluster, node)
+        elect_leaders_at_start(self.cluster)
         await self._accept_clients({node_id: listeners})
 
     @property
@@ -205,7 +206,7 @@ class BrokerLifecycle:
         return list(self._bound)
 
     @property
-    def cleaning(self) -> bool:
+    def is_cleaning(self) -> bool:
         """Whether a log is being compacted now."""
         return self._cleaner_threads.busy
 
@@ -214,7 +215,7 @@ class BrokerLifecycle:
         try:
             await self.server.close()
             self._stop_cleaning()
-            self.cluster.leave()
+            self.cluster.record_shutdown()
         finally:
             self._stop_cleaning()
             await self._close_logs_aside()
@@ -230,14 +231,14 @@ class BrokerLifecycle:
         from concurrent.futures import ThreadPoolExecutor  # not needed at the start
 
         self._clock.wait_for_aside()
-        self._clock.end()
+        self._clock.cancel_all_timers()
         with ThreadPoolExecutor(1, "minibroker-closing") as thread:
             await asyncio.get_running_loop().run_in_executor(thread, self._close_logs)
 
     def crash(self) -> None:
         """End as if the process had been killed: write no more answers, checkpoints or markers."""
         self.server.abort()
-        self.let_go()
+        self.abandon_directories()
 
     def _stop_cleaning(self) -> None:
         cleaning, self._cleaning = self._cleaning, None
@@ -266,9 +267,9 @@ def bind_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
         first = settings["node.id"]
         places = [(first + index, each) for index in range(nodes) for each in shift_listeners_to_node(wanted, index)]
         if inherited is not None:
-            handed = inherited.share_out([listener for _, listener in places])
+            handed = inherited.assign_to_listeners([listener for _, listener in places])
         for (node_id, listener), taken in zip_longest(places, handed):
-            made = bind(listener, settings) if taken is None else adopt(listener, taken, settings)
+            made = bind_listener(listener, settings) if taken is None else adopt_socket(listener, taken, settings)
             bound.setdefault(node_id, []).append(made)
         if inherited is not None and inherited.addresses:
             raise StartError(f"LISTEN_FDS: no listener has the address {inherited.addresses[0]}, which was handed over")

@@ -52,7 +52,7 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(MMAP_THRESHOLD, LARGEST_HEAP_BLOCK_BYTES)) and bool(mallopt(TRIM_THRESHOLD, KEPT_BYTES))
 
 
-def fill_standard_streams() -> None:
+def open_closed_standard_streams() -> None:
     """Open those of stdin, stdout and stderr that are closed: a socket in their place would be read as stdin."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= STDERR:
         pass
@@ -64,7 +64,7 @@ def raise_descriptor_limit() -> int:
     return system.raise_limit_of_files(DESCRIPTORS)
 
 
-def make_room_for_descriptors(limit: int) -> None:
+def grow_descriptor_table(limit: int) -> None:
     """Let the kernel's table of open files become large now, in a process that has no threads yet.
 
     `limit` is that of open files, -1 for none.

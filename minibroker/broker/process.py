@@ -16,13 +16,13 @@ from typing import Any
 from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.late_imports import import_late
+from minibroker.broker.late_imports import import_late_modules
 from minibroker.broker.lifecycle import Bound, BrokerLifecycle, Seams, UncleanStop, bind_listeners
 from minibroker.broker.machine import (
     collect_when_idle,
-    fill_standard_streams,
+    grow_descriptor_table,
     keep_freed_memory,
-    make_room_for_descriptors,
+    open_closed_standard_streams,
     raise_descriptor_limit,
     shorten_thread_switches,
 )
@@ -42,7 +42,7 @@ Beside = Callable[[Callable[[], Broker]], contextlib.AbstractAsyncContextManager
 Announce = Callable[[str, Mapping[str, str]], None]
 
 
-def run(
+def serve_until_signal(
     settings: Settings,
     *,
     nodes: int,
@@ -66,16 +66,16 @@ def run(
     """
     metrics = metrics_port, metrics_tls
     first = first_records, first_cluster_id
-    return run_until_done(_run_brokers(settings, nodes, announce, metrics, first, beside, until_stdin_closes))
+    return run_process(_run_brokers(settings, nodes, announce, metrics, first, beside, until_stdin_closes))
 
 
-def run_until_done(serving: Coroutine[Any, Any, None]) -> int:
+def run_process(serving: Coroutine[Any, Any, None]) -> int:
     """Prepare the process for serving, run `serving` in it, and return the exit status.
 
     The status is 1 if the disk failed when the logs were closed, so that the next start has to recover them.
     """
-    fill_standard_streams()
-    make_room_for_descriptors(raise_descriptor_limit())
+    open_closed_standard_streams()
+    grow_descriptor_table(raise_descriptor_limit())
     shorten_thread_switches()
     try:
         with asyncio.Runner(loop_factory=make_event_loop) as runner:
@@ -96,7 +96,7 @@ async def _run_as_process(serving: Coroutine[Any, Any, None]) -> None:
         collecting.cancel()
 
 
-def stop_signal(until_stdin_closes: bool = False) -> asyncio.Event:
+def make_stop_event(until_stdin_closes: bool = False) -> asyncio.Event:
     """Return an event that SIGTERM and SIGINT set from now on, instead of ending the process; perhaps also stdin."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     on_end_signals(loop, stop.set)
@@ -113,11 +113,11 @@ def _call_at_end_of_stdin(loop: asyncio.AbstractEventLoop, callback: Callable[[]
         loop.call_soon_threadsafe(callback)
 
 
-async def serve_until(stop: asyncio.Event, announced: str) -> None:
+async def wait_for_stop(stop: asyncio.Event, announced: str) -> None:
     """Wait for the signal; clients can connect already, as was `announced`."""
     events.info(announced, extra={"event": "started"})
     keep_freed_memory()
-    importing = asyncio.create_task(import_late())
+    importing = asyncio.create_task(import_late_modules())
     await stop.wait()
     importing.cancel()
     events.info("minibroker stops", extra={"event": "stopping"})
@@ -132,7 +132,7 @@ async def _run_brokers(
     beside: Beside | None,
     until_stdin_closes: bool,
 ) -> None:
-    stop, clock = stop_signal(until_stdin_closes), SystemClock(asyncio.get_running_loop())
+    stop, clock = make_stop_event(until_stdin_closes), SystemClock(asyncio.get_running_loop())
     (port, over_tls), wall_ms = metrics, clock.wall_ms
     with (
         bind_listeners(settings, nodes) as bound,
@@ -154,7 +154,7 @@ async def _run_brokers(
                 if beside is not None:
                     others["registry"] = await serving.enter_async_context(beside(lambda: running.cluster))
                 announce(listens, others)
-                await serve_until(stop, listens)
+                await wait_for_stop(stop, listens)
         finally:
             await running.close()
 

@@ -24,7 +24,7 @@ from minibroker.broker.network.busy_polling import BusyPolling, choose_busy_poll
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.connection_limits import ConnectionLimits
 from minibroker.broker.network.pipelines import Pipelines
-from minibroker.broker.network.sockets import ClientSocket, Shared, SocketProtocol, get_peer_name, host_name
+from minibroker.broker.network.sockets import ClientSocket, Shared, SocketProtocol, get_host_name, get_peer_name
 from minibroker.broker.network.unread import Reader
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.broker.security.principals import ANONYMOUS
@@ -58,7 +58,7 @@ class BindError(StartError):
     """An address on which the broker cannot listen."""
 
 
-def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundListener:
+def bind_listener(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundListener:
     """Bind the address of the listener, which `reserved` says another socket reserves for us. Raises BindError."""
     host = listener.host or "::"
     try:
@@ -85,7 +85,7 @@ def bind(listener: Listener, settings: Any, *, reserved: bool = False) -> BoundL
     return _with_endpoint(listener, bound)
 
 
-def adopt(listener: Listener, inherited: socket.socket, settings: Any) -> BoundListener:
+def adopt_socket(listener: Listener, inherited: socket.socket, settings: Any) -> BoundListener:
     """Listen on a socket that somebody else has opened. Raises BindError."""
     try:
         _configure_socket(inherited, settings)
@@ -127,7 +127,7 @@ class Server:
         self._clock = clock = clock or cluster.clock
         self._cluster = cluster
         self._slicer = Slicer(loop.call_soon)
-        cluster.turn.bind(loop.call_soon)
+        cluster.turn.bind_to_loop(loop.call_soon)
         self._dispatcher = Dispatcher(cluster, interceptors, self._slicer)
         self._shared = Shared(clock)
         self._pipelines = Pipelines(loop.call_soon)
@@ -142,7 +142,7 @@ class Server:
         self.authentications: dict[tuple[int, str], AuthenticationStatistics] = {}
         self._limits: dict[int, ConnectionLimits] = {}  # by node
         self._shared.lost = self._forget_connection
-        cluster.configured = self.follow_settings
+        cluster.configured = self.apply_listener_changes
 
     async def serve(self, node: Node, bound: BoundListener) -> None:
         """Accept clients for `node`. Raises SettingsError for keys that can no longer be used."""
@@ -152,14 +152,14 @@ class Server:
         if node.node_id not in self._limits:
             self._limits[node.node_id] = ConnectionLimits(self._cluster, node.node_id, self._clock)
         place = node.node_id, listener.name
-        if listener.has_tls or listener.authenticates:
+        if listener.has_tls or listener.requires_sasl:
             self.authentications.setdefault(place, AuthenticationStatistics())
         authenticate = self._make_authenticator_factory(listener, self.authentications.get(place))
 
         def attach(outlet: ClientSocket, transport: asyncio.BaseTransport) -> Connection:
             connection = self._attach_client(node, listener.name, outlet, transport)
             if not listener.has_tls:  # with TLS, connections are counted before the handshake
-                self._limits[node.node_id].came(connection, outlet.abort_soon)
+                self._limits[node.node_id].on_connected(connection, outlet.abort_soon)
             if authenticate is not None:
                 authenticate(connection)
             elif listener.has_tls:
@@ -173,11 +173,11 @@ class Server:
             return SocketProtocol(make_socket())
 
         backlog = self._cluster.settings["socket.listen.backlog.size"]
-        accepted = self._with_tls(node, listener, make_socket) if listener.has_tls else make_protocol
+        accepted = self._make_tls_factory(node, listener, make_socket) if listener.has_tls else make_protocol
         server = await self._loop.create_server(accepted, sock=bound.socket, backlog=backlog)
         self._servers[place] = server
 
-    def _with_tls(
+    def _make_tls_factory(
         self, node: Node, listener: Listener, make_socket: Callable[[], ClientSocket]
     ) -> Callable[[], asyncio.BaseProtocol]:
         """Return the factory of protocols for TLS clients. Raises SettingsError."""
@@ -185,7 +185,7 @@ class Server:
         from minibroker.broker.network.tls_layer import TlsLayer
         from minibroker.broker.security.tls import make_listener_tls
 
-        static, settings = self._cluster.static_settings, self._cluster.settings_of(node.node_id)
+        static, settings = self._cluster.static_settings, self._cluster.get_node_settings(node.node_id)
         tls = node.tls[listener.name] = make_listener_tls(listener.name, listener.security_protocol, static, settings)
 
         def with_tls() -> asyncio.BaseProtocol:
@@ -200,7 +200,7 @@ class Server:
         self, listener: Listener, statistics: AuthenticationStatistics | None
     ) -> Callable[[Connection], None] | None:
         """Return the factory of SASL authenticators for the listener's connections, or None."""
-        if not listener.authenticates:
+        if not listener.requires_sasl:
             return None
         from minibroker.broker.network.authenticator import Authenticator, SaslListener
 
@@ -212,7 +212,7 @@ class Server:
 
         return authenticate
 
-    def leave(self, node_id: int, *, cleanly: bool) -> None:
+    def remove_node(self, node_id: int, *, cleanly: bool) -> None:
         """Stop accepting clients for this node and close its connections; `cleanly` sends their answers first."""
         for of_node, name in list(self._servers):
             if of_node == node_id:
@@ -223,12 +223,12 @@ class Server:
         for handshake in [one for one in self._shared.handshakes if one.node_id == node_id]:
             handshake.abort()
 
-    def follow_settings(self) -> None:
+    def apply_listener_changes(self) -> None:
         """Open the listeners that were added to `listeners` of a node, and close those that were removed."""
         for node in self._cluster.nodes.values():
             if not node.open_listeners:
                 continue
-            settings = self._cluster.settings_of(node.node_id)
+            settings = self._cluster.get_node_settings(node.node_id)
             try:
                 wanted = {listener.name: listener for listener in make_broker_listeners(settings, all_advertised=False)}
             except SettingsError as error:  # another program may have written this cluster
@@ -255,7 +255,7 @@ class Server:
 
     async def _open_listener(self, node: Node, listener: Listener) -> None:
         try:
-            bound = bind(listener, self._cluster.settings)
+            bound = bind_listener(listener, self._cluster.settings)
             try:
                 await self.serve(node, bound)
             except SettingsError:
@@ -280,15 +280,15 @@ class Server:
         for handshake in [one for one in self._shared.handshakes if (one.node_id, one.listener) == place]:
             handshake.abort()
 
-    def hold(self, node_id: int) -> None:
-        """Hold back output to this node's current clients until `let_go`."""
+    def hold_output(self, node_id: int) -> None:
+        """Hold back output to this node's current clients until `release_output`."""
         for client in self._list_clients(node_id):
-            client.hold()
+            client.hold_output()
 
-    def let_go(self, node_id: int) -> None:
+    def release_output(self, node_id: int) -> None:
         """Send the output that was held back for this node's clients."""
         for client in self._list_clients(node_id):
-            client.let_go()
+            client.release_output()
 
     def _list_clients(self, node_id: int) -> list[ClientSocket]:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
@@ -306,35 +306,35 @@ class Server:
             self._shared.budget,
             self._cluster.settings["socket.request.max.bytes"],
             get_peer_name(transport),
-            host_name(transport),
+            get_host_name(transport),
             transport.get_extra_info("principal", ANONYMOUS),
             self._pipelines,
         )
         return connection
 
     def _forget_connection(self, connection: Connection) -> None:
-        self._limits[connection.node.node_id].gone(connection)
+        self._limits[connection.node.node_id].on_closed(connection)
 
-    def connections(self) -> list[Connection]:
+    def list_connections(self) -> list[Connection]:
         """Return the open connections."""
         return [client.connection for client in self._shared.sockets]
 
-    def sweep_idle(self) -> None:
+    def close_idle_connections(self) -> None:
         """Close connections that were idle for connections.max.idle.ms, now and every ten seconds."""
         limit_ms = self._cluster.settings["connections.max.idle.ms"]
         now_ms = self._clock.monotonic_ms()
         for client in list(self._shared.sockets):
-            if 0 <= limit_ms < now_ms - client.progress_ms and not client.connection.waiting:
+            if 0 <= limit_ms < now_ms - client.progress_ms and not client.connection.has_delayed_request:
                 connection = client.connection
                 log.info("closing %s: idle for %d ms", connection.peer, limit_ms, extra=connection.log_fields)
                 client.abort()
-        self._clock.call_later(IDLE_SWEEP_MS, self.sweep_idle)
+        self._clock.call_later(IDLE_SWEEP_MS, self.close_idle_connections)
 
-    def drop_work(self) -> None:
+    def drop_queued_work(self) -> None:
         """Abandon the requests that run in slices."""
         self._slicer.drop_all()
 
-    def sweep_stalled(self) -> None:
+    def close_stalled_connections(self) -> None:
         """Close stalled connections that hold memory, now and every one or five seconds.
 
         These are connections that sent nothing more of a request, read nothing of their answers, or did not
@@ -343,40 +343,42 @@ class Server:
         """
         limit_ms = self._cluster.settings["connections.max.stall.ms"]
         since_ms = self._clock.monotonic_ms() - limit_ms
-        begun = [client for client in self._shared.sockets if client.connection.owes_bytes]
+        begun = [client for client in self._shared.sockets if client.connection.has_partial_request]
         silent = [client for client in begun if client.progress_ms <= since_ms]
-        self._give_up(silent, f"sent nothing more of a request for {limit_ms} ms")
+        self._close_clients(silent, f"sent nothing more of a request for {limit_ms} ms")
         strangers = [
             client
             for client in self._shared.sockets
             if client.connection.must_authenticate and client.connection.principal is ANONYMOUS
         ]
         late = [client for client in strangers if client.connected_ms <= since_ms]
-        self._give_up(late, f"did not authenticate within {limit_ms} ms")
-        self._give_up(self._shared.unread.stalled(limit_ms), f"took nothing of its answers for {limit_ms} ms")
+        self._close_clients(late, f"did not authenticate within {limit_ms} ms")
+        self._close_clients(
+            self._shared.unread.list_stalled_clients(limit_ms), f"took nothing of its answers for {limit_ms} ms"
+        )
         for limits in self._limits.values():  # more or fewer may be allowed now
             limits.admit_waiting()
-            limits.close_excess()
+            limits.close_excess_connections()
         pause_ms = BUSY_SWEEP_MS if begun or strangers or self._shared.unread.held_bytes else STALL_SWEEP_MS
-        self._clock.call_later(min(pause_ms, limit_ms), self.sweep_stalled)
+        self._clock.call_later(min(pause_ms, limit_ms), self.close_stalled_connections)
 
-    def _give_up(self, clients: Sequence[Reader], reason: str) -> None:
+    def _close_clients(self, clients: Sequence[Reader], reason: str) -> None:
         """Close the clients' connections, with one log line for all."""
         if clients:
             others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""
             log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
             run_in_slices(self._cluster.clock, lambda client: client.abort(), iter(clients), lambda: None)
 
-    def go_on_with(self, cluster: Broker) -> None:
+    def switch_cluster(self, cluster: Broker) -> None:
         """Serve the same clients from another cluster, and run waiting requests again on it."""
         self._cluster = self._dispatcher.cluster = cluster
         for limits in self._limits.values():
             limits.cluster = cluster
-        cluster.configured = self.follow_settings
-        cluster.turn.bind(self._loop.call_soon)
+        cluster.configured = self.apply_listener_changes
+        cluster.turn.bind_to_loop(self._loop.call_soon)
         for client in list(self._shared.sockets):
-            client.connection.ask_again()
-        self.follow_settings()
+            client.connection.rerun_delayed_request()
+        self.apply_listener_changes()
 
     async def close(self) -> None:
         """Stop accepting clients, send the queued answers, and close all connections."""
@@ -385,13 +387,13 @@ class Server:
         for handshake in list(self._shared.handshakes):
             handshake.abort()
         for client in list(self._shared.sockets):
-            client.let_go()
+            client.release_output()
             client.close()
         until = self._loop.time() + DRAIN_SECONDS
         while self._shared.sockets and self._loop.time() < until:
             await asyncio.sleep(0.005)
         self.abort()
-        self.drop_work()
+        self.drop_queued_work()
         await asyncio.sleep(0)
 
     def abort(self) -> None:

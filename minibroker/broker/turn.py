@@ -32,7 +32,7 @@ NOT_WRITTEN = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "It was not written when
 
 
 class Wait(NamedTuple):
-    """A condition for sending an answer: the batches `pending` in `log` are written, and with `synced` also synced.
+    """A condition for sending an answer: the batches `add_pending` in `log` are written, and with `synced` also synced.
 
     It can also be checked in a later turn. `codes` maps the log's error codes to those for the client.
     """
@@ -48,15 +48,15 @@ class Wait(NamedTuple):
         return not self.synced and self.pending is None
 
 
-def wait_for(appended_to: Log, codes: Mapping[ErrorCode, ErrorCode] = {}) -> Wait:
+def make_wait(appended_to: Log, codes: Mapping[ErrorCode, ErrorCode] = {}) -> Wait:
     """Return the wait for everything that was appended to the log so far."""
     return Wait(appended_to, appended_to.unwritten, appended_to.flusher.is_needed, codes)
 
 
-def write_now(wait: Wait) -> None:
+def write_pending_now(wait: Wait) -> None:
     """Write the pending batches now, as what follows must not be in any log without them. Raises KafkaError."""
     wait.log.write_pending()
-    failure = failure_of(wait)
+    failure = find_failure(wait)
     if failure is not None:
         raise failure
 
@@ -64,21 +64,21 @@ def write_now(wait: Wait) -> None:
 class TurnListener(Protocol):
     """An object with answers that wait for the end of the turn."""
 
-    def turn_ended(self) -> None:
-        """Send the answers; `failure_of` returns the failure of each wait."""
+    def on_turn_ended(self) -> None:
+        """Send the answers; `find_failure` returns the failure of each wait."""
 
 
-def failure_of(wait: Wait) -> KafkaError | None:
+def find_failure(wait: Wait) -> KafkaError | None:
     """Return why the batches of `wait` were not written, or None if they were; call it after the write."""
-    return None if wait.pending is None else _for_client(wait, failure_of_pending(wait.pending))
+    return None if wait.pending is None else _translate_failure(wait, find_pending_failure(wait.pending))
 
 
-def failure_of_pending(pending: Pending) -> KafkaError | None:
+def find_pending_failure(pending: Pending) -> KafkaError | None:
     """Return why these batches were not written, or None if they were; call it after the write."""
     return NOT_WRITTEN if pending.headers else pending.failure
 
 
-def _for_client(wait: Wait, failure: KafkaError | None) -> KafkaError | None:
+def _translate_failure(wait: Wait, failure: KafkaError | None) -> KafkaError | None:
     if failure is None or failure.code not in wait.codes:
         return failure
     return KafkaError(wait.codes[failure.code], failure.message)
@@ -97,42 +97,42 @@ class Turn:
         self._waits: list[tuple[Wait, Then]] = []
         self._woken: dict[Waiter, None] = {}
 
-    def bind(self, call_soon: CallSoon) -> None:
+    def bind_to_loop(self, call_soon: CallSoon) -> None:
         """Use the turns of a loop from now on."""
         self._call_soon = call_soon
         if self._woken:
-            self._end_soon()
+            self._schedule_end()
 
     @property
-    def collects(self) -> bool:
+    def collects_appends(self) -> bool:
         """Return whether small appends may wait for the end of the turn."""
         return self._call_soon is not None
 
     # --- what happens in the turn ---------------------------------------------------------------
 
-    def pending(self, partition: Partition, size_bytes: int) -> None:
+    def add_pending(self, partition: Partition, size_bytes: int) -> None:
         """Write the partition's log at the end of the turn, and then wake those who wait for its records."""
         known = self._logs.get(partition.log)
         self._logs[partition.log] = (partition, size_bytes if known is None else known[1] + size_bytes)
         if not self._due:
-            self._end_soon()
+            self._schedule_end()
 
-    def listen(self, listener: TurnListener) -> None:
-        """Call `turn_ended` of `listener` when everything is written."""
+    def add_listener(self, listener: TurnListener) -> None:
+        """Call `on_turn_ended` of `listener` when everything is written."""
         self._listeners[listener] = None
         if not self._due:
-            self._end_soon()
+            self._schedule_end()
 
-    def when(self, wait: Wait, then: Then) -> None:
+    def call_when_over(self, wait: Wait, then: Then) -> None:
         """Call `then` once the wait is over or has failed; now, if that is already known."""
         if wait.pending is not None and wait.pending.headers:
             self._waits.append((wait, then))
             if not self._due:
-                self._end_soon()
+                self._schedule_end()
         else:
-            _conclude(wait, then)
+            _call_with_outcome(wait, then)
 
-    def when_all(self, waits: Iterable[tuple[Wait, Refuse]], then: Callable[[], None]) -> None:
+    def call_when_all_over(self, waits: Iterable[tuple[Wait, Refuse]], then: Callable[[], None]) -> None:
         """Call `then` once all waits are over or have failed; first call the callback of each failed one."""
         left = 1
 
@@ -148,18 +148,18 @@ class Turn:
 
         for wait, refuse in waits:
             left += 1
-            self.when(wait, partial(kept, refuse))
+            self.call_when_over(wait, partial(kept, refuse))
         left -= 1
         if not left:
             then()
 
-    def wake_soon(self, waiter: Waiter) -> None:
+    def wake_at_end(self, waiter: Waiter) -> None:
         """Let `waiter` check again at the end of the turn."""
         self._woken[waiter] = None
         if not self._due:
-            self._end_soon()
+            self._schedule_end()
 
-    def _end_soon(self) -> None:
+    def _schedule_end(self) -> None:
         if self._call_soon is not None:
             self._due = True
             self._call_soon(self.end)
@@ -174,27 +174,27 @@ class Turn:
             try:
                 each.write_pending()
                 if partition.waiters:  # even after a failure, as a part may have been written before
-                    partition.tell_waiters(size_bytes)
+                    partition.notify_waiters(size_bytes)
             except Exception:
                 log.exception("a log could not be written")
         listeners, self._listeners = self._listeners, {}
         for listener in listeners:
             try:
-                listener.turn_ended()
+                listener.on_turn_ended()
             except Exception:
                 log.exception("the answers of a turn could not be sent")
         if self._waits:
             waits, self._waits = self._waits, []
-            _call_each([partial(_conclude, wait, then) for wait, then in waits])
+            _call_each([partial(_call_with_outcome, wait, then) for wait, then in waits])
         if self._woken:
             woken, self._woken = self._woken, {}
-            _call_each([waiter.look for waiter in woken])
+            _call_each([waiter.check_appended for waiter in woken])
 
 
-def _conclude(wait: Wait, then: Then) -> None:
-    failure = failure_of(wait)
+def _call_with_outcome(wait: Wait, then: Then) -> None:
+    failure = find_failure(wait)
     if failure is None and wait.synced:
-        wait.log.flush_soon(lambda failure: then(_for_client(wait, failure)))
+        wait.log.flush_soon(lambda failure: then(_translate_failure(wait, failure)))
     else:
         then(failure)
 

@@ -42,7 +42,7 @@ def explore(path: Path, port: int) -> None:
 
 async def _serve(path: Path, port: int, unpacked: Path) -> None:
     from minibroker.addresses import LOOPBACK, HostPort
-    from minibroker.broker.process import stop_signal
+    from minibroker.broker.process import make_stop_event
     from minibroker.testing.control.control_server import serve_application
 
     closing = asyncio.Event()
@@ -60,7 +60,7 @@ async def _serve(path: Path, port: int, unpacked: Path) -> None:
         opened = unpack(path, unpacked)
         return make_exchanges_app(opened.frames, path, closing, unpacked if opened.has_logs else None)
 
-    stop = stop_signal()
+    stop = make_stop_event()
     async with serve_application(made, HostPort(LOOPBACK, port), closing) as url:
         click.echo(f"{path} is explored at {url}/explorer/")
         await stop.wait()

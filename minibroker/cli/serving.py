@@ -67,7 +67,7 @@ def serve(
     from minibroker.broker.configs.settings import SettingsError
     from minibroker.broker.configuration import load_settings
     from minibroker.broker.lifecycle import StartError
-    from minibroker.broker.process import run
+    from minibroker.broker.process import serve_until_signal
     from minibroker.cli.container import Announcement
 
     # Imported objects never become garbage: searching them, now or while clients wait, is a waste of time.
@@ -91,9 +91,9 @@ def serve(
                 _check_tls(settings, metrics_port, security or settings["test.security"])
             wishes: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
             wishes |= {"explorer": explorer, "users": _parse_passwords(logins)}
-            if any(wishes.values()) or any(name.startswith("test.") for name in settings.given):
+            if any(wishes.values()) or any(name.startswith("test.") for name in settings.static_texts):
                 return _run_kit(settings, nodes, announce, token=control_token, registry=registry, **wishes, **first)
-            return run(settings, nodes=nodes, announce=announce, beside=_make_beside(registry), **first)
+            return serve_until_signal(settings, nodes=nodes, announce=announce, beside=_make_beside(registry), **first)
     except (SettingsError, StartError, InvalidOptions) as error:
         if log_format == "json":
             LOG.critical(str(error), extra={"event": "failed"})
@@ -126,9 +126,9 @@ def _make_beside(registry: str | None) -> Beside | None:
 
 
 def _warn_of_strangers(settings: Settings) -> None:
-    from minibroker.broker.configs.listeners import open_to_all
+    from minibroker.broker.configs.listeners import list_unprotected_listeners
 
-    open_listeners = ", ".join(listener.name for listener in open_to_all(settings))
+    open_listeners = ", ".join(listener.name for listener in list_unprotected_listeners(settings))
     if open_listeners:
         LOG.warning("other machines reach %s without authentication, and may read and change all", open_listeners)
 
@@ -165,10 +165,10 @@ def _parse_passwords(logins: tuple[str, ...]) -> dict[str, str]:
 
 
 def _run_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: Any) -> int:
-    from minibroker.testing.serving_until_signal import Wishes, run
+    from minibroker.testing.serving_until_signal import Wishes, serve_until_signal
 
     try:
-        return run(settings, nodes=nodes, announce=announce, wishes=Wishes(**wishes))
+        return serve_until_signal(settings, nodes=nodes, announce=announce, wishes=Wishes(**wishes))
     except ValueError as error:  # an invalid fault, release, security or user
         raise InvalidOptions(str(error)) from None
     except OSError as error:  # of the faults file, or the control's address

@@ -36,7 +36,7 @@ def iterate_rows() -> Iterator[list[str]]:
                 _format_default(row),
                 _format_values(row),
                 "yes" if row.dynamic or row.scope is Scope.TOPIC else "",
-                row.described,
+                row.full_documentation,
             ]
 
 

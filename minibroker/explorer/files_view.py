@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.upkeep.cleaner import cleaning_limits
+from minibroker.broker.upkeep.cleaner import get_cleaning_limits
 from minibroker.explorer.answers_in_threads import make_aside
 from minibroker.explorer.trees import make_tree
 from minibroker.protocol.errors import KafkaError
@@ -243,7 +243,7 @@ async def show_cleaning(broker: Broker, log: Log, inspected: InspectedFile) -> d
     """Return what a cleaning of a log would take now of each segment, and of this file's segment which records."""
     now_ms = broker.moving_clock.wall_ms()
     dirt = measure_dirtiness(log, now_ms)
-    plan = plan_of(log, dirt, cleaning_limits(broker.running.cluster.settings), now_ms)
+    plan = plan_of(log, dirt, get_cleaning_limits(broker.running.cluster.settings), now_ms)
     said: dict[str, Any] = {"ratio": dirt.ratio, "is_due": is_due(log, dirt), "segments": [], "offsets": []}
     if sum(source.size_bytes for source in plan.sources) > MOST_COMPACTED_BYTES:
         return said | {"why": "the log is too large to look at all of its records"}
@@ -264,6 +264,6 @@ def _find_partition(broker: Broker, inspected: InspectedFile) -> Partition | Non
     folder = os.path.dirname(inspected.path)
     for topic in broker.running.cluster.image.topics.values():
         for partition in topic.partitions:
-            if partition.is_here and os.path.realpath(os.path.dirname(partition.log.segments[0].path)) == folder:
+            if partition.has_local_log and os.path.realpath(os.path.dirname(partition.log.segments[0].path)) == folder:
                 return partition
     return None

@@ -142,8 +142,8 @@ def _list_lags(broker: Broker, group: Group, assigned: set[str]) -> list[dict[st
 def find_local_partition(broker: Broker, topic: str, index: int) -> Partition | None:
     """Return a partition that has a log here, or None."""
     found = broker.running.cluster.image.topics.get(topic)
-    partition = None if found is None else found.partition(index)
-    return partition if partition is not None and partition.is_here else None
+    partition = None if found is None else found.find_partition(index)
+    return partition if partition is not None and partition.has_local_log else None
 
 
 async def _describe_group(broker: Broker, group: Group, node_id: int | None) -> dict[str, Any]:

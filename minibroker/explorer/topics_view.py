@@ -67,14 +67,14 @@ def find_topic(broker: Broker, name: str) -> Topic:
 
 def find_partition(broker: Broker, name: str, index: int) -> Partition:
     """Return a partition that has a log here. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION)."""
-    found = find_topic(broker, name).partition(index)
-    if found is None or not found.is_here:
+    found = find_topic(broker, name).find_partition(index)
+    if found is None or not found.has_local_log:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {name}-{index} here")
     return found
 
 
 def _summarize_topic(topic: Topic) -> dict[str, Any]:
-    here = [each.log for each in topic.partitions if each.is_here]
+    here = [each.log for each in topic.partitions if each.has_local_log]
     return {
         "name": topic.name,
         "internal": topic.internal,
@@ -96,7 +96,7 @@ def _describe_partition(partition: Partition) -> dict[str, Any]:
         "isr": partition.isr,
         "offline": partition.is_offline,
     }
-    if partition.is_here:
+    if partition.has_local_log:
         log = partition.log
         said |= {
             "start": log.log_start_offset,

@@ -39,7 +39,7 @@ def make_transaction_routes(broker: Broker) -> Routes:
     @routes.get("/transactions/{transactional_id}")
     async def get_transaction(transactional_id: str) -> dict[str, Any]:
         """Return a transaction with its partitions, and what its producer has written there."""
-        found = broker.running.cluster.transactions.find(transactional_id)
+        found = broker.running.cluster.transactions.get_transaction(transactional_id)
         return {
             **{name: getattr(found, name) for name in FACTS},
             "state": found.state.label,

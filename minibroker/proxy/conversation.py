@@ -182,7 +182,7 @@ class Conversation:
     def _begin_pending(self, frame: memoryview, size_bytes: int) -> Pending:
         key, version, correlation_id = START.unpack_from(frame)
         pending = Pending(self, find_api_key(key), version, correlation_id, size_bytes)
-        self.counts.before(cast(Call, pending))
+        self.counts.before_request(cast(Call, pending))
         pending.is_known = is_understood(key, version)
         if not pending.is_known and has_addresses(key, version):
             log.warning("%s asks in version %d of API %d, which is not known: addresses pass", self.peer, version, key)
@@ -214,7 +214,7 @@ class Conversation:
             call.run(), Slicer(), partial(self._finish_call, pending), partial(self._fail_client, pending)
         )
         try:
-            outcome = delayed.begin()
+            outcome = delayed.run_first_slice()
         except Exception as error:
             self._fail_client(pending, error)
             return
@@ -232,9 +232,9 @@ class Conversation:
             pending.call.fail(error)
             return
         log.info("closing %s: %s", self.peer, error)
-        pending.call.lost()
+        pending.call.on_lost()
         self._is_ending = self.client.splitter.held = True  # nothing behind it runs
-        pending.fail()
+        pending.close_after_failure()
 
     async def _ask_node(self, pending: Pending, request: Any) -> Any:
         """Forward a request that has passed the hooks; return the node's answer, None for no answer."""
@@ -332,7 +332,7 @@ class Conversation:
             self._read_answer(pending, memoryview(data)[SIZE.size :])
         if pending.call is None:
             if pending.message is not None:
-                self.counts.answer(cast(Call, pending), pending.message)
+                self.counts.alter_response(cast(Call, pending), pending.message)
             self.ready(pending, self._make_items(pending))
         elif pending.answer is not None:
             pending.answer.resolve(AS_IT_CAME if pending.message is None else pending.message)
@@ -424,14 +424,14 @@ class Conversation:
             return
         try:
             items = [pending.raw] if response is AS_IT_CAME else self._run_answer_hooks(pending, call, response)
-            self.ready(pending, call.encoded(items))
+            self.ready(pending, call.alter_frame(items))
         except Exception as error:
             call.fail(error)
 
     def _run_answer_hooks(self, pending: Pending, call: Call, response: Message) -> list[Any]:
         is_own = response is not pending.message or self._proxy.has_struck(call)
-        response = call.answered(response)
-        self.counts.answer(call, response)
+        response = call.alter_response(response)
+        self.counts.alter_response(call, response)
         pending.is_changed = pending.is_changed or is_own
         return self._encode_answer(pending, response) if pending.is_changed else [pending.raw]
 
@@ -468,9 +468,9 @@ class Conversation:
             pending.drop()
             return True
         sent_bytes = pending.passing_bytes or written_bytes
-        self.counts.sent(cast(Call, pending), sent_bytes, self.known.clock.monotonic_ms() - pending.started_ms)
+        self.counts.on_sent(cast(Call, pending), sent_bytes, self.known.clock.monotonic_ms() - pending.started_ms)
         if pending.call is not None:
-            pending.call.sent(sent_bytes)
+            pending.call.on_sent(sent_bytes)
         return ends
 
     def _write_items(self, items: list[bytes]) -> int:

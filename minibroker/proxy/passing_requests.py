@@ -139,7 +139,7 @@ class Pending:
         body = bytes(frame[:position]) + request.encode_with_unknown_tags(self.version)
         self.data = SIZE.pack(len(body)) + body
 
-    def fail(self) -> None:
+    def close_after_failure(self) -> None:
         """Close the client's connection once earlier answers are sent."""
         self._of.ready(self, [CLOSE])
 
@@ -151,6 +151,6 @@ class Pending:
         if self.is_dropped:
             return
         self.is_dropped = True
-        self._of.counts.lost(cast(Call, self))
+        self._of.counts.on_lost(cast(Call, self))
         if self.call is not None:
-            self.call.lost()
+            self.call.on_lost()

@@ -14,7 +14,7 @@ from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.sockets import Shared
-from minibroker.broker.server import BindError, BoundListener, bind
+from minibroker.broker.server import BindError, BoundListener, bind_listener
 from minibroker.client.connection_settings import Address
 from minibroker.proxy.learning import Sessions
 from minibroker.proxy.rewritten_addresses import Shown
@@ -63,15 +63,15 @@ class Listening:
 
     def bind(self, port: int) -> BoundListener:
         """Bind a port. Raises BindError."""
-        return bind(self._listener._replace(port=port), self.settings)
+        return bind_listener(self._listener._replace(port=port), self.settings)
 
 
 class NoLimits:
     """Limits of connections that admit all."""
 
-    def came(self, connection: Any, close_soon: Callable[[], None]) -> None: ...
+    def on_connected(self, connection: Any, close_soon: Callable[[], None]) -> None: ...
 
-    def gone(self, connection: Any) -> None: ...
+    def on_closed(self, connection: Any) -> None: ...
 
 
 class Nodes:

@@ -80,7 +80,7 @@ class TestClock:
         while time.monotonic() < until:
             clock.jump(0)
             await asyncio.sleep(0)
-            cleaning = self._broker.is_running and self._broker.running.cleaning
+            cleaning = self._broker.is_running and self._broker.running.is_cleaning
             if not clock.busy and not cleaning:
                 return
             await asyncio.sleep(0.001)
@@ -200,7 +200,7 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
 
         Clients push what `collect_client_metrics` asks for, and once more when they close.
         """
-        return list(self.running.cluster.telemetry.metrics(client_id))
+        return list(self.running.cluster.telemetry.iterate_metrics(client_id))
 
     @immediate
     def use_certificate(self, kind: str) -> None:

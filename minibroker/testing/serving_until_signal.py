@@ -15,7 +15,7 @@ from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import StartError, take_inherited_sockets
 from minibroker.broker.monitoring.measuring import bind_metrics, serve_metrics
-from minibroker.broker.process import Announce, run_until_done, serve_until, stop_signal
+from minibroker.broker.process import Announce, make_stop_event, run_process, wait_for_stop
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
@@ -42,16 +42,16 @@ class Wishes(NamedTuple):
     until_stdin_closes: bool = False
 
 
-def run(settings: Settings, *, nodes: int, announce: Announce, wishes: Wishes) -> int:
+def serve_until_signal(settings: Settings, *, nodes: int, announce: Announce, wishes: Wishes) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. Raises StartError, FaultError, OSError."""
-    return run_until_done(_run_broker(settings, nodes, announce, wishes))
+    return run_process(_run_broker(settings, nodes, announce, wishes))
 
 
 async def _run_broker(settings: Settings, nodes: int, announce: Announce, wishes: Wishes) -> None:
     inherited = take_inherited_sockets()
     if inherited is not None and inherited.addresses:
         raise StartError("LISTEN_FDS: only a broker without the test kit takes over sockets, as the kit closes its own")
-    stop = stop_signal(wishes.until_stdin_closes)
+    stop = make_stop_event(wishes.until_stdin_closes)
     address = None
     if wishes.control is not None or wishes.explorer:
         from minibroker.testing.control.control_server import parse_address, serve_control
@@ -85,14 +85,14 @@ async def _run_broker(settings: Settings, nodes: int, announce: Announce, wishes
         if wishes.explorer:
             others["explorer"] = f"minibroker is explored at {url}/explorer/"
         announce(listens, others)
-        await serve_until(stop, listens)
+        await wait_for_stop(stop, listens)
 
 
 def _make_broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
     """Return the broker, not started yet. Raises StartError, ValueError."""
     if len(settings.log_directories) > 1:
         raise StartError("--control, --explorer and --faults need a single log directory, and log.dirs names several")
-    texts: dict[str, Any] = dict(settings.given)
+    texts: dict[str, Any] = dict(settings.static_texts)
     if wishes.security or settings["test.security"]:
         texts.setdefault("listeners", settings["listeners"])  # whose protocol changes
     with check_without_warnings():

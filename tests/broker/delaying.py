@@ -20,7 +20,7 @@ class Asked:
 
     def on_wait(self) -> None: ...
 
-    def be_lost(self) -> None: ...
+    def on_lost(self) -> None: ...
 
 
 class Delaying:
@@ -34,7 +34,7 @@ class Delaying:
         slicer = Slicer(self._soon.append, now=count().__next__)
         coroutine = self._work() if is_at_work else self._wait()
         self.operation = DelayedOperation(coroutine, slicer, answered, _fail, Asked(), ApiKey.METADATA)
-        assert self.operation.begin() is self.operation
+        assert self.operation.run_first_slice() is self.operation
 
     async def _wait(self) -> list[Any]:
         try:

@@ -102,7 +102,7 @@ def joined(items: Sequence[Any]) -> bytes:
 
 def _wire_bytes(item: Any) -> bytes:
     if isinstance(item, Mark):
-        item.reached()
+        item.on_reached()
         return b""
     return bytes(item) if isinstance(item, bytes | bytearray) else item.read()
 
@@ -199,8 +199,8 @@ class Ending:
         self.items: list[Any] = []
         self._due = due
 
-    def turn_ended(self) -> None:
-        self.items = self._due.items()
+    def on_turn_ended(self) -> None:
+        self.items = self._due.list_items_to_send()
 
 
 class Client:
@@ -216,7 +216,7 @@ class Client:
         self._asked: list[tuple[int, int]] = []
         self._read = 0
         self.connection = Connection(
-            node, listener, self.outlet, self._execute, harness.cluster.turn.listen, budget, limit_bytes, "test:1"
+            node, listener, self.outlet, self._execute, harness.cluster.turn.add_listener, budget, limit_bytes, "test:1"
         )
 
     def send(self, request: Message, version: int | None = None, *, correlation_id: int = 7) -> None:
@@ -229,11 +229,11 @@ class Client:
         """Let the socket read `data`, in as many pieces as the connection makes room for."""
         scratch = memoryview(bytearray(1 << 16))
         while data:
-            room = self.connection.room(scratch)
+            room = self.connection.get_receive_buffer(scratch)
             count = min(len(room), len(data))
             room[:count] = data[:count]
             data = data[count:]
-            self.connection.received(scratch, count)
+            self.connection.take_received(scratch, count)
         self._harness.end_turn()
         self.outlet.run_soon()
 
@@ -259,7 +259,7 @@ class Client:
             return self._harness.dispatcher.execute(connection, frame)
         except Unanswerable as error:
             self.failure = str(error)
-            connection.end()
+            connection.close_after_answers()
             return None
 
 
@@ -318,7 +318,7 @@ class Harness:
             slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
             node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, self.random))
             node.endpoints = {name: Endpoint(f"node{node_id}.test", port + node_id) for name, port in LISTENERS.items()}
-        cluster.turn.bind(lambda end: self.clock.call_later(0, end))
+        cluster.turn.bind_to_loop(lambda end: self.clock.call_later(0, end))
         cluster.load()
         self.dispatcher = Dispatcher(cluster)
 
@@ -335,7 +335,7 @@ class Harness:
         if crash:
             self.logs.abandon()
         else:
-            self.cluster.leave()
+            self.cluster.record_shutdown()
             self.logs.close()
 
     def start(self, *, nodes: Sequence[int] | None = None, settings: Mapping[str, str] | None = None) -> None:
@@ -383,7 +383,7 @@ class Harness:
             listener,
             outlet,
             self.dispatcher.execute,
-            self.cluster.turn.listen,
+            self.cluster.turn.add_listener,
             FrameBudget(),
             LIMIT_BYTES,
             host=host,
@@ -393,7 +393,7 @@ class Harness:
         outcome = self.dispatcher.execute(connection, frame[PREFIX.size :])
         due = Ending(outcome) if isinstance(outcome, Due) else None
         if due is not None:
-            self.cluster.turn.listen(due)
+            self.cluster.turn.add_listener(due)
         self.end_turn()
         if outcome is None:
             return None

@@ -157,7 +157,7 @@ class Asked:
             "PLAINTEXT",
             self.outlet,
             self._execute,
-            harness.cluster.turn.listen,
+            harness.cluster.turn.add_listener,
             FrameBudget(),
             1 << 27,
         )
@@ -167,18 +167,18 @@ class Asked:
         scratch = memoryview(bytearray(1 << 16))
         position = 0
         while position < len(frame):
-            room = self._connection.room(scratch)
+            room = self._connection.get_receive_buffer(scratch)
             count = min(len(room), len(frame) - position)
             room[:count] = frame[position : position + count]
             position += count
-            self.loop.turn(lambda count=count: self._connection.received(scratch, count))  # type: ignore[misc]
+            self.loop.turn(lambda count=count: self._connection.take_received(scratch, count))  # type: ignore[misc]
         self.loop.run()
 
     def _execute(self, connection: Connection, frame: memoryview) -> Any:
         try:
             return self._dispatcher.execute(connection, frame)
         except Unanswerable:
-            connection.end()
+            connection.close_after_answers()
             return None
 
 

@@ -73,7 +73,7 @@ class Pusher:
 
 
 def kept(harness: Harness, client_id: str = "test", **more: Any) -> dict[str, float]:
-    return {each.name: each.value for each in harness.cluster.telemetry.metrics(client_id, **more)}
+    return {each.name: each.value for each in harness.cluster.telemetry.iterate_metrics(client_id, **more)}
 
 
 # --- who is asked for what ------------------------------------------------------------------------
@@ -158,12 +158,12 @@ def test_a_changed_subscription_is_sent_at_once(harness: Harness) -> None:
 def test_a_client_instance_ends_with_its_connection_and_after_inactivity(harness: Harness) -> None:
     pusher = Pusher(harness)
     pusher.get()
-    pusher.client.connection.lost()
-    assert harness.cluster.telemetry.instances() == []
+    pusher.client.connection.on_lost()
+    assert harness.cluster.telemetry.list_connected_instances() == []
     other = Pusher(harness)
     assert other.get().error_code == NONE
     harness.clock.advance(60_001)
-    assert harness.cluster.telemetry.instances() == []
+    assert harness.cluster.telemetry.list_connected_instances() == []
 
 
 def test_each_node_has_its_own_client_instances(harness: Harness) -> None:
@@ -174,7 +174,7 @@ def test_the_oldest_client_instance_is_evicted(harness: Harness, monkeypatch: py
     monkeypatch.setattr(client_telemetry, "INSTANCES_MAX", 2)
     for number in range(3):
         Pusher(harness, instance_id=bytes(15) + bytes((number + 2,))).get()
-    assert [each.instance_id[-1] for each in harness.cluster.telemetry.instances()] == [3, 4]
+    assert [each.instance_id[-1] for each in harness.cluster.telemetry.list_connected_instances()] == [3, 4]
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_telemetry_apis_are_announced_only_when_enabled(harness: Harness) -> Non
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_the_newest_values_and_sums_are_kept(harness: Harness, codec: int) -> None:
+def test_pushed_gauges_are_replaced_and_pushed_deltas_are_summed(harness: Harness, codec: int) -> None:
     pusher = Pusher(harness)
     pusher.get()
     assert pusher.push(metrics(gauge("g", 1), sum_of("d", 2, 1), sum_of("c", 2, 2)), codec) == NONE
@@ -222,7 +222,7 @@ def test_the_newest_values_and_sums_are_kept(harness: Harness, codec: int) -> No
     assert pusher.push(metrics(gauge("g", 5), sum_of("d", 3, 1), sum_of("c", 3, 2)), codec) == NONE
     assert kept(harness) == kept(harness, connected=True) == {"g": 5, "d": 5, "c": 3}
     assert kept(harness, "other") == {}
-    pusher.client.connection.lost()
+    pusher.client.connection.on_lost()
     assert len(kept(harness)) == 3
     assert kept(harness, connected=True) == {}
 

@@ -53,7 +53,7 @@ def test_a_new_cluster_records_its_features_once(harness: Harness) -> None:
 def test_a_new_cluster_has_one_cluster_wide_min_insync_replicas(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"min.insync.replicas": "2"}) as harness:
         harness.restart(settings={"min.insync.replicas": "3"})
-        assert harness.cluster.image.config(BROKER_RESOURCE, "") == {"min.insync.replicas": "2"}
+        assert harness.cluster.image.get_configs(BROKER_RESOURCE, "") == {"min.insync.replicas": "2"}
         assert harness.cluster.settings["min.insync.replicas"] == 2
 
 
@@ -121,7 +121,7 @@ def test_configs_known_only_to_another_kafka_version_do_not_prevent_the_start(
     with caplog.at_level(logging.WARNING):
         harness.restart()
     assert harness.cluster.image.topics["t"].overrides == {"retention.ms": "5"}
-    assert harness.cluster.image.config(BROKER_RESOURCE, "")["num.io.threads"] == "8"
+    assert harness.cluster.image.get_configs(BROKER_RESOURCE, "")["num.io.threads"] == "8"
     assert "of.the.future" in caplog.text and "num.io.threads" in caplog.text
 
 
@@ -133,10 +133,10 @@ def test_a_partition_without_local_replicas_has_no_log_and_no_leader(harness: Ha
     elsewhere = records.PartitionRecord(partition_id=0, topic_id=ID, replicas=[7, 8], isr=[7, 8], leader=7)
     shared = records.PartitionRecord(partition_id=1, topic_id=ID, replicas=[7, 1], isr=[7, 1], leader=7)
     config = records.ConfigRecord(resource_type=2, resource_name="t", name="segment.bytes", value="3000000")
-    harness.cluster.commit([topic, elsewhere, shared, config])
+    harness.cluster.commit_records([topic, elsewhere, shared, config])
     harness.restart()
     one, other = harness.partition("t", 0), harness.partition("t", 1)
-    assert (one.is_here, one.leader_id, other.is_here, other.leader_id) == (False, NO_LEADER, True, 1)
+    assert (one.has_local_log, one.leader_id, other.has_local_log, other.leader_id) == (False, NO_LEADER, True, 1)
     assert directories(harness) == ["__cluster_metadata-0", "t-1"]
     harness.cluster.controller.change_config(2, "t", {"segment.bytes": "2000000"})
     assert harness.produce("t", "v", partition=1) == 0
@@ -148,7 +148,7 @@ def test_a_local_log_of_another_nodes_replica_is_kept(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.cluster.controller.create_topic("t", assignment=[(0, [2])])
         harness.restart(nodes=[1])
-        assert harness.partition("t").is_here
+        assert harness.partition("t").has_local_log
         assert directories(harness) == ["__cluster_metadata-0", "t-0"]
 
 
@@ -187,7 +187,7 @@ def test_a_log_of_an_older_topic_of_the_same_name_is_set_aside(harness: Harness)
     harness.create_topic("t")
     harness.produce("t", "older")
     topic = harness.cluster.image.topics["t"]
-    harness.cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])  # and then it crashes
+    harness.cluster.commit_records([records.RemoveTopicRecord(topic_id=topic.topic_id)])  # and then it crashes
     harness.logs.abandon()
     harness.start()
     harness.create_topic("t")
@@ -195,7 +195,7 @@ def test_a_log_of_an_older_topic_of_the_same_name_is_set_aside(harness: Harness)
 
 
 @pytest.mark.parametrize("left", [b"", None])
-def test_a_log_that_lost_its_topic_id_in_a_crash_gets_it_again(harness: Harness, left: bytes | None) -> None:
+def test_the_topic_id_file_that_a_crash_lost_is_written_again(harness: Harness, left: bytes | None) -> None:
     harness.create_topic("t")
     harness.produce("t", "precious")
     file = harness.directory / "data" / "t-0" / "partition.metadata"
@@ -210,7 +210,7 @@ def test_a_log_that_lost_its_topic_id_in_a_crash_gets_it_again(harness: Harness,
 def test_a_log_set_aside_loses_no_records(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "precious")
-    harness.cluster.commit([records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)])
+    harness.cluster.commit_records([records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)])
     harness.restart()
     (stray,) = (harness.directory / "data").glob("*-stray")
     assert b"precious" in (stray / "00000000000000000000.log").read_bytes()
@@ -356,7 +356,7 @@ def test_a_log_with_a_later_epoch_than_the_metadata_is_reported(
 def test_a_topic_deleted_before_a_kill_may_have_left_records(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "no more")
-    harness.cluster.commit([records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)])
+    harness.cluster.commit_records([records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)])
     harness.restart(crash=True)
     assert any(name.endswith("-stray") for name in directories(harness))
 

@@ -57,7 +57,7 @@ class Loop:
     def delayed(self, coroutine: Coroutine[Any, Any, Any], key: int = ApiKey.CREATE_TOPICS) -> DelayedOperation[Any]:
         """An operation that has begun, and waits."""
         operation = self.operation(coroutine, key)
-        assert operation.begin() is operation
+        assert operation.run_first_slice() is operation
         return operation
 
 
@@ -86,7 +86,7 @@ async def paused(times: int, promise: Promise[str] | None = None) -> str:
 
 
 def test_an_operation_that_fits_one_slice_returns_immediately(loop: Loop) -> None:
-    assert loop.operation(in_slices(steps([], "a", 1))).begin() == "a"
+    assert loop.operation(in_slices(steps([], "a", 1))).run_first_slice() == "a"
     assert not (loop.soon or loop.answers)
 
 
@@ -105,7 +105,7 @@ def test_a_long_operation_continues_in_later_turns(loop: Loop) -> None:
 def test_operations_alternate_with_one_slice_per_turn(loop: Loop) -> None:
     told: list[str] = []
     loop.delayed(in_slices(steps(told, "a", 7)))
-    loop.slicer.start(steps(told, "b", 4))
+    loop.slicer.start_steps(steps(told, "b", 4))
     assert told == ["a0", "a1", "a2"]
     loop.turn()
     loop.turn()
@@ -128,7 +128,7 @@ def test_an_error_is_raised_in_the_first_slice_and_reported_in_a_later_one(loop:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        loop.operation(fail(1)).begin()
+        loop.operation(fail(1)).run_first_slice()
     assert not loop.failures
     loop.delayed(fail(7))
     loop.take_turns()
@@ -140,7 +140,7 @@ def test_a_response_that_cannot_be_sent_is_a_failure(loop: Loop) -> None:
         raise ValueError("a mistake")
 
     promise: Promise[str] = Promise()
-    DelayedOperation(paused(0, promise), loop.slicer, refuse, loop.failures.append).begin()
+    DelayedOperation(paused(0, promise), loop.slicer, refuse, loop.failures.append).run_first_slice()
     promise.resolve("x")
     assert [str(error) for error in loop.failures] == ["a mistake"]
 
@@ -151,8 +151,8 @@ def test_a_failing_operation_does_not_stop_others(loop: Loop, caplog: pytest.Log
         raise ValueError("a mistake")
 
     told: list[str] = []
-    loop.slicer.start(failing())
-    loop.slicer.start(steps(told, "b", 1))
+    loop.slicer.start_steps(failing())
+    loop.slicer.start_steps(steps(told, "b", 1))
     loop.take_turns()
     assert told == ["b0", "b ends"]
     assert "a mistake" in caplog.text
@@ -160,9 +160,9 @@ def test_a_failing_operation_does_not_stop_others(loop: Loop, caplog: pytest.Log
 
 def test_all_steps_run_immediately_without_an_event_loop() -> None:
     slicer = Slicer(None, now=iter(range(1000)).__next__)
-    assert DelayedOperation(in_slices(steps([], "a", 100)), slicer, print, print).begin() == "a"
+    assert DelayedOperation(in_slices(steps([], "a", 100)), slicer, print, print).run_first_slice() == "a"
     told: list[str] = []
-    slicer.start(steps(told, "b", 100))
+    slicer.start_steps(steps(told, "b", 100))
     assert told[-1] == "b ends"
 
 
@@ -176,7 +176,7 @@ def test_an_operation_that_waits_for_another_yields_its_turn(loop: Loop) -> None
             yield WAITING
 
     loop.delayed(in_slices(waiting()))
-    loop.slicer.start(steps(told, "b", 2))
+    loop.slicer.start_steps(steps(told, "b", 2))
     assert told == ["a0"]
     loop.turn()
     assert told == ["a0", "a1"]
@@ -187,7 +187,7 @@ def test_an_operation_that_waits_for_another_yields_its_turn(loop: Loop) -> None
 # --- promises ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_resolved_promise_continues_immediately_and_counts_once(loop: Loop) -> None:
+def test_only_the_first_result_of_a_promise_resumes_its_operation(loop: Loop) -> None:
     promise: Promise[str] = Promise()
     loop.delayed(paused(0, promise))
     promise.resolve("first")
@@ -294,16 +294,16 @@ def test_all_queued_operations_can_be_taken_and_those_with_a_client_run_again(lo
     assert (runs, loop.answers) == ([0, 1], ["2-"])
 
 
-def test_one_that_has_paused_before_it_began_pauses_at_once(loop: Loop) -> None:
+def test_an_operation_that_begins_paused_waits_for_its_turn(loop: Loop) -> None:
     told: list[str] = []
-    begun = loop.slicer.begin(in_slices(steps(told, "a", 9)))
+    begun = loop.slicer.begin_coroutine(in_slices(steps(told, "a", 9)))
     assert isinstance(begun, Begun) and begun.is_paused
 
     async def rest() -> str:
         return str(await begun.rest)
 
     operation = loop.operation(rest())
-    assert operation.begin(is_paused=True) is operation
+    assert operation.run_first_slice(is_paused=True) is operation
     assert told == ["a0", "a1", "a2"]
     operation.close()
     assert told == ["a0", "a1", "a2", "a ends"]
@@ -318,7 +318,9 @@ def test_one_that_has_paused_before_it_began_pauses_at_once(loop: Loop) -> None:
         (ApiKey.FETCH, Stage.ANSWERING, False),
     ],
 )
-def test_a_written_or_answered_operation_cannot_run_again(loop: Loop, key: ApiKey, stage: Stage, runs: bool) -> None:
+def test_a_produce_or_a_request_that_is_being_answered_does_not_run_again(
+    loop: Loop, key: ApiKey, stage: Stage, runs: bool
+) -> None:
     loop.request.stage = stage  # type: ignore[misc]
     assert loop.delayed(paused(0, Promise()), key).run_again() == runs
     assert len(loop.failures) == (stage is Stage.RUNNING and runs), "the handler itself catches ClusterReplaced"
@@ -341,9 +343,9 @@ def test_an_abandoned_operation_is_notified_and_closed(loop: Loop) -> None:
     assert not (loop.answers or loop.failures)
 
 
-def test_a_request_whose_client_has_gone_is_lost_when_its_handler_ends(loop: Loop) -> None:
+def test_a_response_is_reported_as_lost_if_its_client_has_gone_when_the_handler_ends(loop: Loop) -> None:
     lost: list[bool] = []
-    loop.request.be_lost = lambda: lost.append(True)  # type: ignore[method-assign]
+    loop.request.on_lost = lambda: lost.append(True)  # type: ignore[method-assign]
     loop.delayed(paused(7)).drop()
     assert not lost
     loop.take_turns()

@@ -25,8 +25,8 @@ def partitions(count: int, topic: str | bytes = "t") -> list[FetchedPartition]:
 def made(sessions: FetchSessions, count: int, now_ms: float) -> FetchSession:
     session = sessions.create(count, False, now_ms)
     assert session is not None
-    session.add(partitions(count))
-    assert sessions.settle(session, now_ms)
+    session.add_partitions(partitions(count))
+    assert sessions.update_memory(session, now_ms)
     return session
 
 
@@ -75,7 +75,7 @@ def test_a_session_that_does_not_fit_is_rejected(
 def test_session_epochs_wrap_to_1() -> None:
     session = made(sessions_of(1), 1, 0.0)
     session.epoch = LARGEST_EPOCH
-    session.next_epoch()
+    session.advance_epoch()
     assert session.epoch == 1
 
 
@@ -107,21 +107,21 @@ TEN = 10 * (PARTITION_BYTES + 1)  # what ten partitions of the topic "t" take
 
 
 def grow(sessions: FetchSessions, session: FetchSession, count: int) -> bool:
-    session.add(FetchedPartition("t", 1000 + index) for index in range(count))
-    return sessions.settle(session, 0.0)
+    session.add_partitions(FetchedPartition("t", 1000 + index) for index in range(count))
+    return sessions.update_memory(session, 0.0)
 
 
 def test_the_memory_of_a_session_is_counted_and_released() -> None:
     sessions = sessions_of(2)
     session = made(sessions, 10, 0.0)
-    session.add(partitions(10))
-    assert sessions.settle(session, 0.0) and sessions.held_bytes == TEN, "those it has already count once"
-    session.forget("t", 3)
-    session.forget("t", 3)
-    session.forget("nowhere", 0)
-    assert sessions.settle(session, 0.0) and sessions.held_bytes == TEN * 9 // 10
-    session.add(partitions(1, "a" * 1000))
-    assert sessions.settle(session, 0.0) and sessions.held_bytes == TEN * 9 // 10 + PARTITION_BYTES + 1000
+    session.add_partitions(partitions(10))
+    assert sessions.update_memory(session, 0.0) and sessions.held_bytes == TEN, "those it has already count once"
+    session.remove_partition("t", 3)
+    session.remove_partition("t", 3)
+    session.remove_partition("nowhere", 0)
+    assert sessions.update_memory(session, 0.0) and sessions.held_bytes == TEN * 9 // 10
+    session.add_partitions(partitions(1, "a" * 1000))
+    assert sessions.update_memory(session, 0.0) and sessions.held_bytes == TEN * 9 // 10 + PARTITION_BYTES + 1000
     sessions.remove(session.session_id)
     sessions.remove(session.session_id)
     assert sessions.held_bytes == 0
@@ -146,7 +146,7 @@ def test_a_session_that_grows_beyond_the_memory_limit_is_closed() -> None:
         sessions.resume(session.session_id, 1, False, 0.0)
     assert caught.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert sessions.resume(other.session_id, 1, False, 0.0) is other
-    assert not sessions.settle(session, 0.0) and sessions.held_bytes == TEN, "it is not booked again"
+    assert not sessions.update_memory(session, 0.0) and sessions.held_bytes == TEN, "it is not booked again"
 
 
 def test_beyond_the_memory_limit_a_much_larger_session_is_evicted_for_a_small_one() -> None:
@@ -177,14 +177,14 @@ def test_a_cache_without_slots_creates_no_sessions() -> None:
 def test_a_served_partition_moves_to_the_end() -> None:
     session = made(sessions_of(1), 3, 0.0)
     first = next(iter(session.partitions.values()))
-    session.served(first)
+    session.move_to_end(first)
     assert [index for _, index in session.partitions] == [1, 2, 0]
 
 
 def test_records_errors_and_moved_offsets_are_changes() -> None:
     partition = FetchedPartition("t", 0)
     assert partition.has_news(10, 0, 0, 0), "nothing was told before"
-    partition.sent(10, 0, 0)
+    partition.remember_sent(10, 0, 0)
     assert not partition.has_news(10, 0, 0, 0)
     assert partition.has_news(10, 0, 0, 5)
     assert partition.has_news(11, 0, 0, 0)
@@ -195,6 +195,6 @@ def test_records_errors_and_moved_offsets_are_changes() -> None:
 
 def test_the_end_of_an_error_is_a_change() -> None:
     partition = FetchedPartition("t", 0)
-    partition.sent(10, 0, 0)
-    partition.sent(-1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    partition.remember_sent(10, 0, 0)
+    partition.remember_sent(-1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert partition.has_news(10, 0, 0, 0)

@@ -13,7 +13,7 @@ import pytest
 
 from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.requests.routes import Unanswerable
-from minibroker.broker.server import Server, bind
+from minibroker.broker.server import Server, bind_listener
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.groups import DeleteGroupsRequest
@@ -171,7 +171,7 @@ def test_heartbeats_leave_no_reference_cycles(harness: Harness) -> None:
 def test_a_connection_leaves_no_reference_cycles(harness: Harness) -> None:
     async def run() -> None:
         server = Server(asyncio.get_running_loop(), harness.cluster)
-        bound = bind(Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "", 0), harness.cluster.settings)
+        bound = bind_listener(Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "", 0), harness.cluster.settings)
         await server.serve(harness.cluster.nodes[1], bound)
         try:
             for data in (HELLO, HELLO + NONSENSE):

@@ -125,7 +125,7 @@ def test_records_that_are_only_in_the_snapshot_are_loaded(kafka: Harness, releas
     image = kafka.cluster.image
     assert image.features["metadata.version"] == METADATA_VERSIONS[release]
     assert image.features["transaction.version"] == 2
-    assert image.config(4, "") == {"min.insync.replicas": "1"}
+    assert image.get_configs(4, "") == {"min.insync.replicas": "1"}
     assert image.next_producer_id >= 1000
     assert not image.brokers[1].fenced
 
@@ -173,4 +173,4 @@ def test_producers_of_kafka_continue_their_sequences(kafka: Harness) -> None:
     producers = dict(kafka.partition("plain").log.producers.entries())
     assert len(producers) == 5  # one a codec, each with three records here
     assert {entry.batches[-1][1] for entry in producers.values()} == {2}
-    assert kafka.cluster.controller.next_producer_id() not in producers
+    assert kafka.cluster.controller.allocate_producer_id() not in producers

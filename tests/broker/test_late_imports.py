@@ -46,12 +46,12 @@ import asyncio, sys
 import minibroker.broker.process, minibroker.broker.configuration
 from minibroker.operating_system import make_event_loop
 make_event_loop().close()
-from minibroker.broker.late_imports import LATE, import_late
+from minibroker.broker.late_imports import LATE, import_late_modules
 sizes = [len(sys.modules)]
 before = set(sys.modules)
 async def sleep(seconds):
     sizes.append(len(sys.modules))
-asyncio.run(import_late(sleep))
+asyncio.run(import_late_modules(sleep))
 sizes.append(len(sys.modules))
 print(max(after - before for before, after in zip(sizes, sizes[1:])), len(set(LATE) & before))
 late = set(sys.modules)
@@ -105,7 +105,7 @@ def test_imports_do_not_pause_when_few_file_descriptors_are_left(
         slept.append(seconds)
 
     monkeypatch.setattr(late_imports, "LATE", ("json", "uuid"))
-    asyncio.run(late_imports.import_late(sleep, lambda: free))
+    asyncio.run(late_imports.import_late_modules(sleep, lambda: free))
     assert len(slept) == pauses
 
 
@@ -123,7 +123,7 @@ def test_a_module_that_lacks_a_file_descriptor_is_imported_later(monkeypatch: py
 
     monkeypatch.setattr(late_imports, "import_module", import_once_there_is_room)
     monkeypatch.setattr(late_imports, "LATE", ("json",))
-    asyncio.run(late_imports.import_late(sleep, lambda: 0))
+    asyncio.run(late_imports.import_late_modules(sleep, lambda: 0))
     assert asked == ["json"] * 3
     assert slept == [late_imports.RETRY_SECONDS] * 2
 
@@ -131,4 +131,4 @@ def test_a_module_that_lacks_a_file_descriptor_is_imported_later(monkeypatch: py
 def test_any_other_import_failure_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(late_imports, "LATE", ("nothing_of_this_name",))
     with pytest.raises(ImportError):
-        asyncio.run(late_imports.import_late(free=lambda: 0))
+        asyncio.run(late_imports.import_late_modules(free=lambda: 0))

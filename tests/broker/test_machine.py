@@ -78,8 +78,8 @@ print(raise_descriptor_limit())
 """
 ROOM = """
 from pathlib import Path
-from minibroker.broker.machine import make_room_for_descriptors
-make_room_for_descriptors(1000)
+from minibroker.broker.machine import grow_descriptor_table
+grow_descriptor_table(1000)
 print(Path("/proc/self/status").read_text().partition("FDSize:")[2].split()[0])
 print(len(list(Path("/proc/self/fd").iterdir())))
 """

@@ -13,7 +13,7 @@ import pytest
 
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import StartError
-from minibroker.broker.process import run
+from minibroker.broker.process import serve_until_signal
 from tests.broker.harness import Harness
 from tests.storage.support import FailingDisk
 
@@ -24,7 +24,7 @@ def refusal(directory: Path, **settings: str) -> str:
     static = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(directory / "data"), **texts}
     announced: list[str] = []
     with pytest.raises(StartError) as raised:
-        run(Settings(static), nodes=1, announce=announced.append)
+        serve_until_signal(Settings(static), nodes=1, announce=announced.append)
     assert announced == []
     assert "\n" not in str(raised.value)
     return str(raised.value)

@@ -17,7 +17,7 @@ from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.network.connection import Connection
 from minibroker.broker.network.framing import OWN_BYTES, PATIENCE_MS
-from minibroker.broker.server import IDLE_SWEEP_MS, STALL_SWEEP_MS, BindError, BoundListener, Server, bind
+from minibroker.broker.server import IDLE_SWEEP_MS, STALL_SWEEP_MS, BindError, BoundListener, Server, bind_listener
 from minibroker.operating_system import HAS_SENDFILE
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -35,7 +35,7 @@ def listener(host: str = "127.0.0.1", port: int = 0, advertised: tuple[str, int]
 
 @pytest.fixture
 def bound() -> Iterator[BoundListener]:
-    taken = bind(listener(), SETTINGS)
+    taken = bind_listener(listener(), SETTINGS)
     yield taken
     taken.socket.close()
 
@@ -45,7 +45,7 @@ def test_port_0_is_advertised_as_the_assigned_port(bound: BoundListener) -> None
 
 
 def test_clients_get_the_advertised_name() -> None:
-    taken = bind(listener(advertised=("broker.test", 1234)), SETTINGS)
+    taken = bind_listener(listener(advertised=("broker.test", 1234)), SETTINGS)
     taken.socket.close()
     assert taken.endpoint == ("broker.test", 1234)
 
@@ -56,7 +56,7 @@ def test_a_client_may_connect_before_the_broker_accepts(bound: BoundListener) ->
 
 
 def test_an_empty_host_listens_on_all_addresses() -> None:
-    taken = bind(listener(host=""), SETTINGS)
+    taken = bind_listener(listener(host=""), SETTINGS)
     try:
         with socket.create_connection(("127.0.0.1", taken.socket.getsockname()[1]), timeout=10):
             assert taken.endpoint.host == socket.getfqdn()
@@ -69,17 +69,17 @@ def test_a_port_in_use_is_reported_in_one_line(bound: BoundListener) -> None:
         BindError,
         match=rf"cannot listen on 127\.0\.0\.1:{bound.endpoint.port}: Address already in use; choose another port",
     ):
-        bind(listener(port=bound.endpoint.port), SETTINGS)
+        bind_listener(listener(port=bound.endpoint.port), SETTINGS)
 
 
 def test_an_address_of_another_machine_is_reported_in_one_line() -> None:
     with pytest.raises(BindError, match=r"cannot listen on 192\.0\.2\.1:0: Cannot assign requested address"):
-        bind(listener(host="192.0.2.1"), SETTINGS)
+        bind_listener(listener(host="192.0.2.1"), SETTINGS)
 
 
 def test_socket_buffer_sizes_are_configurable() -> None:
     settings = Settings({"log.dirs": "/nowhere", "socket.receive.buffer.bytes": "50000"})
-    taken = bind(listener(), settings)
+    taken = bind_listener(listener(), settings)
     with taken.socket:
         assert taken.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 100_000  # Linux doubles it
 
@@ -148,10 +148,10 @@ def serve(
         with Harness(directory, settings={key.replace("_", "."): value for key, value in settings.items()}) as harness:
             harness.create_topic("t")
             server = Server(asyncio.get_running_loop(), harness.cluster)
-            taken = bind(listener()._replace(security_protocol=protocol), harness.cluster.settings)
+            taken = bind_listener(listener()._replace(security_protocol=protocol), harness.cluster.settings)
             await server.serve(harness.cluster.nodes[1], taken)
-            server.sweep_idle()
-            server.sweep_stalled()
+            server.close_idle_connections()
+            server.close_stalled_connections()
             with socket.socket() as client:
                 client.setblocking(False)
                 await asyncio.get_running_loop().sock_connect(client, taken.endpoint)
@@ -248,14 +248,14 @@ def test_slow_senders_are_closed_early_while_others_wait_for_memory(tmp_path: Pa
         start = pack(">i", 100_000_000) + bytes(30_000)
         with ExitStack() as stack:
             slow, waiting = await served.crowd(2, start, stack)
-            while sum(client.connection.owes_bytes for client in server._shared.sockets) != 1:
+            while sum(client.connection.has_partial_request for client in server._shared.sockets) != 1:
                 await served.ask()
             await asyncio.get_running_loop().sock_sendall(slow, bytes(1000))
             await served.ask()
             served.harness.clock.advance(PATIENCE_MS)
             while len(server._shared.sockets) > 2:
                 await served.ask()
-            (left,) = [client for client in server._shared.sockets if client.connection.owes_bytes]
+            (left,) = [client for client in server._shared.sockets if client.connection.has_partial_request]
             assert left.peer == f"127.0.0.1:{waiting.getsockname()[1]}"
 
     serve(tmp_path, talk)
@@ -282,8 +282,8 @@ def test_a_client_that_reads_no_responses_is_closed_after_the_stall_time(
                 await served.ask()
             for _ in range(6):
                 served.harness.clock.advance(STALL_SWEEP_MS)
-                untaken_bytes = sum(client.untaken_bytes() for client in sockets)
-                while sum(client.untaken_bytes() for client in sockets) == untaken_bytes:
+                untaken_bytes = sum(client.count_untaken_bytes() for client in sockets)
+                while sum(client.count_untaken_bytes() for client in sockets) == untaken_bytes:
                     await asyncio.get_running_loop().sock_recv(slow, 100_000)
                     await served.ask()
             served.harness.clock.advance(STALL_SWEEP_MS)
@@ -361,7 +361,7 @@ def test_a_client_that_does_not_authenticate_is_closed_after_the_stall_time(
 ) -> None:
     async def talk(served: Served) -> None:
         served.harness.clock.advance(29_000)
-        assert len(served.server.connections()) == 1
+        assert len(served.server.list_connections()) == 1
         served.harness.clock.advance(1_000 + STALL_SWEEP_MS)
         assert await served.receive(1) == b""
 

@@ -13,7 +13,7 @@ import pytest
 
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.turn import Turn, Wait, wait_for
+from minibroker.broker.turn import Turn, Wait, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.records.batch import check_batch
@@ -82,7 +82,7 @@ def test_batches_of_a_disconnected_client_are_written(loop: Loop) -> None:
     gone, other = LoopClient(loop.harness), LoopClient(loop.harness)
     for client in (gone, other):
         client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE))
-    gone.connection.lost()
+    gone.connection.on_lost()
     loop.end_turn(gone, other)
     assert (gone.sent_bytes(), codes(other), loop.values()) == (b"", [0], ["first", "a", "a"])
 
@@ -93,7 +93,7 @@ def test_all_batches_are_written_immediately_without_an_event_loop(loop: Loop) -
     partition = loop.partition(("t", 0))
     partition.append(turn, memoryview(bytearray(data)), [check_batch(data)])
     assert loop.values() == ["first", "a"]
-    assert wait_for(partition.log).is_over
+    assert make_wait(partition.log).is_over
 
 
 # --- lost -------------------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_failed_write_with_acks_0_closes_the_connection(loop: Loop) -> None:
     assert not loop.partition(("t", 0)).waiters
 
 
-def test_pending_batches_of_a_topic_deleted_in_the_same_turn_are_lost(loop: Loop) -> None:
+def test_a_produce_to_a_topic_deleted_in_the_same_turn_is_answered_with_an_error(loop: Loop) -> None:
     client = LoopClient(loop.harness)
     client.read((1, produce_of({("t", 0): batch("a")}), PRODUCE), (2, produce_of({("u", 0): batch("b")}), PRODUCE))
     list(loop.harness.cluster.controller.delete_topic_in_steps(loop.harness.cluster.image.topics["t"]))
@@ -207,17 +207,17 @@ def test_an_unexpected_failure_acknowledges_nothing_and_affects_no_other_respons
 def test_a_promise_is_resolved_immediately_if_its_write_is_done(loop: Loop) -> None:
     turn, log = loop.harness.cluster.turn, loop.partition(("t", 0)).log
     told: list[KafkaError | None] = []
-    turn.when(wait_for(log), told.append)
+    turn.call_when_over(make_wait(log), told.append)
     assert told == [None]
     data = batch("a")
     log.append_soon(memoryview(bytearray(data)), check_batch(data), log.leader_epoch)
-    wait = wait_for(log)
-    turn.when(wait, told.append)
+    wait = make_wait(log)
+    turn.call_when_over(wait, told.append)
     assert told == [None]
     loop.fail_writes()
     loop.harness.end_turn()
     log.write_pending()
-    turn.when(wait._replace(codes={LOST: ErrorCode.NOT_COORDINATOR}), told.append)
+    turn.call_when_over(wait._replace(codes={LOST: ErrorCode.NOT_COORDINATOR}), told.append)
     assert [None if each is None else each.code for each in told] == [None, LOST, ErrorCode.NOT_COORDINATOR]
 
 
@@ -228,14 +228,14 @@ def test_each_of_several_failed_waits_is_reported_before_the_end(loop: Loop) -> 
         data = batch("a")
         partition = loop.partition(where)
         partition.append(turn, memoryview(bytearray(data)), [check_batch(data)])
-        waits.append(wait_for(partition.log))
+        waits.append(make_wait(partition.log))
     loop.fail_writes()
     loop.disk.suffix = "u-0/00000000000000000000.log"
     told: list[str] = []
-    turn.when_all(
+    turn.call_when_all_over(
         [(wait, lambda _, wait=wait: told.append(wait.log.topic)) for wait in waits], lambda: told.append("end")
     )
-    turn.when_all([], lambda: told.append("none"))
+    turn.call_when_all_over([], lambda: told.append("none"))
     loop.harness.end_turn()
     assert told == ["none", "u", "end"]
     assert [Wait(wait.log, None).is_over for wait in waits] == [True, True]

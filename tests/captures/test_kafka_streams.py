@@ -58,7 +58,7 @@ def test_responses_are_paired_and_explained_in_the_version_of_their_request() ->
     assert named(last.part, "error_code").meaning == "REBALANCE_IN_PROGRESS"
 
 
-def test_requests_without_responses_stay_alone() -> None:
+def test_requests_without_responses_are_pairs_without_an_answer() -> None:
     silent = request(ProduceRequest(acks=0), 9, 1)
     found = conversation(heartbeat(0) + silent + heartbeat(2), heartbeat_answer(0) + heartbeat_answer(2))
     assert ids(found.pairs) == [(0, 0), (1, None), (2, 2)]
@@ -150,7 +150,7 @@ def test_the_client_is_identified_by_the_requests_or_the_port() -> None:
     assert find_conversation(turned, 1234) is None
 
 
-def test_other_connections_and_tls_are_counted() -> None:
+def test_connections_without_kafka_and_with_tls_are_counted_apart() -> None:
     web = streams(b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n" + bytes(200))
     tls = streams(bytes.fromhex("16030100a5") + bytes(165), b"")
     found = find_conversations([web, streams(HELLO, WELCOME), tls])

@@ -42,7 +42,7 @@ def runs(stream: Stream) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("write", [pcap, pcapng])
-def test_both_directions_are_read(write: type) -> None:
+def test_the_streams_of_both_directions_are_assembled(write: type) -> None:
     wire = Wire().open().asks(SAID).answers(b"yes").close()
     (connection,) = captured(write(wire.packets))
     assert (connection.client, connection.server) == (CLIENT, SERVER)
@@ -118,7 +118,7 @@ def test_a_reused_port_is_another_connection() -> None:
     assert [runs(each.to_server) for each in connections] == [[(0, b"one")], [(0, b"two")]]
 
 
-def test_other_packets_are_counted() -> None:
+def test_packets_that_are_no_tcp_segments_are_counted() -> None:
     capture = Capture(pcap([(0.0, b"\xff" * 60), (0.0, b""), *Wire().open().packets]))
     assert len(list(capture.segments())) == 3
     assert capture.others == 2

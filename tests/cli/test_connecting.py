@@ -202,7 +202,7 @@ def test_a_hanging_resolver_times_out(run: Run, monkeypatch: pytest.MonkeyPatch)
         (b"\x15\x03\x03\x00\x02\x02\x46", "the server speaks TLS: set security.protocol to SSL or SASL_SSL"),
     ],
 )
-def test_a_server_of_another_protocol_is_named(run: Run, answer: bytes, said: str) -> None:
+def test_the_error_names_the_protocol_of_a_server_that_is_no_kafka(run: Run, answer: bytes, said: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def greet() -> None:

@@ -124,14 +124,14 @@ def test_a_socket_that_no_listener_asks_for_is_refused(tmp_path: Path) -> None:
         assert not any(tmp_path.iterdir())
 
 
-def test_what_is_no_socket_is_refused(tmp_path: Path) -> None:
+def test_an_inherited_unix_socket_is_refused(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as socket_:
         assert (
             refused(command(tmp_path, socket_), socket_) == "minibroker: LISTEN_FDS: descriptor 3 is not a TCP socket"
         )
 
 
-def test_what_is_no_socket_at_all_is_refused(tmp_path: Path) -> None:
+def test_an_inherited_file_that_is_no_socket_is_refused(tmp_path: Path) -> None:
     with open(tmp_path / "file", "w") as file:
         said = refused(command(tmp_path, file), file)
     assert said == "minibroker: LISTEN_FDS: descriptor 3: Socket operation on non-socket"

@@ -59,7 +59,7 @@ def test_an_exception_is_logged_with_its_traceback() -> None:
     assert line["exception"].endswith("ZeroDivisionError: by nothing")
 
 
-def test_a_stack_is_logged() -> None:
+def test_the_json_log_line_has_the_stack_of_its_record() -> None:
     assert "test_log_format" in written(record(sinfo="Stack:\n test_log_format"))["stack"]
 
 

@@ -127,7 +127,9 @@ def test_patterns_are_shell_patterns_or_regular_expressions(
         (["2999-01-01"], [0, 3]),
     ],
 )
-def test_each_partition_has_its_offset(client: Client, places: list[str], offsets: list[int]) -> None:
+def test_each_partition_starts_at_the_offset_named_for_it(
+    client: Client, places: list[str], offsets: list[int]
+) -> None:
     found = find_offsets_at(client, [EU0, EU1], [parse_where(text) for text in places], "earliest")
     assert found == dict(zip((EU0, EU1), offsets, strict=True))
 

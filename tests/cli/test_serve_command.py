@@ -245,7 +245,7 @@ def test_log_lines_are_json_on_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--control=0", "--explorer"])
-def test_a_missing_extra_is_named(tmp_path: Path, option: str) -> None:
+def test_serve_names_the_optional_library_that_is_missing(tmp_path: Path, option: str) -> None:
     arguments = serve_command(tmp_path)[3:]  # after `python -m minibroker`
     program = (
         f"import sys; sys.modules['msgspec'] = None\nfrom minibroker.cli.main import main; main({[*arguments, option]})"

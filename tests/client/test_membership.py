@@ -33,7 +33,7 @@ def test_each_member_gets_a_range_of_each_topic() -> None:
     }
 
 
-def test_a_single_member_gets_all_partitions_and_its_offsets_are_kept(client: Client) -> None:
+def test_a_single_member_gets_all_partitions_and_commits_its_offsets(client: Client) -> None:
     member = Membership(client, "g", ["t"])
     assert member.join() == BOTH
     assert member.committed(BOTH) == {}

@@ -65,7 +65,7 @@ def test_the_broker_listens_on_the_advertised_ports(told: Told) -> None:
     assert found["KAFKA_LISTENERS"] == "INSIDE://0.0.0.0:9092,OUTSIDE://0.0.0.0:19092"
 
 
-def test_given_listeners_are_kept(told: Told) -> None:
+def test_the_entrypoint_keeps_listeners_that_are_given(told: Told) -> None:
     assert "KAFKA_ADVERTISED_LISTENERS" not in told(KAFKA_LISTENERS="PLAINTEXT://:1")["variables"]
     assert "KAFKA_LISTENERS" not in told(MINIBROKER_LISTENERS="PLAINTEXT://:1")["variables"]
 

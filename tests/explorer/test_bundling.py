@@ -45,7 +45,7 @@ def test_a_bundled_module_is_a_function_that_returns_its_exports() -> None:
         ),
     ],
 )
-def test_each_used_form_of_import_and_export_is_supported(
+def test_the_bundler_supports_each_form_of_import_and_export_in_use(
     text: str, imports: list[tuple[str, str]], code: str, exports: dict[str, str]
 ) -> None:
     assert parse_module("v/m.js", text) == (imports, code, exports)

@@ -40,6 +40,6 @@ def test_an_unknown_line_is_refused(text: str) -> None:
 
 
 @for_each(("line", "magic"), [("@producer 7 0 0", 0), ("@transactional", 1)])
-def test_what_old_messages_cannot_say_is_refused(line: str, magic: int) -> None:
+def test_producer_attributes_are_refused_in_message_formats_without_them(line: str, magic: int) -> None:
     with pytest.raises(ValueError, match=f"messages of format {magic} have no producer"):
         compose_records(f"{line}\na", 7, magic)

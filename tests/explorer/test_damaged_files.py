@@ -37,7 +37,7 @@ def test_a_file_that_has_not_changed_is_not_read_again(explored: Broker, monkeyp
     assert [path.rpartition("/")[2] for path in read] == [f"{0:020d}.log"]
 
 
-def test_files_that_there_was_no_time_to_look_at_are_counted(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_were_not_checked_in_time_are_counted(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     explored.produce("orders", "first")
     monkeypatch.setattr("minibroker.explorer.damaged_files.SECONDS", -1.0)
     assert ask(explored, "files/damaged")["unknown"] == len(ask(explored, "files")["files"])

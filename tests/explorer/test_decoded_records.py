@@ -120,7 +120,7 @@ def test_a_record_that_takes_too_long_is_not_decoded_to_its_end(
     assert "there was no time for more than its first" in record["value"]["undecoded"]
 
 
-def test_records_that_there_was_no_time_to_decode_say_so(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_that_were_not_decoded_in_time_have_a_reason(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     explored.registry.register("users-value", USER)
     explored.produce("users", AVRO, b"names no schema")
     monkeypatch.setattr(decoded_records, "SECONDS", -1.0)

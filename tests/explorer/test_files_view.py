@@ -130,7 +130,7 @@ def test_removals_of_compaction_in_a_corrupt_log_are_unknown(explored: Broker) -
 @pytest.mark.parametrize(
     "path", ["../secret.log", "/etc/passwd", "orders-0/../../secret.log", "orders-0", "", "link.log"]
 )
-def test_other_files_are_not_shown(tmp_path: Path, path: str) -> None:
+def test_files_outside_the_log_directory_are_not_shown(tmp_path: Path, path: str) -> None:
     (tmp_path / "secret.log").write_bytes(b"secret")
     root = tmp_path / "logs"
     (root / "orders-0").mkdir(parents=True)
@@ -175,7 +175,7 @@ def test_a_large_index_is_shown_in_portions(tmp_path: Path, suffix: str, entry: 
     assert names == [f"entry [{number}]" for number in range(WINDOW_ENTRIES, count)]
 
 
-def test_a_long_checkpoint_is_read_once(tmp_path: Path) -> None:
+def test_a_long_checkpoint_file_is_read_only_once(tmp_path: Path) -> None:
     path = tmp_path / "replication-offset-checkpoint"
     path.write_text("".join(["0\n30000\n", *(f"topic {number} 7\n" for number in range(30_000))]))
     rows = show_content(find_file_below(tmp_path, path.name))["tree"]["rows"]

@@ -122,7 +122,7 @@ def test_a_produce_links_to_the_topic_it_changed(explored: Broker) -> None:
     ]
 
 
-def test_a_rejected_request_changed_nothing(explored: Broker) -> None:
+def test_a_rejected_request_has_no_effects(explored: Broker) -> None:
     explored.create_topic("orders")
     explored.faults.add(api="Produce", error="INVALID_TOPIC_EXCEPTION")
     producer = Producer({"bootstrap.servers": explored.bootstrap_servers})

@@ -95,7 +95,7 @@ def test_a_batch_with_a_too_large_block_is_reported(large: Broker) -> None:
 def test_only_the_selected_large_value_is_saved_completely(explored: Broker) -> None:
     explored.create_topic("orders")
     append(explored, bomb(Record(0, 0, b"key", b"x" * (20 * MIB)), Record(0, 0, None, b"other")))
-    partition = explored.on_loop(lambda: explored.running.cluster.image.topics["orders"].partition(0))
+    partition = explored.on_loop(lambda: explored.running.cluster.image.topics["orders"].find_partition(0))
 
     def part(offset: int, *, is_key: bool) -> list[Any] | None:
         pieces: list[Any] | None = explored.loop.run(log_pages.read_whole_part(partition, offset, is_key=is_key))

@@ -20,7 +20,7 @@ def test_fields_are_set_by_name_and_others_have_their_default() -> None:
     assert (order.name, order.priority, order.old, order.note, order.lines) == ("n", 1, -1, None, [])
 
 
-def test_every_way_of_construction_behaves_alike() -> None:
+def test_structs_made_with_and_without_arguments_are_equal() -> None:
     """The first one compiles what the later ones run."""
 
     class Fresh(Struct):

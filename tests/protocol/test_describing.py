@@ -19,7 +19,7 @@ def test_a_full_name_selects_one_message(name: str) -> None:
     assert [message.__name__ for message in find_messages(name)] == [name]
 
 
-def test_other_names_select_nothing() -> None:
+def test_an_unknown_name_selects_no_message() -> None:
     assert find_messages("Nonsense") == []
     assert find_messages("") == []
 

@@ -271,7 +271,7 @@ def test_invalid_tagged_fields_are_rejected(fields: list[tuple[int, bytes]], rea
     assert reason in str(refused(Order, 3, tagged(*fields)))
 
 
-def test_a_failing_tagged_field_is_named() -> None:
+def test_the_decoding_error_names_the_tagged_field() -> None:
     assert refused(Order, 3, tagged((0, b"\2\x20ab"))).field == "labels"
 
 

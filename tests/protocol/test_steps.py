@@ -39,7 +39,7 @@ def test_an_error_of_a_step_is_raised():
         run_all_steps(failing())
 
 
-def test_each_item_is_a_step():
+def test_each_item_of_a_sequence_takes_one_step():
     steps = each(str, [1, 2, 3])
     assert [next(steps) for _ in range(3)] == [None, None, None]
     assert run_all_steps(each(str, [1, 2, 3])) == ["1", "2", "3"]

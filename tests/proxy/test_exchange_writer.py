@@ -83,7 +83,7 @@ def test_the_file_of_a_journal_is_read(tmp_path: Path) -> None:
         ("[" * 100_000, "recursion"),
     ],
 )
-def test_an_invalid_line_of_exchanges_is_named(tmp_path: Path, line: str, reason: str) -> None:
+def test_the_error_names_the_invalid_line_of_a_file_of_exchanges(tmp_path: Path, line: str, reason: str) -> None:
     (tmp_path / "it").write_text(line)
     with pytest.raises(FlowError, match=reason):
         list(read_exchanges(tmp_path / "it"))

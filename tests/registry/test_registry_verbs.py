@@ -140,7 +140,7 @@ def test_the_marker_creates_a_registry(kafka: Broker) -> None:
     assert kafka.registry.subjects() == ["users-value"]
 
 
-def test_a_broker_without_a_registry_says_so(kafka: Any) -> None:
+def test_registry_verbs_of_a_broker_without_a_registry_raise_an_error(kafka: Any) -> None:
     with pytest.raises(RuntimeError, match="registry=True"):
         kafka.registry.subjects()
 

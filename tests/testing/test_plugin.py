@@ -444,7 +444,7 @@ async def test_either_backend(kafka, anyio_backend):
     result.assert_outcomes(passed=4)
 
 
-def test_the_unused_plugin_imports_nothing(pytester: pytest.Pytester) -> None:
+def test_the_pytest_plugin_imports_no_broker_if_it_is_unused(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """

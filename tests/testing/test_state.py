@@ -54,10 +54,10 @@ def test_a_reset_broker_is_empty_and_keeps_its_clients_connected() -> None:
         producer = producer_of(broker)
         produce(producer, "a", "b")
         assert values(broker, 2) == [b"a", b"b"]
-        open_before = {connection.peer for connection in broker.running.server.connections()}
+        open_before = {connection.peer for connection in broker.running.server.list_connections()}
         where, cluster_id = broker.bootstrap_servers, broker.running.cluster.cluster_id
         broker.reset()
-        open_after = {connection.peer for connection in broker.running.server.connections()}
+        open_after = {connection.peer for connection in broker.running.server.list_connections()}
         assert open_after and open_after <= open_before
         assert broker.records("t") == []  # the producer may ask for the topic at any time, which makes it anew
         assert (broker.bootstrap_servers, broker.running.cluster.cluster_id) == (where, cluster_id)

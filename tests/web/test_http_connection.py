@@ -80,7 +80,7 @@ async def test_a_large_body_is_read_as_it_is_asked_for() -> None:
         assert (await answer_of(reader))[2] == f"/x {body.decode()}"
 
 
-async def test_a_client_that_waits_for_leave_to_send_gets_it() -> None:
+async def test_a_client_that_expects_100_continue_gets_it() -> None:
     async with served() as (reader, writer):
         writer.write(b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
@@ -105,7 +105,7 @@ async def test_a_client_that_is_still_sending_gets_the_answer() -> None:
 
 
 @pytest.mark.parametrize(("late_seconds", "late_bytes"), [(0.01, 1 << 40), (600.0, 1 << 20)])
-async def test_nobody_reads_for_ever_behind_an_answer(
+async def test_a_connection_is_closed_if_a_body_goes_on_after_the_answer(
     late_seconds: float, late_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_connection, "LATE_SECONDS", late_seconds)
@@ -158,7 +158,7 @@ async def test_a_client_that_wants_one_answer_is_disconnected(request_: bytes) -
         (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", "400 Bad Request"),
     ],
 )
-async def test_what_is_no_request_is_refused(sent: bytes, status: str) -> None:
+async def test_bytes_that_are_no_http_request_are_refused(sent: bytes, status: str) -> None:
     async with served() as (reader, writer):
         writer.write(sent)
         assert (await answer_of(reader))[0] == f"HTTP/1.1 {status}"

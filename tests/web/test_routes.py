@@ -161,7 +161,7 @@ def test_an_answer_may_come_in_pieces(kettles: Asking) -> None:
         ("GET", "/k/list/", None, 404, "Not Found"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(
+def test_the_error_for_an_invalid_parameter_is_one_line(
     kettles: Asking, method: str, path: str, body: Any, status: int, message: str
 ) -> None:
     answer = kettles.ask(method, path, body)
@@ -174,19 +174,19 @@ def test_a_body_of_another_type_is_refused(kettles: Asking) -> None:
     assert kettles.ask("POST", "/k/heat", {"to": 1}, **{"content-type": "application/x+json; v=1"}).status == 200
 
 
-def test_other_methods_are_named(kettles: Asking) -> None:
+def test_the_answer_to_a_wrong_method_names_the_allowed_ones(kettles: Asking) -> None:
     assert kettles.ask("OPTIONS", "/k/heat").headers == {"allow": "POST"}
     refused = kettles.post("/k/stream")
     assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
     assert kettles.ask("HEAD", "/k/list/1").status == 200
 
 
-def test_a_path_with_a_slash_too_many_is_elsewhere(kettles: Asking) -> None:
+def test_a_path_with_a_slash_too_many_is_redirected(kettles: Asking) -> None:
     moved = kettles.get("/k/list/a%2F1/?full=1")
     assert (moved.status, moved.headers["location"]) == (307, "/k/list/a%2F1?full=1")
 
 
-def test_an_error_of_ours_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_and_not_sent_to_the_client(caplog: pytest.LogCaptureFixture) -> None:
     found = Routes()
 
     @found.get("/bug")

@@ -149,7 +149,7 @@ async def test_an_incomplete_body_is_an_error() -> None:
     assert answer.startswith(b"HTTP/1.1 408") and b'"error_code":408' in answer
 
 
-async def test_a_client_that_disconnects_within_a_body_has_sent_nothing() -> None:
+async def test_a_request_whose_client_disconnects_within_its_body_is_not_handled() -> None:
     sent: list[MutableMapping[str, Any]] = [
         {"type": "http.request", "body": b"123", "more_body": True},
         {"type": "http.disconnect"},

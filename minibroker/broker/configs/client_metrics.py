@@ -46,7 +46,7 @@ def validate_client_metrics(overrides: Mapping[str, str]) -> dict[str, str]:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     if INTERVAL_MS in texts:
         _check_interval(texts[INTERVAL_MS])
-    parse_match_texts(texts.get(MATCH, ""))
+    parse_match_expressions(texts.get(MATCH, ""))
     return texts
 
 
@@ -57,7 +57,7 @@ def _check_interval(text: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid value {text} for {INTERVAL_MS}, {bounds}")
 
 
-def parse_match_texts(text: str) -> dict[str, str]:
+def parse_match_expressions(text: str) -> dict[str, str]:
     """Return the expressions of `match` by their parameters. Raises KafkaError(INVALID_CONFIG)."""
     found = {}
     for pattern in filter(None, text.split(",")):

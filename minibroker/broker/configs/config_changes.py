@@ -35,7 +35,9 @@ class Change(NamedTuple):
     value: str
 
 
-def outcome(table: Mapping[str, Setting], current: Mapping[str, str], changes: Iterable[Change]) -> dict[str, str]:
+def apply_config_changes(
+    table: Mapping[str, Setting], current: Mapping[str, str], changes: Iterable[Change]
+) -> dict[str, str]:
     """Return the texts `current` after the changes.
 
     Raises KafkaError(INVALID_CONFIG) for APPEND or SUBTRACT on a setting that is not a list in `table`.
@@ -47,11 +49,11 @@ def outcome(table: Mapping[str, Setting], current: Mapping[str, str], changes: I
         elif kind is ChangeKind.DELETE:
             texts.pop(name, None)
         else:
-            texts[name] = _list_outcome(table.get(name), texts.get(name), Change(name, kind, value))
+            texts[name] = _apply_list_change(table.get(name), texts.get(name), Change(name, kind, value))
     return texts
 
 
-def _list_outcome(row: Setting | None, text: str | None, change: Change) -> str:
+def _apply_list_change(row: Setting | None, text: str | None, change: Change) -> str:
     """Return the list after the change; an unset list starts from the setting's default."""
     if row is None or row.type is not ConfigType.LIST:
         message = f"Can't {change.kind.name} to key {change.name} because its type is not LIST."
@@ -67,14 +69,14 @@ def _split_list(text: str) -> list[str]:
     return [element.strip() for element in text.split(",") if element.strip()]
 
 
-def check_sizes(texts: Iterable[str | None]) -> None:
+def check_config_sizes(texts: Iterable[str | None]) -> None:
     """Raise KafkaError(INVALID_CONFIG) for a text that is too long for a record or an answer."""
     if any(text is not None and len(text.encode()) > MAX_STRING_BYTES for text in texts):
         reason = f"it exceeds the maximum value size of {MAX_STRING_BYTES} bytes."
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"The configuration value cannot be added because {reason}")
 
 
-def differences(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
+def find_config_changes(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, str | None]:
     """Return the changes from `before` to `after`: new texts, and None for removed ones.
 
     A setting in `KEPT` is not removed, but set to the value there.

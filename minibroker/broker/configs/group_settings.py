@@ -207,7 +207,7 @@ class Values(Protocol):
     def __getitem__(self, name: str) -> Any:
         """Return the current value of a setting."""
 
-    def kept(self, name: str) -> Any:
+    def get_value(self, name: str) -> Any:
         """Return the current value, also of a setting without effect."""
 
 
@@ -229,7 +229,7 @@ class Configured(Protocol):
         """Return the configs."""
 
 
-def group_value(cluster: Configured, group_id: str, name: str) -> Any:
+def get_group_config(cluster: Configured, group_id: str, name: str) -> Any:
     """Return a group's current value: its own, within the broker's current bounds, or the broker's."""
     setting = GROUP_SETTINGS[name]
     text = cluster.image.configs.get((GROUP_RESOURCE, group_id), {}).get(name)
@@ -254,14 +254,16 @@ def validate_group_overrides(settings: Values, overrides: Mapping[str, str]) -> 
     """Validate the configs of a group together; return them normalized. Raises KafkaError(INVALID_CONFIG)."""
     texts = {name: _parse_text(name, text) for name, text in overrides.items()}
     values: dict[str, Any] = {
-        name: settings.kept(setting.default) for name, setting in GROUP_SETTINGS.items() if setting.default is not None
+        name: settings.get_value(setting.default)
+        for name, setting in GROUP_SETTINGS.items()
+        if setting.default is not None
     }
     for name, text in texts.items():
         setting = GROUP_SETTINGS[name]
         value: Any = parse_value(setting.row, name, text)
         _check_bounds(settings, setting, value)
         values[name] = value
-    assignors = settings.kept("group.streams.assignors")
+    assignors = settings.get_value("group.streams.assignors")
     assignor = texts.get(ASSIGNOR)
     if assignor is not None and assignor not in assignors:
         registered = f"Registered assignors are: [{', '.join(assignors)}]."
@@ -273,8 +275,8 @@ def validate_group_overrides(settings: Values, overrides: Mapping[str, str]) -> 
 
 
 def _check_bounds(settings: Values, setting: GroupSetting, value: Any) -> None:
-    least = None if setting.minimum is None else settings.kept(setting.minimum)
-    most = None if setting.maximum is None else settings.kept(setting.maximum)
+    least = None if setting.minimum is None else settings.get_value(setting.minimum)
+    most = None if setting.maximum is None else settings.get_value(setting.maximum)
     if (least is None or least <= value) and (most is None or value <= most):
         return
     if least is not None and most is not None:
@@ -302,7 +304,7 @@ def _make_invalid_config(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
-def objection(settings: Values) -> str | None:
+def find_group_settings_objection(settings: Values) -> str | None:
     """Return the violation of a rule of Kafka's GroupCoordinatorConfig in the broker settings, or None."""
     for _, default, minimum, maximum in GROUP_SETTINGS.values():
         if default is None:

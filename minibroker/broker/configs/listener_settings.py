@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.broker.configs.settings import Settings, SettingsError, broker_setting
+from minibroker.broker.configs.settings import Settings, SettingsError, get_broker_setting
 from minibroker.broker.configs.settings_table import ConfigType
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
 
@@ -19,17 +19,17 @@ def get_listener_setting(settings: Settings, name: str, listener: str, mechanism
     own = f"listener.name.{listener.lower()}."
     prefixes = (own,) if mechanism is None else (f"{own}{mechanism.lower()}.", own)
     for prefix in prefixes:
-        value = settings.kept(prefix + name)
+        value = settings.get_value(prefix + name)
         if value is not None:
             return _parse_value(name, prefix + name, value)
-    return settings.kept(name)
+    return settings.get_value(name)
 
 
 def _parse_value(name: str, full_name: str, value: Any) -> Any:
     """Return the typed value; for a name without a row, return the text."""
-    if broker_setting(full_name).type is not ConfigType.UNKNOWN:
+    if get_broker_setting(full_name).type is not ConfigType.UNKNOWN:
         return value
     try:
-        return parse_value(broker_setting(name), full_name, value)
+        return parse_value(get_broker_setting(name), full_name, value)
     except InvalidValue as error:
         raise SettingsError(str(error)) from None

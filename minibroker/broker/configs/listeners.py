@@ -41,7 +41,7 @@ class Listener(NamedTuple):
         return self.security_protocol in ("SSL", "SASL_SSL")
 
     @property
-    def authenticates(self) -> bool:
+    def requires_sasl(self) -> bool:
         """Return whether its clients must first authenticate with SASL."""
         return self.security_protocol in SASL_PROTOCOLS
 
@@ -72,12 +72,12 @@ def list_controller_listeners(settings: Settings) -> tuple[str, ...]:
     return tuple(name for name in _parse_endpoints("listeners", settings["listeners"]) if name in controllers)
 
 
-def open_to_all(settings: Settings) -> tuple[Listener, ...]:
+def list_unprotected_listeners(settings: Settings) -> tuple[Listener, ...]:
     """Return the listeners that other machines can reach without authentication."""
     return tuple(
         listener
         for listener in make_broker_listeners(settings)
-        if not (LOOPBACK.fullmatch(listener.host) or listener.authenticates)
+        if not (LOOPBACK.fullmatch(listener.host) or listener.requires_sasl)
         and not (listener.has_tls and get_listener_setting(settings, "ssl.client.auth", listener.name) == "required")
     )
 
@@ -97,7 +97,7 @@ def shift_listeners_to_node(listeners: tuple[Listener, ...], index: int) -> tupl
 
 def shift_settings_to_node(settings: Settings, node_id: int, rack: str | None) -> Settings:
     """Return the static settings as one of several nodes has them: with its own id, rack and ports."""
-    texts = settings.given
+    texts = settings.static_texts
     index = node_id - settings["node.id"]
     if index:
         texts["node.id"] = texts["broker.id"] = str(node_id)
@@ -107,7 +107,7 @@ def shift_settings_to_node(settings: Settings, node_id: int, rack: str | None) -
                 texts[name] = ",".join(_shift_address_text(text, index, controllers) for text in settings[name])
     if rack is not None:
         texts["broker.rack"] = rack
-    return settings if texts == settings.given else Settings(texts)
+    return settings if texts == settings.static_texts else Settings(texts)
 
 
 def _shift_address_text(text: str, by: int, controllers: Collection[str]) -> str:

@@ -25,7 +25,7 @@ LEVELS = {
 log = logging.getLogger("minibroker.configs")
 
 
-def levels() -> dict[str, str]:
+def get_logger_levels() -> dict[str, str]:
     """Return the effective level of each logger, by name."""
     found = {ROOT: logging.getLogger()}
     for name, known in sorted(logging.root.manager.loggerDict.items()):
@@ -38,10 +38,10 @@ def _get_level_name(level: int) -> str:
     return next((text for text, number in LEVELS.items() if number <= level), "TRACE")
 
 
-def change_levels(changes: Iterable[Change], *, validate_only: bool) -> None:
+def change_logger_levels(changes: Iterable[Change], *, validate_only: bool) -> None:
     """Set and unset levels, all or none. Raises KafkaError: INVALID_CONFIG, INVALID_REQUEST."""
     wanted = list(changes)
-    known = levels()
+    known = get_logger_levels()
     for change in wanted:
         _check_change(change, known)
     if not validate_only:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS
-from minibroker.broker.configs.settings import broker_setting
+from minibroker.broker.configs.settings import get_broker_setting
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
 from minibroker.broker.configs.settings_values import InvalidValue, parse_value
 from minibroker.protocol.messages.metadata_records import (
@@ -34,24 +34,24 @@ TABLES: dict[int, tuple[Mapping[str, Setting], str]] = {
 }
 
 
-def drop_unusable(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
+def drop_unusable_configs(configs: Mapping[tuple[int, str], dict[str, str]]) -> None:
     """Remove what is unknown or invalid from `configs` (texts by name, by resource), and warn of each."""
     for (resource_type, resource), texts in configs.items():
         if resource_type not in TABLES:
             continue
         kind = TABLES[resource_type][1]
         for name in list(texts):
-            reason = _find_objection(_find_row(resource_type, name), name, texts[name])
+            reason = _find_objection(_find_setting(resource_type, name), name, texts[name])
             if reason is not None:
                 log.warning("the metadata sets %s of %s %s: ignored, %s", name, kind, resource or "(all)", reason)
                 del texts[name]
         if resource_type == BROKER_RESOURCE:
-            _warn_of_inert(resource_type, resource, texts)
+            _warn_of_inert_configs(resource_type, resource, texts)
 
 
-def _find_row(resource_type: int, name: str) -> Setting | None:
+def _find_setting(resource_type: int, name: str) -> Setting | None:
     """Return the row of a setting, or None; as in Kafka, a broker may have unknown ones, which get a row."""
-    return broker_setting(name) if resource_type == BROKER_RESOURCE else TABLES[resource_type][0].get(name)
+    return get_broker_setting(name) if resource_type == BROKER_RESOURCE else TABLES[resource_type][0].get(name)
 
 
 def _find_objection(row: Setting | None, name: str, text: str) -> str | None:
@@ -64,23 +64,27 @@ def _find_objection(row: Setting | None, name: str, text: str) -> str | None:
     return None
 
 
-def warn_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None], first_node: int) -> None:
+def warn_of_settings_without_effect(
+    resource_type: int, resource: str, configs: Mapping[str, str | None], first_node: int
+) -> None:
     """Warn of settings that have no effect here, so that none is ignored silently.
 
     For parts that exist once per process, the settings of the first node apply.
     """
     is_further = resource_type == BROKER_RESOURCE and resource not in ("", str(first_node))
     for name in sorted(name for name, value in configs.items() if value is not None):
-        row = _find_row(resource_type, name)
-        is_shared = row is not None and row.acts and row.scope is not Scope.BOTH and not name.startswith(OF_EACH_NODE)
+        row = _find_setting(resource_type, name)
+        is_shared = (
+            row is not None and row.has_effect and row.scope is not Scope.BOTH and not name.startswith(OF_EACH_NODE)
+        )
         if is_further and is_shared:
             log.warning("broker %s: %s acts only as broker %d has it, for all nodes here", resource, name, first_node)
-    _warn_of_inert(resource_type, resource, configs)
+    _warn_of_inert_configs(resource_type, resource, configs)
 
 
-def _warn_of_inert(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
+def _warn_of_inert_configs(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
     kind = TABLES[resource_type][1]
     for name in sorted(name for name, value in configs.items() if value is not None):
-        row = _find_row(resource_type, name)
-        if row is not None and not row.acts:
+        row = _find_setting(resource_type, name)
+        if row is not None and not row.has_effect:
             log.warning("%s %s: %s is kept, but has no effect: %s", kind, resource or "(all)", name, row.inert)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS, GroupSetting
-from minibroker.broker.configs.logger_levels import levels
+from minibroker.broker.configs.logger_levels import get_logger_levels
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, ConfigSynonym, Settings
 from minibroker.broker.configs.settings_table import STRING, Setting
 from minibroker.broker.configs.settings_values import format_value
@@ -17,16 +17,18 @@ from minibroker.broker.configs.settings_values import format_value
 
 def describe_group(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Describe all settings of a group with these (valid) overrides; the broker's value is a synonym of its own."""
-    return [_group_entry(settings, setting, overrides.get(name)) for name, setting in sorted(GROUP_SETTINGS.items())]
+    return [
+        _make_group_entry(settings, setting, overrides.get(name)) for name, setting in sorted(GROUP_SETTINGS.items())
+    ]
 
 
-def _group_entry(settings: Settings, setting: GroupSetting, text: str | None) -> ConfigEntry:
+def _make_group_entry(settings: Settings, setting: GroupSetting, text: str | None) -> ConfigEntry:
     row, of_broker = setting.row, setting.default
     if of_broker is None:
         default = format_value(row.default)
         others: tuple[ConfigSynonym, ...] = (ConfigSynonym(row.name, default, ConfigSource.DEFAULT),)
     else:
-        default, others = format_value(settings.kept(of_broker)), settings.synonyms(of_broker)
+        default, others = format_value(settings.get_value(of_broker)), settings.list_synonyms(of_broker)
     return _make_entry(row, text, ConfigSource.DYNAMIC_GROUP, default, others)
 
 
@@ -50,5 +52,5 @@ def describe_loggers() -> list[ConfigEntry]:
     """Describe the loggers of this process, with their effective levels as values."""
     return [
         ConfigEntry(name, level, ConfigSource.DYNAMIC_BROKER_LOGGER, Setting(name, STRING, None, ""), False, ())
-        for name, level in levels().items()
+        for name, level in get_logger_levels().items()
     ]

@@ -21,7 +21,7 @@ from minibroker.broker.configs.settings_table import (
     Value,
 )
 from minibroker.broker.configs.settings_values import InvalidValue, format_value, normalize_text, parse_value
-from minibroker.broker.configs.valid_values import format_of_version
+from minibroker.broker.configs.valid_values import find_format_magic
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log_settings import LogSettings
@@ -33,15 +33,15 @@ UNLIMITED = -1
 ELIDE = "record.attributes.elide"
 
 
-def broker_setting(name: str) -> Setting:
+def get_broker_setting(name: str) -> Setting:
     """Return the row of a broker setting, including settings without effect and unknown names."""
     row = BROKER_SETTINGS.get(name)
     if row is not None:
         return row
     # Needed only to set or list what is not in the table; a plain start does without it.
-    from minibroker.broker.configs.settings_without_effect import row_of
+    from minibroker.broker.configs.settings_without_effect import find_broker_setting
 
-    return row_of(name)
+    return find_broker_setting(name)
 
 
 class SettingsError(Exception):
@@ -85,10 +85,10 @@ class ConfigEntry(NamedTuple):
     @property
     def documentation(self) -> str:
         """Return the setting's documentation, which says if the setting has no effect."""
-        return self.setting.described
+        return self.setting.full_documentation
 
     @property
-    def listed(self) -> bool:
+    def is_listed(self) -> bool:
         """Return whether to list the setting; those that are internal or unknown to Kafka only if they are set.
 
         Programs such as MirrorMaker copy the listed settings to another cluster.
@@ -118,13 +118,13 @@ class Settings:
         self._texts = {
             ConfigSource.DYNAMIC_BROKER: _normalize_texts(broker or {}),
             ConfigSource.DYNAMIC_DEFAULT_BROKER: _normalize_texts(cluster or {}),
-            ConfigSource.STATIC_BROKER: _with_node_id(_normalize_texts(static or {})),
+            ConfigSource.STATIC_BROKER: _copy_node_id(_normalize_texts(static or {})),
         }
         self._set = self._parse_all()
         self._described: list[ConfigEntry] | None = None  # computed on first use
         self._log_settings: LogSettings | None = None  # of topics without overrides, computed on first use
         self._topic_entries: dict[str, ConfigEntry] = {}  # for topics that do not override them, computed on first use
-        self._values = {name: self._get_value_in_force(row) for name, row in BROKER_SETTINGS.items()}
+        self._values = {name: self._get_effective_value(row) for name, row in BROKER_SETTINGS.items()}
         self._check_rules()
         self._topic_values: dict[str, Value] = {
             topic: row.default if row.scope is Scope.TOPIC else self._values[row.name]
@@ -134,12 +134,12 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
-    def kept(self, name: str) -> Any:
+    def get_value(self, name: str) -> Any:
         """Return the typed value or default of a setting, including settings without effect."""
-        return self._set.get(name, broker_setting(name).default)
+        return self._set.get(name, get_broker_setting(name).default)
 
     @property
-    def given(self) -> dict[str, str]:
+    def static_texts(self) -> dict[str, str]:
         """Return the static settings, as texts by name."""
         return dict(self._texts[ConfigSource.STATIC_BROKER])
 
@@ -159,13 +159,13 @@ class Settings:
             broker=self._texts[ConfigSource.DYNAMIC_BROKER] if broker is None else broker,
         )
 
-    def topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:
+    def get_topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:
         """Return the value of a topic setting for a topic with these (valid) overrides."""
         if name in overrides:
             return parse_value(TOPIC_SETTINGS[name], name, overrides[name])
         return self._topic_values[name]
 
-    def log_settings(self, overrides: Mapping[str, str]) -> LogSettings:
+    def get_log_settings(self, overrides: Mapping[str, str]) -> LogSettings:
         """Return the settings for the logs of a topic with these (valid) overrides; those without any share them."""
         if not overrides and self._log_settings is not None:
             return self._log_settings
@@ -173,23 +173,23 @@ class Settings:
         values[ELIDE] = None
         for name, text in overrides.items():
             values[name] = parse_value(TOPIC_SETTINGS[name], name, text)
-        made = _log_settings(values)
+        made = _make_log_settings(values)
         if not overrides:
             self._log_settings = made
         return made
 
-    def describe_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    def describe_topic_configs(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Describe all settings of a topic with these (valid) overrides; internal ones only where overridden."""
         names = (name for name, row in TOPIC_SETTINGS.items() if not row.internal or name in overrides)
         return [self._describe_topic_entry(name, overrides) for name in sorted(names)]
 
-    def origin_of(self, entry: ConfigEntry) -> ConfigSource:
+    def find_topic_config_source(self, entry: ConfigEntry) -> ConfigSource:
         """Return where a topic's value comes from, also if a fallback of the setting has it, as CreateTopics says."""
         names = [name for name, _ in entry.setting.fallbacks] if entry.source is ConfigSource.DEFAULT else []
         given = (source for source, texts in self._texts.items() for name in names if name in texts)
         return next(given, entry.source)
 
-    def describe_broker(self) -> list[ConfigEntry]:
+    def describe_broker_configs(self) -> list[ConfigEntry]:
         """Describe all settings of this broker; internal ones only where they are set."""
         if self._described is None:
             from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
@@ -201,7 +201,7 @@ class Settings:
             ]
         return self._described
 
-    def describe_cluster(self) -> list[ConfigEntry]:
+    def describe_cluster_configs(self) -> list[ConfigEntry]:
         """Describe the dynamic settings of all brokers, which a request for the broker without a name returns."""
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         entries = []
@@ -210,19 +210,19 @@ class Settings:
             entries.append(self._make_broker_entry(name, synonyms)._replace(value=synonyms[0].value))
         return entries
 
-    def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
+    def list_synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
         """Return the sources of a broker setting's value, in order of precedence."""
         return tuple(self._iterate_synonyms(name))
 
     def _parse_all(self) -> dict[str, Value]:
         """Return the typed value of every name that is set, from the source with the highest precedence."""
         return {
-            name: parse_value(broker_setting(name), name, text)
+            name: parse_value(get_broker_setting(name), name, text)
             for source in reversed(self._texts)
             for name, text in self._texts[source].items()
         }
 
-    def _get_value_in_force(self, row: Setting) -> Value:
+    def _get_effective_value(self, row: Setting) -> Value:
         """Return the value of a row, or else that of its first fallback with a value, converted to the row's unit."""
         value = self._set.get(row.name, row.default)
         for name, factor in row.fallbacks:
@@ -241,7 +241,7 @@ class Settings:
             )
         if self["log.retention.ms"] == 0:
             raise SettingsError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
-        objection = _find_cleaner_objection(self) or group_settings.objection(self)
+        objection = _find_cleaner_objection(self) or group_settings.find_group_settings_objection(self)
         if objection is not None:
             raise SettingsError(objection)
         _check_cordoned(self.log_directories, self._get_static_value("cordoned.log.dirs"))
@@ -270,11 +270,11 @@ class Settings:
         if name in overrides:
             synonyms = (ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-        value = format_value(self.topic_value(name, overrides))
+        value = format_value(self.get_topic_value(name, overrides))
         return ConfigEntry(name, value, source, row, False, synonyms)
 
     def _make_broker_entry(self, name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
-        row = broker_setting(name)
+        row = get_broker_setting(name)
         value = None if row.sensitive else format_value(self._set.get(name, row.default))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         return ConfigEntry(name, value, source, row, not row.dynamic, synonyms)
@@ -285,12 +285,12 @@ class Settings:
         As in Kafka, entries before the first one of the name itself are left out: while only log.roll.hours is set, it
         is no synonym of log.roll.ms, and the source of both is DEFAULT.
         """
-        row = broker_setting(name)
+        row = get_broker_setting(name)
         names = (name, *(fallback for fallback, _ in row.fallbacks))
         reached = False
         for source, texts in (*self._texts.items(), (ConfigSource.DEFAULT, None)):
             for synonym in names:
-                text = format_value(broker_setting(synonym).default) if texts is None else texts.get(synonym)
+                text = format_value(get_broker_setting(synonym).default) if texts is None else texts.get(synonym)
                 reached = reached or (text is not None and synonym == name)
                 if text is not None and reached:
                     yield ConfigSynonym(synonym, None if row.sensitive else text, source)
@@ -299,12 +299,12 @@ class Settings:
 def _normalize_texts(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the texts as DescribeConfigs shows them: trimmed, lists without blanks. Raises SettingsError."""
     try:
-        return {name: normalize_text(broker_setting(name), name, text) for name, text in texts.items()}
+        return {name: normalize_text(get_broker_setting(name), name, text) for name, text in texts.items()}
     except InvalidValue as error:
         raise SettingsError(str(error)) from None
 
 
-def _with_node_id(static: dict[str, str]) -> dict[str, str]:
+def _copy_node_id(static: dict[str, str]) -> dict[str, str]:
     """Copy node.id to broker.id, or the reverse. Raises SettingsError if they disagree."""
     ids = {static[name] for name in ("node.id", "broker.id") if name in static}
     if len(ids) > 1:
@@ -350,11 +350,11 @@ def _find_lag_conflict(min_ms: int, max_ms: int) -> str | None:
     return f"conflict topic config setting min.compaction.lag.ms ({min_ms}) > max.compaction.lag.ms ({max_ms})"
 
 
-def _log_settings(values: Mapping[str, Any]) -> LogSettings:
+def _make_log_settings(values: Mapping[str, Any]) -> LogSettings:
     """Return the log settings among a topic's typed values, in the types of storage."""
     fields = {field: values[field.replace("_", ".")] for field in LogSettings._fields}
     fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
-    fields["message_format_version"] = format_of_version(fields["message_format_version"])
+    fields["message_format_version"] = find_format_magic(fields["message_format_version"])
     fields.update(_derive_timestamp_bounds(values))
     fields["message_timestamp_type"] = TIMESTAMP_TYPES.choices.index(fields["message_timestamp_type"])
     if values["internal.segment.bytes"] is not None:
@@ -382,7 +382,7 @@ def validate_topic_overrides(settings: Settings, overrides: Mapping[str, str | N
     if nulls:
         raise _make_invalid_config(f"Null value not supported for topic configs: {', '.join(nulls)}")
     texts = {name: _normalize_topic_text(name, text) for name, text in overrides.items() if text is not None}
-    _check_topic(settings, texts)
+    _check_topic_rules(settings, texts)
     return texts
 
 
@@ -395,14 +395,14 @@ def _normalize_topic_text(name: str, text: str) -> str:
         raise _make_invalid_config(str(error)) from None
 
 
-def _check_topic(settings: Settings, texts: Mapping[str, str]) -> None:
+def _check_topic_rules(settings: Settings, texts: Mapping[str, str]) -> None:
     """Check the rules between the settings of a topic, as in Kafka's LogConfig. Raises KafkaError."""
-    if settings.topic_value("remote.storage.enable", texts):
+    if settings.get_topic_value("remote.storage.enable", texts):
         raise _make_invalid_config(
             "remote.storage.enable=true: Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )
-    lags = (settings.topic_value(f"{bound}.compaction.lag.ms", texts) for bound in ("min", "max"))
+    lags = (settings.get_topic_value(f"{bound}.compaction.lag.ms", texts) for bound in ("min", "max"))
     conflict = _find_lag_conflict(*lags)
     if conflict is not None:
         raise _make_invalid_config(conflict)
@@ -417,11 +417,15 @@ def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, p
 
     As in Kafka, unknown names are allowed. Raises KafkaError(INVALID_REQUEST) with the name of the setting.
     """
-    from minibroker.broker.configs.settings_without_effect import is_fixed, is_of_listeners_only, is_per_broker
+    from minibroker.broker.configs.settings_without_effect import (
+        is_fixed_setting,
+        is_listener_only_setting,
+        is_per_broker_setting,
+    )
 
-    _refuse_any(texts, is_fixed, "Cannot update these configs dynamically")
+    _refuse_settings(texts, is_fixed_setting, "Cannot update these configs dynamically")
     reason = "These security configs can be dynamically updated only per-listener using the listener prefix"
-    _refuse_any(texts, is_of_listeners_only, reason)
+    _refuse_settings(texts, is_listener_only_setting, reason)
     try:
         changed = settings.with_dynamic(**{"broker" if per_broker else "cluster": texts})
         _check_cordoned(changed.log_directories, changed["cordoned.log.dirs"])
@@ -429,11 +433,11 @@ def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, p
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if not per_broker:
         reason = "Cannot update these configs at default cluster level, broker id must be specified"
-        _refuse_any(texts, is_per_broker, reason)
+        _refuse_settings(texts, is_per_broker_setting, reason)
     _check_cleaner_threads(settings["log.cleaner.threads"], changed["log.cleaner.threads"])
 
 
-def _refuse_any(names: Iterable[str], is_wrong: Callable[[str], bool], reason: str) -> None:
+def _refuse_settings(names: Iterable[str], is_wrong: Callable[[str], bool], reason: str) -> None:
     wrong = sorted(name for name in names if is_wrong(name))
     if wrong:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(wrong)}]")

@@ -84,12 +84,12 @@ class Setting(NamedTuple):
     in_kafka: bool = True
 
     @property
-    def described(self) -> str:
+    def full_documentation(self) -> str:
         """The documentation, with the reason why the setting has no effect."""
         return f"{self.documentation} No effect: {self.inert}.".strip() if self.inert else self.documentation
 
     @property
-    def acts(self) -> bool:
+    def has_effect(self) -> bool:
         """Whether the setting has an effect."""
         return not self.inert
 

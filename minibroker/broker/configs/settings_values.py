@@ -35,8 +35,8 @@ def parse_value(setting: Setting, name: str, text: str) -> Value:
     except ValueError as error:
         raise InvalidValue(f"Invalid value {text} for configuration {name}: {error}") from None
     if isinstance(value, tuple):
-        value = _check_list(value, name, may_repeat=name == setting.topic)
-    objection = setting.valid.objection(value) if setting.valid is not None else None
+        value = _remove_duplicates(value, name, may_repeat=name == setting.topic)
+    objection = setting.valid.find_objection(value) if setting.valid is not None else None
     if objection is not None:
         raise InvalidValue(
             f"Invalid value {_find_offending_text(setting, value)} for configuration {name}: {objection}"
@@ -87,7 +87,7 @@ def _parse_list(text: str) -> tuple[str, ...]:
     return tuple(element.strip() for element in text.split(",")) if text else ()
 
 
-def _check_list(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
+def _remove_duplicates(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
     """Return the list without duplicates, which Kafka accepts for a topic and rejects for a broker."""
     if not all(elements):
         raise InvalidValue(f"Configuration '{name}' values must not be empty.")
@@ -105,10 +105,10 @@ def format_value(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
-    return _double_text(value) if isinstance(value, float) else str(value)
+    return _format_double(value) if isinstance(value, float) else str(value)
 
 
-def _double_text(value: float) -> str:
+def _format_double(value: float) -> str:
     """Return the number as Java writes it: 1.0E7 from ten million on, 1.0E-4 below a thousandth."""
     if isinf(value):
         return "Infinity" if value > 0 else "-Infinity"

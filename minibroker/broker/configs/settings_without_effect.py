@@ -300,7 +300,7 @@ _OF_LISTENERS_ONLY = frozenset(
 
 
 @lru_cache(1000)
-def row_of(name: str) -> Setting:
+def find_broker_setting(name: str) -> Setting:
     """Return the row of a broker setting: from either table, for a listener, or for an unknown name.
 
     A name that Kafka does not know may be meant for a plugin; its type is UNKNOWN.
@@ -313,8 +313,8 @@ def row_of(name: str) -> Setting:
         # Kafka lets each mechanism have its own, but knows no type for such a name.
         acts = _LISTENER.sub(r"\2", name).removeprefix("oauthbearer.") in _ACTING
         return Setting(name, ConfigType.UNKNOWN, None, "", inert="" if acts else _UNKNOWN, in_kafka=False)
-    of_all = row_of(base)
-    acts = base in _ACTING or base.startswith("ssl.") and of_all.acts
+    of_all = find_broker_setting(base)
+    acts = base in _ACTING or base.startswith("ssl.") and of_all.has_effect
     acts = acts or (base == _JAAS and not name.endswith(f"{name.split('.')[2]}.{_JAAS}"))
     inert = "" if acts else of_all.inert or _NOT_OF_ONE
     return of_all._replace(
@@ -330,30 +330,30 @@ def _find_base_name(name: str) -> str | None:
     return rest if rest in BROKER_SETTINGS or rest in WITHOUT_EFFECT else None
 
 
-def listener_of(name: str) -> str | None:
+def find_listener_of_setting(name: str) -> str | None:
     """Return the listener, in small letters, for which `name` sets something, or None."""
     match = _LISTENER.fullmatch(name)
     return match[1] if match else None
 
 
-def is_fixed_once_open(name: str) -> bool:
+def is_fixed_while_listener_open(name: str) -> bool:
     """Return whether this sets something for one listener that cannot change while that listener is open."""
     match = _LISTENER.fullmatch(name)
     return match is not None and match[2] not in _OF_LISTENERS_ONLY and match[2] not in _OF_ALL_BROKERS
 
 
-def is_fixed(name: str) -> bool:
+def is_fixed_setting(name: str) -> bool:
     """Return whether this is a known setting that cannot change at run time."""
     row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
     return row is not None and not row.dynamic
 
 
-def is_of_listeners_only(name: str) -> bool:
+def is_listener_only_setting(name: str) -> bool:
     """Return whether the setting can change only per listener, as `listener.name.<listener>.<name>`."""
     return name in _OF_LISTENERS_ONLY
 
 
-def is_per_broker(name: str) -> bool:
+def is_per_broker_setting(name: str) -> bool:
     """Return whether the setting can change only per broker, not for all brokers."""
     match = _LISTENER.fullmatch(name)
-    return match[2] not in _OF_ALL_BROKERS if match else row_of(name).update is PER_BROKER
+    return match[2] not in _OF_ALL_BROKERS if match else find_broker_setting(name).update is PER_BROKER

@@ -11,29 +11,35 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.configs.recorded_configs import warn_without_effect
+from minibroker.broker.configs.recorded_configs import warn_of_settings_without_effect
 from minibroker.broker.configs.settings import validate_topic_overrides
-from minibroker.broker.control.elections import bring_up_in_steps, keep_led
+from minibroker.broker.control.elections import elect_leaders_at_start_in_steps, remove_absent_nodes
 from minibroker.broker.control.placement import (
     DEFAULT,
     Assignment,
     check_assignment,
     choose_assignment,
-    place,
+    place_replicas,
     validate_assignment,
 )
-from minibroker.broker.control.registration import record_cordoned
+from minibroker.broker.control.registration import record_cordoned_directories
 from minibroker.broker.metadata.cordoning import CORDONED
 from minibroker.broker.metadata.features import (
     ELIGIBLE_LEADER_REPLICAS,
     KRAFT_VERSION,
     SUPPORTED,
     Update,
-    check_updates,
+    check_feature_updates,
 )
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.partition_changes import UNKNOWN_DIRECTORY
-from minibroker.broker.metadata.partitions import METADATA_TOPIC, NO_LEADER, Topic, check_name, normalize_colliding_name
+from minibroker.broker.metadata.partitions import (
+    METADATA_TOPIC,
+    NO_LEADER,
+    Topic,
+    check_topic_name,
+    normalize_colliding_name,
+)
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
@@ -93,7 +99,7 @@ class Controller:
         Raises KafkaError with CreateTopics' codes: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS,
         INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, INVALID_CONFIG, POLICY_VIOLATION.
         """
-        self._check_new_name(name)
+        self._check_new_topic_name(name)
         configs = validate_topic_overrides(self._cluster.settings, overrides or {})
         if assignment:
             replicas = validate_assignment(self._cluster, assignment, partition_count, replication_factor)
@@ -102,7 +108,7 @@ class Controller:
         charge(len(replicas))
         if validate_only:
             return ZERO_UUID, replicas
-        topic_id = self._cluster.new_uuid()
+        topic_id = self._cluster.make_uuid()
         decided: list[Message] = [records.TopicRecord(name=name, topic_id=topic_id)]
         decided += [
             records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
@@ -110,11 +116,11 @@ class Controller:
         ]
         with self._lock_topic_changes(name):
             yield from self._add_partitions(name, topic_id, 0, configs, decided, replicas)
-        warn_without_effect(TOPIC_RESOURCE, name, configs, self._cluster.controller_id)
+        warn_of_settings_without_effect(TOPIC_RESOURCE, name, configs, self._cluster.controller_id)
         return topic_id, replicas
 
-    def _check_new_name(self, name: str) -> None:
-        check_name(name)
+    def _check_new_topic_name(self, name: str) -> None:
+        check_topic_name(name)
         if name == METADATA_TOPIC:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         image = self._cluster.image
@@ -129,7 +135,7 @@ class Controller:
                 message = f"Topic '{name}' collides with existing topic: {other}"
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
-    def is_changing(self, name: str) -> bool:
+    def is_topic_changing(self, name: str) -> bool:
         """Return whether this topic is being created, extended or deleted in steps."""
         return name in self._changing
 
@@ -168,16 +174,16 @@ class Controller:
         cluster = self._cluster
         logs: list[Log] = []
         try:
-            settings = cluster.settings.log_settings(configs)
+            settings = cluster.settings.get_log_settings(configs)
             for index, replicas in enumerate(assignment, first):
-                logs.append(cluster.new_log(name, index, topic_id, settings, replicas))
+                logs.append(cluster.create_log(name, index, topic_id, settings, replicas))
                 yield
             added = yield from each(self._make_partition_record, list(zip(logs, assignment, strict=True)))
-            yield from cluster.add_to_topic(name, topic_id, [*decided, *added], logs)
+            yield from cluster.commit_new_partitions(name, topic_id, [*decided, *added], logs)
         except BaseException:
             cluster.delete_logs(logs)
             raise
-        yield from self._catch_up(topic_id, logs)
+        yield from self._apply_missed_changes(topic_id, logs)
 
     def _make_partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
         """Return the record of a new partition whose log exists; its live replicas are in sync."""
@@ -189,7 +195,7 @@ class Controller:
         partition.isr = isr
         partition.leader = isr[0]
         partition.leader_epoch = partition.partition_epoch = 0
-        owner = self._cluster.directory_owner
+        owner = self._cluster.directory_owner_id
         partition.directories = [directory_id if node == owner else UNKNOWN_DIRECTORY for node in replicas]
         return partition
 
@@ -210,10 +216,10 @@ class Controller:
         topic = self._cluster.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        new = self._check_count(topic, count)
+        new = self._check_new_partition_count(topic, count)
         replication_factor = len(topic.partitions[0].replicas)
         if assignment is None:
-            assignment = place(self._cluster, new, replication_factor)
+            assignment = place_replicas(self._cluster, new, replication_factor)
         elif len(assignment) != new:
             given = f"only {len(assignment)} assignment(s) were specified."
             message = f"Attempted to add {new} additional partition(s), but {given}"
@@ -227,7 +233,7 @@ class Controller:
                     name, topic.topic_id, len(topic.partitions), topic.overrides, [], assignment
                 )
 
-    def _check_count(self, topic: Topic, count: int) -> int:
+    def _check_new_partition_count(self, topic: Topic, count: int) -> int:
         current = len(topic.partitions)
         if count == current:
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
@@ -244,23 +250,23 @@ class Controller:
         """Delete a topic. After the first step no reader sees its records."""
         cluster = self._cluster
         with self._lock_topic_changes(topic.name):
-            cluster.commit([records.RemoveTopicRecord(topic_id=topic.topic_id)])
+            cluster.commit_records([records.RemoveTopicRecord(topic_id=topic.topic_id)])
             for partition in topic.partitions:
                 partition.leader_id = NO_LEADER
             for portion in chunks(topic.partitions, DELETED_AT_ONCE):
-                cluster.delete_logs([partition.log for partition in portion if partition.is_here])
+                cluster.delete_logs([partition.log for partition in portion if partition.has_local_log])
                 for partition in portion:
-                    partition.wake()
+                    partition.wake_waiters()
                 yield
             for watcher in cluster.watchers:
-                yield from watcher.topic_deleted(topic)
+                yield from watcher.on_topic_deleted(topic)
             # They refer to the topic, and would wait for a collection of cycles. Each takes a while to be freed.
             partitions, topic.partitions = list(topic.partitions), []
             while partitions:
                 del partitions[-DELETED_AT_ONCE:]
                 yield
 
-    def _catch_up(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
+    def _apply_missed_changes(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
         """Apply the changes of configs and nodes that happened while the logs of new partitions were created."""
         for log in logs:
             topic = self._cluster.image.topics_by_id.get(topic_id)
@@ -268,20 +274,20 @@ class Controller:
                 return  # deleted meanwhile
             partition = topic.partitions[log.partition]
             if not self._cluster.nodes.keys() >= set(partition.isr):
-                keep_led(self._cluster, [partition])
-            log.update_settings(self._cluster.log_settings_of(partition))
+                remove_absent_nodes(self._cluster, [partition])
+            log.update_settings(self._cluster.get_log_settings(partition))
             yield
 
     # --- configs --------------------------------------------------------------------------------
 
-    def settings_changed(self, topic: Topic | None) -> Steps[None]:
+    def apply_changed_settings(self, topic: Topic | None) -> Steps[None]:
         """Apply the changed configs of `topic`, or of the brokers (None). New topics already have them."""
         if topic is None:
             self._cluster.apply_broker_configs()
-        for portion in self._cluster.portions(None if topic is None else [topic]):
+        for portion in self._cluster.iterate_partition_portions(None if topic is None else [topic]):
             for changed in {partition.topic for partition in portion}:
-                self._cluster.configure(changed)
-            self._cluster.apply_settings(portion)
+                self._cluster.apply_topic_configs(changed)
+            self._cluster.apply_log_settings(portion)
             yield
 
     def change_config(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
@@ -299,19 +305,19 @@ class Controller:
         ]
         if MINIMUM_ISR in changes and self._cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
             decided.append(records.ClearElrRecord(topic_name=name if resource_type == TOPIC_RESOURCE else ""))
-        self._cluster.commit(decided)
+        self._cluster.commit_records(decided)
         if resource_type in (TOPIC_RESOURCE, BROKER_RESOURCE):
             topic = self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
-            yield from self.settings_changed(topic)
+            yield from self.apply_changed_settings(topic)
         if CORDONED in changes:
-            record_cordoned(self._cluster)
+            record_cordoned_directories(self._cluster)
         if UNCLEAN_ELECTION in changes:
-            yield from bring_up_in_steps(self._cluster)
-        warn_without_effect(resource_type, name, changes, self._cluster.controller_id)
+            yield from elect_leaders_at_start_in_steps(self._cluster)
+        warn_of_settings_without_effect(resource_type, name, changes, self._cluster.controller_id)
 
     # --- features -------------------------------------------------------------------------------
 
-    def first_records(self, formatted: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
+    def make_first_records(self, formatted: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
         """Return the first records of a new cluster: those of Kafka's format command, or else these feature levels.
 
         With eligible leader replicas, min.insync.replicas is recorded for all brokers from the beginning.
@@ -336,16 +342,16 @@ class Controller:
             for broker in image.brokers.values()
             if broker.broker_id not in cluster.nodes
         ]
-        check_updates(updates, {**image.features, KRAFT_VERSION: cluster.metadata_log.kraft_version}, supported)
+        check_feature_updates(updates, {**image.features, KRAFT_VERSION: cluster.metadata_log.kraft_version}, supported)
         if validate_only:
             return
         levels = {update.name: update.level for update in updates if update.name != KRAFT_VERSION}
         decided = self._make_minimum_isr_equal(image) if levels.get(ELIGIBLE_LEADER_REPLICAS) else []
         decided += [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
         if decided:
-            cluster.commit(decided)
-            record_cordoned(self._cluster)
-            yield from self.settings_changed(None)
+            cluster.commit_records(decided)
+            record_cordoned_directories(self._cluster)
+            yield from self.apply_changed_settings(None)
 
     def _make_minimum_isr_equal(self, image: Image) -> list[Message]:
         """Return records that make min.insync.replicas equal for all brokers, as eligible leaders need it (KIP-966)."""
@@ -365,7 +371,7 @@ class Controller:
 
     # --- producer ids ---------------------------------------------------------------------------
 
-    def next_producer_id(self) -> int:
+    def allocate_producer_id(self) -> int:
         """Return a new producer id; a block of them is recorded before its first is used (KIP-730)."""
         if not self._producer_ids:
             first = self._cluster.image.next_producer_id
@@ -376,7 +382,7 @@ class Controller:
             block = records.ProducerIdsRecord(
                 broker_id=node.node_id, broker_epoch=node.broker_epoch, next_producer_id=following
             )
-            self._cluster.commit([block])
+            self._cluster.commit_records([block])
             self._producer_ids = range(first, following)
         producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return producer_id

@@ -31,7 +31,7 @@ NOT_AVAILABLE = {
 }
 
 
-def change_of(cluster: Cluster, partition: Partition, away: Collection[int] = ()) -> PartitionChange:
+def make_partition_change(cluster: Cluster, partition: Partition, away: Collection[int] = ()) -> PartitionChange:
     """Return a change of the partition, based on the live nodes without those in `away`."""
     topic = partition.topic
 
@@ -44,7 +44,7 @@ def change_of(cluster: Cluster, partition: Partition, away: Collection[int] = ()
     return PartitionChange(partition, may_lead, minimum)
 
 
-def apply_changes(
+def apply_partition_changes(
     cluster: Cluster, changes: Iterable[PartitionChangeRecord | None], beside: Iterable[Message] = ()
 ) -> None:
     """Commit the changes and the records `beside` them, all or none, and wake requests that wait at these partitions.
@@ -54,87 +54,91 @@ def apply_changes(
     decided = [change for change in changes if change is not None]
     committed: list[Message] = [*decided, *beside]
     if committed:
-        cluster.commit(committed)
+        cluster.commit_records(committed)
     for change in decided:
         partition = cluster.image.topics_by_id[change.topic_id].partitions[change.partition_id]
-        cluster.open_log_of(partition)
+        cluster.open_log_if_hosted(partition)
         if change.leader != LEADER_UNCHANGED:
-            cluster.follow_leader(partition)
-        partition.hold_watermark()
-        partition.wake()
+            cluster.on_leader_changed(partition)
+        partition.hold_or_release_watermark()
+        partition.wake_waiters()
 
 
-def elect_at_start(cluster: Cluster) -> None:
-    """Run `bring_up_in_steps` in one step."""
-    run_all_steps(bring_up_in_steps(cluster))
+def elect_leaders_at_start(cluster: Cluster) -> None:
+    """Run `elect_leaders_at_start_in_steps` in one step."""
+    run_all_steps(elect_leaders_at_start_in_steps(cluster))
 
 
-def bring_up_in_steps(cluster: Cluster) -> Steps[None]:
+def elect_leaders_at_start_in_steps(cluster: Cluster) -> Steps[None]:
     """Elect a live leader for every partition, if possible, and add the live replicas to the ISR."""
-    for portion in cluster.portions():
-        keep_led(cluster, portion)
+    for portion in cluster.iterate_partition_portions():
+        remove_absent_nodes(cluster, portion)
         yield
-    for portion in cluster.portions():
-        catch_up(cluster, portion)
+    for portion in cluster.iterate_partition_portions():
+        add_live_replicas_to_isr(cluster, portion)
         yield
 
 
-def keep_led(
+def remove_absent_nodes(
     cluster: Cluster, partitions: Iterable[Partition], away: Collection[int] = (), beside: Iterable[Message] = ()
 ) -> None:
-    """Remove absent nodes and those in `away` from leadership and the ISR; `beside` as in `apply_changes`."""
-    apply_changes(cluster, [_without_absent(cluster, partition, away) for partition in partitions], beside)
+    """Remove absent nodes and those in `away` from leadership and the ISR; `beside` as in `apply_partition_changes`."""
+    apply_partition_changes(
+        cluster, [_make_change_without_absent(cluster, partition, away) for partition in partitions], beside
+    )
 
 
-def _without_absent(cluster: Cluster, partition: Partition, away: Collection[int]) -> PartitionChangeRecord | None:
-    change = change_of(cluster, partition, away)
-    if cluster.settings.topic_value("unclean.leader.election.enable", partition.topic.overrides):
+def _make_change_without_absent(
+    cluster: Cluster, partition: Partition, away: Collection[int]
+) -> PartitionChangeRecord | None:
+    change = make_partition_change(cluster, partition, away)
+    if cluster.settings.get_topic_value("unclean.leader.election.enable", partition.topic.overrides):
         change.election = Election.UNCLEAN
     change.isr = [node for node in partition.isr if node in cluster.nodes and node not in away]
-    return change.record()
+    return change.make_record()
 
 
-def catch_up(cluster: Cluster, partitions: Iterable[Partition]) -> None:
+def add_live_replicas_to_isr(cluster: Cluster, partitions: Iterable[Partition]) -> None:
     """Add all replicas of live nodes to the ISR where there is a leader; this may complete reassignments."""
-    apply_changes(cluster, [_with_followers(cluster, partition) for partition in partitions])
+    apply_partition_changes(cluster, [_make_change_with_followers(cluster, partition) for partition in partitions])
 
 
-def _with_followers(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
-    change = change_of(cluster, partition)
+def _make_change_with_followers(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+    change = make_partition_change(cluster, partition)
     if partition.leader_id in cluster.nodes and not partition.is_offline:
         change.isr += [node for node in partition.replicas if node in cluster.nodes and node not in partition.isr]
     change.directories |= _list_present_directories(cluster, partition)
-    return change.record()
+    return change.make_record()
 
 
 def _list_present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
     """Return the id of the log's directory, for the replica whose node has registered the directories."""
-    if not partition.is_here or cluster.directory_owner not in partition.replicas:
+    if not partition.has_local_log or cluster.directory_owner_id not in partition.replicas:
         return {}
-    return {cluster.directory_owner: uuid_from_text(cluster.logs.find_directory_of(partition.log).directory_id)}
+    return {cluster.directory_owner_id: uuid_from_text(cluster.logs.find_directory_of(partition.log).directory_id)}
 
 
 def elect_preferred_leaders(cluster: Cluster, partitions: Iterable[Partition]) -> None:
     """Elect preferred replicas that can lead but do not."""
-    apply_changes(cluster, [_elect_preferred(cluster, partition) for partition in partitions])
+    apply_partition_changes(cluster, [_make_preferred_election_change(cluster, partition) for partition in partitions])
 
 
-def _elect_preferred(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
+def _make_preferred_election_change(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
     if partition.leader_id in (partition.replicas[0], NO_LEADER) or partition.is_offline:
         return None
-    change = change_of(cluster, partition)
+    change = make_partition_change(cluster, partition)
     change.election = Election.PREFERRED
-    return change.record()
+    return change.make_record()
 
 
-def begin_epochs(cluster: Cluster) -> None:
+def bump_leader_epochs(cluster: Cluster) -> None:
     """Begin a new epoch of each live leader.
 
     After a crash, records that a client has read may be lost, and new records get their offsets. Only the epoch tells
     them apart (KIP-320). Kafka elects a returning leader again for the same reason.
     """
-    live = (partition for partition in cluster.partitions() if partition.leader_id in cluster.nodes)
-    cluster.commit(
+    live = (partition for partition in cluster.iterate_partitions() if partition.leader_id in cluster.nodes)
+    cluster.commit_records(
         PartitionChangeRecord(
             partition_id=partition.index, topic_id=partition.topic.topic_id, leader=partition.leader_id
         )
@@ -142,7 +146,7 @@ def begin_epochs(cluster: Cluster) -> None:
     )
 
 
-def check_election(partition: Partition, election: Election) -> None:
+def check_election_needed(partition: Partition, election: Election) -> None:
     """Raise KafkaError(ELECTION_NOT_NEEDED) if an election of this kind would change nothing."""
     leader_id = NO_LEADER if partition.is_offline else partition.leader_id
     if leader_id == partition.replicas[0] or (election is Election.UNCLEAN and leader_id != NO_LEADER):
@@ -150,14 +154,14 @@ def check_election(partition: Partition, election: Election) -> None:
 
 
 def make_election_change(cluster: Cluster, partition: Partition, kind: Election) -> PartitionChangeRecord:
-    """Return the change of an election that a client requests, for `apply_changes`.
+    """Return the change of an election that a client requests, for `apply_partition_changes`.
 
     Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
-    check_election(partition, kind)
-    change = change_of(cluster, partition)
+    check_election_needed(partition, kind)
+    change = make_partition_change(cluster, partition)
     change.election = kind
-    record = change.record()
+    record = change.make_record()
     if record is None or record.leader < 0:
         raise KafkaError(*NOT_AVAILABLE[kind])
     return record

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.control.elections import catch_up
+from minibroker.broker.control.elections import add_live_replicas_to_isr
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.directories.log_copying import TAIL_BYTES, LogCopy, Work
@@ -54,31 +54,31 @@ class LogMoves:
         self._moves: dict[Partition, Move] = {}
         self._running: Move | None = None
 
-    def begin(self, partition: Partition, directory: LogDirectory) -> None:
+    def start_move(self, partition: Partition, directory: LogDirectory) -> None:
         """Move the partition's log to `directory`; this replaces a move to another directory."""
         known = self._moves.get(partition)
         if known is not None and known.directory is directory and not known.is_void:
             return
-        self.cancel(partition)
+        self.cancel_move(partition)
         if self._cluster.logs.find_directory_of(partition.log) is directory:
             return
         self._moves[partition] = Move(partition, directory, self._make_unique_suffix())
-        self._run_next()
+        self._run_next_move()
 
-    def cancel(self, partition: Partition) -> None:
+    def cancel_move(self, partition: Partition) -> None:
         """Cancel the partition's move, if there is one."""
         move = self._moves.pop(partition, None)
         if move is not None:
             move.is_cancelled = True
 
-    def to(self, directory: LogDirectory) -> list[Move]:
+    def list_moves_to(self, directory: LogDirectory) -> list[Move]:
         """Return the moves to this directory."""
         return [move for move in self._moves.values() if move.directory is directory and not move.is_void]
 
     def _make_unique_suffix(self) -> str:
         return self._cluster.random.randbytes(16).hex()
 
-    def _run_next(self) -> None:
+    def _run_next_move(self) -> None:
         if self._running is not None:
             return
         self._running = next(iter(self._moves.values()), None)
@@ -141,7 +141,7 @@ class LogMoves:
         move.copy.log.write_pending()  # so that the copy includes it
         if error is None and not move.is_void and move.copy.is_current():
             try:
-                self._take_place(move)
+                self._replace_log_by_copy(move)
                 return
             except OSError as failure:
                 error = failure
@@ -151,7 +151,7 @@ class LogMoves:
         else:
             self._copy_next_segment(move)
 
-    def _take_place(self, move: Move) -> None:
+    def _replace_log_by_copy(self, move: Move) -> None:
         """Replace the log with the copy, within one turn of the loop, so that nothing is read or appended meanwhile."""
         cluster, partition, old = self._cluster, move.partition, move.copy.log
         move.copy.complete()
@@ -165,14 +165,14 @@ class LogMoves:
         partition.log = new
         if old.is_watermark_held:
             new.high_watermark = old.high_watermark
-        partition.hold_watermark()
+        partition.hold_or_release_watermark()
         old.flusher.hand_over(new.flusher)
-        partition.wake()
+        partition.wake_waiters()
         for checkpoint in OFFSET_CHECKPOINTS:
             move.directory.write_checkpoint_soon(checkpoint)
         log.info("%s has moved from %s to %s", partition, source.path, move.directory.path)
         try:
-            catch_up(cluster, [partition])
+            add_live_replicas_to_isr(cluster, [partition])
         except KafkaError as error:
             log.warning("the metadata log could not record that %s has moved: %s", partition, error)
         conclusion = partial(cluster.logs.conclude_move, source, move.directory, new, move.copy.list_unsynced_names())
@@ -196,4 +196,4 @@ class LogMoves:
         if self._moves.get(move.partition) is move:
             del self._moves[move.partition]
         self._running = None
-        self._run_next()
+        self._run_next_move()

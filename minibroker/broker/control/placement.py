@@ -39,7 +39,7 @@ def choose_assignment(cluster: Cluster, partition_count: int, replication_factor
     if replication_factor == DEFAULT:
         replication_factor = cluster.settings["default.replication.factor"]
     try:
-        return place(cluster, partition_count, replication_factor)
+        return place_replicas(cluster, partition_count, replication_factor)
     except KafkaError as error:
         if error.code is not ErrorCode.INVALID_REPLICATION_FACTOR:
             raise
@@ -47,7 +47,7 @@ def choose_assignment(cluster: Cluster, partition_count: int, replication_factor
         raise KafkaError(error.code, message) from None
 
 
-def place(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
+def place_replicas(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
     """Return replicas for new partitions, with leaders round-robin over the live nodes from a random one on.
 
     The replicas of a partition are in as many racks as there are. Brokers that are not running come last, and those

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from minibroker.broker.control.elections import change_of
+from minibroker.broker.control.elections import make_partition_change
 from minibroker.broker.control.placement import check_replicas
 from minibroker.broker.metadata.partition_changes import Election
 from minibroker.broker.metadata.partitions import Partition
@@ -35,11 +35,11 @@ def make_reassignment(
         raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, message)
     removing = sorted(set(partition.replicas) - set(replicas))
     adding = sorted(set(replicas) - set(partition.replicas))
-    change = change_of(cluster, partition)
+    change = make_partition_change(cluster, partition)
     change.replicas = [*replicas, *removing]
     change.removing = removing or change.removing
     change.adding = adding or change.adding
-    return change.record()
+    return change.make_record()
 
 
 def make_cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
@@ -48,13 +48,13 @@ def make_cancellation(cluster: Cluster, partition: Partition) -> PartitionChange
     Raises KafkaError: NO_REASSIGNMENT_IN_PROGRESS, and INVALID_REPLICA_ASSIGNMENT if only new replicas are in sync
     and no other may lead.
     """
-    if not partition.is_reassigned:
+    if not partition.is_reassigning:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    change = change_of(cluster, partition)
+    change = make_partition_change(cluster, partition)
     change.replicas = [node for node in partition.replicas if node not in partition.adding_replicas]
     change.isr = [node for node in partition.isr if node not in partition.adding_replicas]
     change.removing, change.adding = [], []
-    unclean = cluster.settings.topic_value("unclean.leader.election.enable", partition.topic.overrides)
+    unclean = cluster.settings.get_topic_value("unclean.leader.election.enable", partition.topic.overrides)
     if unclean:
         change.election = Election.UNCLEAN
     if not change.isr:
@@ -62,4 +62,4 @@ def make_cancellation(cluster: Cluster, partition: Partition) -> PartitionChange
             message = f"Unable to revert partition assignment for {partition} because it would require an unclean "
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{message}leader election.")
         change.isr = change.replicas[:1]
-    return change.record()
+    return change.make_record()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.listeners import make_broker_listeners
 from minibroker.broker.configs.settings_table import PROTOCOLS
-from minibroker.broker.control.elections import keep_led
+from minibroker.broker.control.elections import remove_absent_nodes
 from minibroker.broker.metadata.cordoning import supports_cordoning
 from minibroker.broker.metadata.features import SUPPORTED
 from minibroker.protocol.declare import Message
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FENCED = 1  # `fenced` in BrokerRegistrationChangeRecord: 1 to fence, -1 to unfence, 0 for no change
 
 
-def register(cluster: Cluster) -> None:
+def register_nodes(cluster: Cluster) -> None:
     """Register the nodes, fence all other brokers, and set the nodes' broker epochs."""
     first = cluster.metadata_log.storage.log_end_offset
     registrations: list[Message] = []
@@ -38,31 +38,33 @@ def register(cluster: Cluster) -> None:
         node.broker_epoch = epoch  # as in Kafka, the offset of the record
         registrations.append(_make_registration_record(cluster, node))
     absent = [broker for broker in cluster.image.brokers.values() if broker.broker_id not in cluster.nodes]
-    cluster.commit(
+    cluster.commit_records(
         [*registrations, *(_make_fence_record(one.broker_id, one.broker_epoch) for one in absent if not one.fenced)]
     )
 
 
-def fence(cluster: Cluster) -> None:
+def fence_nodes(cluster: Cluster) -> None:
     """Fence the nodes, so that a broker with the same id can register without waiting for the end of their session."""
-    cluster.commit(_make_fence_record(node.node_id, node.broker_epoch) for node in cluster.nodes.values())
+    cluster.commit_records(_make_fence_record(node.node_id, node.broker_epoch) for node in cluster.nodes.values())
 
 
-def join(cluster: Cluster, node: Node) -> None:
+def register_joining_node(cluster: Cluster, node: Node) -> None:
     """Register another node, and set its broker epoch."""
     node.broker_epoch = cluster.metadata_log.storage.log_end_offset
-    cluster.commit([_make_registration_record(cluster, node)])
+    cluster.commit_records([_make_registration_record(cluster, node)])
 
 
-def leave(cluster: Cluster, node: Node) -> None:
+def fence_leaving_node(cluster: Cluster, node: Node) -> None:
     """Fence a node that is no longer in `cluster.nodes`, and remove it from leadership and all ISRs."""
-    concerned = (partition for partition in cluster.partitions() if node.node_id in partition.replicas)
-    keep_led(cluster, concerned, away=[node.node_id], beside=[_make_fence_record(node.node_id, node.broker_epoch)])
+    concerned = (partition for partition in cluster.iterate_partitions() if node.node_id in partition.replicas)
+    remove_absent_nodes(
+        cluster, concerned, away=[node.node_id], beside=[_make_fence_record(node.node_id, node.broker_epoch)]
+    )
 
 
-def record_cordoned(cluster: Cluster) -> None:
+def record_cordoned_directories(cluster: Cluster) -> None:
     """Record which log directories take no new replicas, unless the registration says the same."""
-    owner = cluster.directory_owner
+    owner = cluster.directory_owner_id
     cordoned = _list_cordoned_ids(cluster)
     if (
         owner not in cluster.nodes
@@ -72,10 +74,10 @@ def record_cordoned(cluster: Cluster) -> None:
         return
     epoch = cluster.nodes[owner].broker_epoch
     change = BrokerRegistrationChangeRecord(broker_id=owner, broker_epoch=epoch, cordoned_log_dirs=cordoned)
-    cluster.commit([change])
+    cluster.commit_records([change])
 
 
-def unregister(cluster: Cluster, broker_id: int) -> Steps[None]:
+def unregister_broker_in_steps(cluster: Cluster, broker_id: int) -> Steps[None]:
     """Unregister a broker, and remove it from leadership and all ISRs.
 
     A node of this process is then unknown to clients, and rejects their requests, until it registers again at the next
@@ -85,11 +87,11 @@ def unregister(cluster: Cluster, broker_id: int) -> Steps[None]:
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
-    cluster.commit([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)])
+    cluster.commit_records([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)])
     cluster.nodes.pop(broker_id, None)  # before the steps, so that no new replica is placed there meanwhile
-    for portion in cluster.portions():
+    for portion in cluster.iterate_partition_portions():
         concerned = [one for one in portion if broker_id in one.isr or broker_id in one.eligible_leader_replicas]
-        keep_led(cluster, concerned, away=[broker_id])
+        remove_absent_nodes(cluster, concerned, away=[broker_id])
         yield
 
 
@@ -106,7 +108,7 @@ def _list_cordoned_ids(cluster: Cluster) -> list[bytes] | None:
     """Return the ids of the log directories that take no new replicas, or None if records cannot say so yet."""
     if not supports_cordoning(cluster.image):
         return None
-    paths = cluster.cordoned_log_dirs(cluster.directory_owner)
+    paths = cluster.cordoned_log_dirs(cluster.directory_owner_id)
     found = (directory for directory in cluster.logs.directories if directory.path in paths)
     return sorted(uuid_from_text(directory.directory_id) for directory in found)
 
@@ -116,7 +118,7 @@ def _make_registration_record(cluster: Cluster, node: Node) -> Message:
     protocols = {listener.name: PROTOCOLS.index(listener.security_protocol) for listener in listeners}
     return RegisterBrokerRecord(
         broker_id=node.node_id,
-        incarnation_id=cluster.new_uuid(),
+        incarnation_id=cluster.make_uuid(),
         broker_epoch=node.broker_epoch,
         end_points=[
             RegisterBrokerRecord.BrokerEndpoint(
@@ -132,6 +134,6 @@ def _make_registration_record(cluster: Cluster, node: Node) -> Message:
         ],
         rack=node.rack,
         fenced=False,
-        log_dirs=_list_directory_ids(cluster) if node.node_id == cluster.directory_owner else [],
-        cordoned_log_dirs=_list_cordoned_ids(cluster) if node.node_id == cluster.directory_owner else None,
+        log_dirs=_list_directory_ids(cluster) if node.node_id == cluster.directory_owner_id else [],
+        cordoned_log_dirs=_list_cordoned_ids(cluster) if node.node_id == cluster.directory_owner_id else None,
     )

@@ -22,14 +22,14 @@ FIRST_LEVEL: Final = 14  # of metadata.version with tokens, 3.6-IV2
 LONG_MAX: Final = (1 << 63) - 1
 
 
-def issue(
+def issue_token(
     cluster: Cluster, owner: Principal, requester: Principal, renewers: Sequence[Principal], lifetime_ms: int
 ) -> DelegationTokenRecord:
     """Create a token with a lifetime of at most `lifetime_ms`, or of the maximum if that is not positive.
 
     Raises KafkaError(DELEGATION_TOKEN_AUTH_DISABLED or INVALID_PRINCIPAL_TYPE).
     """
-    _check_enabled(cluster)
+    _check_tokens_enabled(cluster)
     if any(renewer.type != USER for renewer in renewers):
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     now_ms = cluster.clock.wall_ms()
@@ -43,27 +43,27 @@ def issue(
         expiration_timestamp=min(
             max_timestamp, _add_capped_period(now_ms, 0, cluster.settings["delegation.token.expiry.time.ms"])
         ),
-        token_id=uuid_text(cluster.new_uuid()),
+        token_id=uuid_text(cluster.make_uuid()),
     )
-    cluster.commit([record])
+    cluster.commit_records([record])
     return record
 
 
-def renew(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
+def renew_token(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
     """Set the expiry of the token with this HMAC to `period_ms` from now; if that is not positive, to the latest time.
 
     Return the expiry, in ms since 1970. Raises KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
     EXPIRED, OWNER_MISMATCH, in this order.
     """
     record, now_ms = _find_token(cluster, secret), cluster.clock.wall_ms()
-    _check_lives(record, now_ms)
+    _check_not_expired(record, now_ms)
     _check_renewer(record, renewer)
-    return _expire_at(
+    return _set_token_expiry(
         cluster, record, _add_capped_period(now_ms, period_ms, cluster.settings["delegation.token.expiry.time.ms"])
     )
 
 
-def expire(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
+def expire_token(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) -> int:
     """Set the expiry of the token with this HMAC to `period_ms` from now. If that is negative, remove the token.
 
     Return the expiry, in ms since 1970. Raises KafkaError with a code of DELEGATION_TOKEN: AUTH_DISABLED, NOT_FOUND,
@@ -72,20 +72,20 @@ def expire(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: int) 
     record, now_ms = _find_token(cluster, secret), cluster.clock.wall_ms()
     _check_renewer(record, renewer)
     if period_ms < 0:
-        cluster.commit([RemoveDelegationTokenRecord(token_id=record.token_id)])
+        cluster.commit_records([RemoveDelegationTokenRecord(token_id=record.token_id)])
         return now_ms
-    _check_lives(record, now_ms)
-    return _expire_at(cluster, record, _add_without_overflow(now_ms, period_ms))
+    _check_not_expired(record, now_ms)
+    return _set_token_expiry(cluster, record, _add_without_overflow(now_ms, period_ms))
 
 
-def remove_if_expired(cluster: Cluster, token_id: str) -> None:
+def remove_token_if_expired(cluster: Cluster, token_id: str) -> None:
     """Remove a token if it has expired. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
     record = cluster.image.tokens.by_id.get(token_id)
     if record is not None and is_expired(record, cluster.clock.wall_ms()):
-        cluster.commit([RemoveDelegationTokenRecord(token_id=token_id)])
+        cluster.commit_records([RemoveDelegationTokenRecord(token_id=token_id)])
 
 
-def _check_enabled(cluster: Cluster) -> None:
+def _check_tokens_enabled(cluster: Cluster) -> None:
     """Raise KafkaError(DELEGATION_TOKEN_AUTH_DISABLED) without a secret key, (UNSUPPORTED_VERSION) for old metadata."""
     if not cluster.image.tokens.are_enabled:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
@@ -94,14 +94,14 @@ def _check_enabled(cluster: Cluster) -> None:
 
 
 def _find_token(cluster: Cluster, secret: bytes) -> DelegationTokenRecord:
-    _check_enabled(cluster)
-    record = cluster.image.tokens.find(secret)
+    _check_tokens_enabled(cluster)
+    record = cluster.image.tokens.find_by_secret(secret)
     if record is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
     return record
 
 
-def _check_lives(record: DelegationTokenRecord, now_ms: int) -> None:
+def _check_not_expired(record: DelegationTokenRecord, now_ms: int) -> None:
     if is_expired(record, now_ms):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
 
@@ -119,7 +119,7 @@ def _add_without_overflow(now_ms: int, period_ms: int) -> int:
     return min(LONG_MAX, now_ms + period_ms)
 
 
-def _expire_at(cluster: Cluster, record: DelegationTokenRecord, expiry_ms: int) -> int:
+def _set_token_expiry(cluster: Cluster, record: DelegationTokenRecord, expiry_ms: int) -> int:
     changed = DelegationTokenRecord(
         owner=record.owner,
         requester=record.requester,
@@ -129,5 +129,5 @@ def _expire_at(cluster: Cluster, record: DelegationTokenRecord, expiry_ms: int) 
         expiration_timestamp=min(record.max_timestamp, expiry_ms),
         token_id=record.token_id,
     )
-    cluster.commit([changed])
+    cluster.commit_records([changed])
     return changed.expiration_timestamp

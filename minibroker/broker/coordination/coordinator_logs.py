@@ -71,14 +71,14 @@ class Shard(Protocol):
     def replay(self, record: Record, producer_id: int) -> None:
         """Apply a record to the state.
 
-        A record of a transaction has its `producer_id`, else -1; `transaction_ended` follows when its marker is read.
+        A record of a transaction has its `producer_id`, else -1; `on_transaction_ended` follows with its marker.
         May raise KafkaError or ValueError for an invalid record, which is then skipped.
         """
 
-    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+    def on_transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         """Commit or discard the records of this producer's transaction."""
 
-    def loaded(self) -> None:
+    def on_loaded(self) -> None:
         """Start timers and continue unfinished work, as the partition is read to its end. Append only from a timer."""
 
     def unload(self) -> None:
@@ -101,23 +101,23 @@ class CoordinatorLog:
         """Return the topic, or None if it does not exist."""
         return self._cluster.image.topics.get(self.name)
 
-    def create(self) -> None:
+    def create_topic(self) -> None:
         """Create the topic unless it exists, in one step.
 
         Raises KafkaError: COORDINATOR_NOT_AVAILABLE while another request creates it.
         """
         if self.topic is not None:
             return
-        if self._controller.is_changing(self.name):
+        if self._controller.is_topic_changing(self.name):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.name} is being created.")
-        run_all_steps(self.create_in_steps())
+        run_all_steps(self.create_topic_in_steps())
 
-    def create_in_steps(self) -> Steps[None]:
+    def create_topic_in_steps(self) -> Steps[None]:
         """Create the topic unless it exists; wait while another request creates it. Raises KafkaError.
 
         It has at most as many replicas as there are nodes, so that one node is enough.
         """
-        while self.topic is None and self._controller.is_changing(self.name):
+        while self.topic is None and self._controller.is_topic_changing(self.name):
             yield WAITING
         if self.topic is not None:
             return
@@ -136,16 +136,16 @@ class CoordinatorLog:
         create = self._controller.create_topic_in_steps
         yield from create(self.name, count, replicas, overrides=overrides)
 
-    def partition_of(self, key: str) -> int:
+    def get_partition_index(self, key: str) -> int:
         """Return the index of the partition with the state of `key`, by Java's hash of the key."""
         topic = self.topic
         count = self._cluster.settings[self._settings.partition_count] if topic is None else len(topic.partitions)
         return _make_non_negative(key) % int(count)
 
-    def partition(self, index: int) -> Partition:
+    def get_partition(self, index: int) -> Partition:
         """Return the partition, which can be written to. Raises KafkaError: NOT_COORDINATOR."""
         topic = self.topic
-        partition = None if topic is None else topic.partition(index)
+        partition = None if topic is None else topic.find_partition(index)
         if partition is None or partition.leader_id == NO_LEADER:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if partition.log.offline:
@@ -153,13 +153,13 @@ class CoordinatorLog:
         return partition
 
     def get_writable_partition(self, key: str) -> Partition:
-        """Return the partition with the state of `key`. Raises KafkaError as `partition`."""
+        """Return the partition with the state of `key`. Raises KafkaError as `get_partition`."""
         topic = self._cluster.image.topics.get(self.name)
         if topic is not None:
             partition = topic.partitions[_make_non_negative(key) % len(topic.partitions)]
             if partition.leader_id != NO_LEADER and not partition.log.offline:
                 return partition
-        return self.partition(self.partition_of(key))  # which raises the error
+        return self.get_partition(self.get_partition_index(key))  # which raises the error
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -169,13 +169,15 @@ class CoordinatorLog:
         name = self._settings.codec
         return 0 if name is None else int(self._cluster.settings[name])
 
-    def batch(self, entries: Sequence[Entry], producer: tuple[int, int] | None = None) -> memoryview:
-        """Build a batch as `batch_in_steps` does, in one step; for a few entries."""
+    def build_batch(self, entries: Sequence[Entry], producer: tuple[int, int] | None = None) -> memoryview:
+        """Build a batch as `build_batch_in_steps` does, in one step; for a few entries."""
         if self.codec:
-            return run_all_steps(self.batch_in_steps(entries, producer))
+            return run_all_steps(self.build_batch_in_steps(entries, producer))
         return memoryview(build_plain_batch(entries, self._cluster.clock.wall_ms(), producer=producer))
 
-    def batch_in_steps(self, entries: Iterable[Entry], producer: tuple[int, int] | None = None) -> Steps[memoryview]:
+    def build_batch_in_steps(
+        self, entries: Iterable[Entry], producer: tuple[int, int] | None = None
+    ) -> Steps[memoryview]:
         """Build a batch of one or more entries for `append_batch`; a crash keeps all of them or none.
 
         With a `producer` (id and epoch), the batch is part of its transaction.
@@ -204,7 +206,7 @@ class CoordinatorLog:
             raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
 
     def _append_batch(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None) -> int:
-        partition.check_in_sync()
+        partition.check_min_isr()
         if producer is not None:
             partition.log.producers.check_epoch(*producer)
         header = read_header(batch)
@@ -220,9 +222,9 @@ class CoordinatorLog:
         """Return the partitions whose logs are in this process and online."""
         topic = self.topic
         partitions = () if topic is None else topic.partitions
-        return (partition for partition in partitions if partition.is_here and partition.log.in_use)
+        return (partition for partition in partitions if partition.has_local_log and partition.log.in_use)
 
-    def replay(self, partition: Partition, shard: Shard) -> Steps[None]:
+    def replay_partition(self, partition: Partition, shard: Shard) -> Steps[None]:
         """Replay a partition into `shard`, a step per batch. Log and skip what is malformed.
 
         Raises KafkaError if the log cannot be read.
@@ -262,12 +264,12 @@ def _replay_record(partition: Partition, header: BatchHeader, record: Record, sh
             return
         kind = decode_control_type(record.key)
         if kind in (ControlType.COMMIT, ControlType.ABORT):
-            shard.transaction_ended(header.producer_id, committed=kind == ControlType.COMMIT)
+            shard.on_transaction_ended(header.producer_id, committed=kind == ControlType.COMMIT)
     except (KafkaError, ValueError) as error:
         log.error("%s: the record at offset %d is skipped: %s", partition, record.offset, error)
 
 
-def entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
+def encode_entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
     """Return key and value encoded for the log, each with its int16 prefix; without a value, a tombstone."""
     start = _INT16.pack(key.api_key)
     return start + key.encode(KEY_VERSION), None if value is None else encode_with_version(value, version)

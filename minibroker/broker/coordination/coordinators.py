@@ -53,7 +53,7 @@ class Coordinators:
         self._controller = controller
         self.made: dict[str, CoordinatorRuntime[Any]] = {}
 
-    def of_topic(self, topic: str) -> CoordinatorRuntime[Any] | None:
+    def find_by_topic(self, topic: str) -> CoordinatorRuntime[Any] | None:
         """Return the coordinators whose state is in this topic, or None."""
         if topic not in self.made:
             for kind in KINDS:
@@ -61,39 +61,39 @@ class Coordinators:
                     self.made[topic] = getattr(import_module(kind.module), kind.name)(self._cluster, self._controller)
         return self.made.get(topic)
 
-    def of_keys(self, key_type: int) -> CoordinatorRuntime[Any]:
+    def get_by_key_type(self, key_type: int) -> CoordinatorRuntime[Any]:
         """Return the coordinators for keys of this type. Raises KafkaError(INVALID_REQUEST)."""
         for kind in KINDS:
-            coordinators = self.of_topic(kind.topic) if kind.key_type == key_type else None
+            coordinators = self.find_by_topic(kind.topic) if kind.key_type == key_type else None
             if coordinators is not None:
                 return coordinators
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
 
     # --- changes to their topics ------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load_all(self) -> None:
         """Load the state of all coordinators whose topic exists."""
         for kind in KINDS:
-            coordinators = self.of_topic(kind.topic) if kind.topic in self._cluster.image.topics else None
+            coordinators = self.find_by_topic(kind.topic) if kind.topic in self._cluster.image.topics else None
             if coordinators is not None:
-                coordinators.load()
+                coordinators.load_all_shards()
 
-    def leader_changed(self, partition: Partition) -> None:
+    def on_leader_changed(self, partition: Partition) -> None:
         """Notify the coordinators of this topic that a partition has a new leader."""
         coordinators = self.made.get(partition.topic.name)
         if coordinators is not None:
-            coordinators.leader_changed(partition)
+            coordinators.on_leader_changed(partition)
 
-    def topic_deleted(self, topic: Topic) -> Steps[None]:
+    def on_topic_deleted(self, topic: Topic) -> Steps[None]:
         """Notify all coordinators that a topic was deleted: their own, or one that their state refers to."""
         for coordinators in list(self.made.values()):
-            yield from coordinators.topic_deleted(topic)
+            yield from coordinators.on_topic_deleted(topic)
 
-    def transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
+    def on_transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
         """Notify the coordinators of this topic that a transaction in one of its partitions has ended."""
         coordinators = self.made.get(topic)
         if coordinators is not None:
-            coordinators.transaction_ended(index, producer_id, committed=committed)
+            coordinators.on_transaction_ended(index, producer_id, committed=committed)
 
 
 def find_or_create_coordinator(coordinators: CoordinatorRuntime[Any], key: str) -> Node:
@@ -103,11 +103,11 @@ def find_or_create_coordinator(coordinators: CoordinatorRuntime[Any], key: str) 
     """
     topic = coordinators.log
     try:
-        topic.create()
+        topic.create_topic()
     except KafkaError as error:
         log.warning("%s cannot be created: %s", topic.name, error)
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
-    node = coordinators.node_of(key)
+    node = coordinators.find_coordinator_node(key)
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody leads the partition of {key} in {topic.name}.")
     return node

@@ -29,7 +29,7 @@ from minibroker.broker.coordination.coordinator_logs import (
     Entry,
     Shard,
 )
-from minibroker.broker.turn import Wait, failure_of_pending, wait_for
+from minibroker.broker.turn import Wait, find_pending_failure, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import Steps, run_all_steps
 
@@ -64,29 +64,29 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         self._appended: dict[int, Pending] = {}  # the last append of this turn, by partition
 
     @abstractmethod
-    def new_shard(self, index: int) -> AnyShard:
+    def make_shard(self, index: int) -> AnyShard:
         """Return the empty shard of a partition."""
 
     # --- loading --------------------------------------------------------------------------------
 
-    def load(self) -> None:
+    def load_all_shards(self) -> None:
         """Load all shards whose logs are here."""
         for partition in self.log.list_local_partitions():
             run_all_steps(self._load_shard(partition))
 
-    def leader_changed(self, partition: Partition) -> None:
+    def on_leader_changed(self, partition: Partition) -> None:
         """Load the partition's shard unless it is loaded, as the nodes of this process share their shards."""
         if partition.index not in self._shards and partition.index not in self._loading:
-            self._load_soon(partition.index)
+            self._load_shard_soon(partition.index)
 
-    def _load_soon(self, index: int, delay_ms: int = 0) -> None:
+    def _load_shard_soon(self, index: int, delay_ms: int = 0) -> None:
         """Load a shard in slices, if its log is online then."""
         topic_id = None if self.log.topic is None else self.log.topic.topic_id
 
         def load() -> None:
             topic = self.log.topic
-            partition = topic.partition(index) if topic is not None and topic.topic_id == topic_id else None
-            if partition is not None and index not in self._shards and partition.is_here and partition.log.in_use:
+            partition = topic.find_partition(index) if topic is not None and topic.topic_id == topic_id else None
+            if partition is not None and index not in self._shards and partition.has_local_log and partition.log.in_use:
                 run_in_slices(self.cluster.clock, lambda _: None, self._load_shard(partition), lambda: None)
 
         self.cluster.clock.call_later(delay_ms, load)
@@ -94,40 +94,40 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
     def _load_shard(self, partition: Partition) -> Steps[None]:
         """Load a shard; stop if another load has replaced this one, or if the topic is deleted."""
         index = partition.index
-        shard = self._loading[index] = self.new_shard(index)
+        shard = self._loading[index] = self.make_shard(index)
         try:
-            for _ in self.log.replay(partition, shard):
+            for _ in self.log.replay_partition(partition, shard):
                 yield
                 if self._loading.get(index) is not shard:
                     return
         except KafkaError as error:
-            self._cannot_load(partition, error)
+            self._retry_load_later(partition, error)
             return
         del self._loading[index]
         self._retries_ms.pop(index, None)
         self._shards[index] = shard
-        shard.loaded()
+        shard.on_loaded()
 
-    def _cannot_load(self, partition: Partition, error: KafkaError) -> None:
+    def _retry_load_later(self, partition: Partition, error: KafkaError) -> None:
         """Discard what was read, as later records may have superseded it, and try again later."""
         self._loading.pop(partition.index).unload()
         delay_ms = self._retries_ms.get(partition.index, FIRST_RETRY_MS)
         self._retries_ms[partition.index] = min(2 * delay_ms, LAST_RETRY_MS)
         log.critical("%s cannot be read, and is not served; the next try is in %d ms: %s", partition, delay_ms, error)
-        self._load_soon(partition.index, delay_ms)
+        self._load_shard_soon(partition.index, delay_ms)
 
-    def turn_ended(self) -> None:
+    def on_turn_ended(self) -> None:
         """Reload the shards whose state is ahead of their log, because an append could not be written."""
         appended, self._appended = self._appended, {}
         for index, pending in appended.items():
-            failure = failure_of_pending(pending)
+            failure = find_pending_failure(pending)
             if failure is not None and index in self._shards:
                 log.error("%s-%d is loaded again: %s", self.log.name, index, failure)
                 shard = self._loading[index] = self._shards.pop(index)
                 shard.unload()
-                self._load_soon(index, RELOAD_MS)
+                self._load_shard_soon(index, RELOAD_MS)
 
-    def topic_deleted(self, topic: Topic) -> Steps[None]:
+    def on_topic_deleted(self, topic: Topic) -> Steps[None]:
         """Unload all shards if the topic is that of these coordinators."""
         if topic.name == self.log.name:
             shards = [*self._shards.values(), *self._loading.values()]
@@ -139,14 +139,14 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     # --- nodes and shards -------------------------------------------------------------------------
 
-    def node_of(self, key: str) -> Node | None:
+    def find_coordinator_node(self, key: str) -> Node | None:
         """Return the node that coordinates `key`, as it leads the key's partition, or None if there is no leader."""
         try:
             return self.cluster.nodes.get(self.log.get_writable_partition(key).leader_id)
         except KafkaError:
             return None
 
-    def check(self, node: Node, key: str) -> None:
+    def check_coordinator(self, node: Node, key: str) -> None:
         """Check that `node` coordinates `key`.
 
         Raises KafkaError: NOT_COORDINATOR if another node does, COORDINATOR_LOAD_IN_PROGRESS.
@@ -155,21 +155,21 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         if self.cluster.nodes.get(partition.leader_id) is not node:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if partition.index not in self._shards:
-            self.shard(partition.index)
+            self.get_shard(partition.index)
 
-    def shard(self, index: int) -> AnyShard:
+    def get_shard(self, index: int) -> AnyShard:
         """Return the shard of a partition. Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
         if index not in self._shards:
             if index in self._loading:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             if index in self._retries_ms:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)  # it cannot be read
-            run_all_steps(self._load_shard(self.log.partition(index)))  # it is new and empty
+            run_all_steps(self._load_shard(self.log.get_partition(index)))  # it is new and empty
         return self._shards[index]
 
-    def shard_of(self, key: str) -> AnyShard:
+    def get_shard_of_key(self, key: str) -> AnyShard:
         """Return the shard with the state of `key`. Raises KafkaError as `shard`."""
-        return self.shard(self.log.partition_of(key))
+        return self.get_shard(self.log.get_partition_index(key))
 
     # --- changes --------------------------------------------------------------------------------
 
@@ -179,17 +179,17 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         Return the offset of the first one, -1 without records. Raises KafkaError with the code for the client.
         """
         kept = list(entries)
-        return self.append_batch(key, self.log.batch(kept)) if kept else -1
+        return self.append_batch(key, self.log.build_batch(kept)) if kept else -1
 
     def append_batch(self, key: str, batch: memoryview, producer: tuple[int, int] | None = None) -> int:
-        """Append a batch of `CoordinatorLog.batch`, built with the same producer; return its first offset.
+        """Append a batch of `CoordinatorLog.build_batch`, built with the same producer; return its first offset.
 
         Raises KafkaError as `append`.
         """
         partition = self.log.get_writable_partition(key)
         index = partition.index
         if index not in self._shards:
-            self.shard(index)
+            self.get_shard(index)
         before = self._appended.get(index)
         if before is not None and before.failure is not None:  # the decision may be based on lost records
             raise KafkaError(ErrorCode.NOT_COORDINATOR, before.failure.message)
@@ -197,26 +197,26 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         pending = partition.log.unwritten
         if pending is not None and pending is not before:
             self._appended[index] = pending
-            self.cluster.turn.listen(self)
+            self.cluster.turn.add_listener(self)
         return offset
 
-    def transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
+    def on_transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
         """Notify a shard of a marker that was appended to its partition; a loading shard reads it from the log."""
         if index in self._shards:
-            self._shards[index].transaction_ended(producer_id, committed=committed)
+            self._shards[index].on_transaction_ended(producer_id, committed=committed)
 
-    def wait(self, key: str) -> Wait:
+    def get_durability_wait(self, key: str) -> Wait:
         """Return what to wait for before a change of `key` is acknowledged: its durability. Raises KafkaError."""
-        return wait_for(self.log.get_writable_partition(key).log, COORDINATOR_CODES)
+        return make_wait(self.log.get_writable_partition(key).log, COORDINATOR_CODES)
 
-    def wait_written(self, key: str) -> Wait:
+    def get_write_wait(self, key: str) -> Wait:
         """Return what to wait for before the state of `key` is returned: its pending write. Raises KafkaError."""
         appended_to = self.log.get_writable_partition(key).log
         return Wait(appended_to, appended_to.unwritten, codes=COORDINATOR_CODES)
 
-    def when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
+    def call_when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` with None once changes of `key` are durable, or with the failure. Raises KafkaError."""
-        self.cluster.turn.when(self.wait(key), then)
+        self.cluster.turn.call_when_over(self.get_durability_wait(key), then)
 
 
 class ByPartition(MutableMapping[str, Value]):
@@ -254,7 +254,7 @@ class ByPartition(MutableMapping[str, Value]):
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    def present(self) -> Iterator[Value]:
+    def iterate_present(self) -> Iterator[Value]:
         """Yield each value that is there when its turn comes; values may be added and removed meanwhile.
 
         Those of one partition are listed at a time: the collector of cycles takes 15 ms for a list of 200,000.
@@ -265,10 +265,10 @@ class ByPartition(MutableMapping[str, Value]):
                 if value is not None:
                     yield value
 
-    def of(self, index: int) -> list[Value]:
+    def list_values(self, index: int) -> list[Value]:
         """Return the values of a partition."""
         return [self[key] for key in self._keys.get(index, ()) if key in self]
 
-    def take(self, index: int) -> list[Value]:
+    def take_values(self, index: int) -> list[Value]:
         """Remove and return the values of a partition."""
         return [self._parts[hash(key) % PARTS].pop(key) for key in self._keys.pop(index, ()) if key in self]

@@ -40,7 +40,7 @@ def commit_offsets(
     the last step, in which all that changes is changed; nothing is if it raises. Raises KafkaError with the code for
     the client.
     """
-    batch = yield from _batch_in_steps(coordinator, group_id, offsets, producer)
+    batch = yield from _build_batch_in_steps(coordinator, group_id, offsets, producer)
     check()
     if batch is not None:
         _record_offsets(coordinator, group_id, offsets, batch, producer)
@@ -59,7 +59,7 @@ class CommitTemplate:
         marked = [
             (*where, MARK._replace(topic_id=each)) for where, each in zip(self._where, self._topic_ids, strict=True)
         ]
-        batch = bytes(coordinator.log.batch(encode_offset_entries(group_id, marked)))
+        batch = bytes(coordinator.log.build_batch(encode_offset_entries(group_id, marked)))
         pieces = batch.split(SAID.pack(MARK.offset, MARK.leader_epoch, EMPTY_STRING, MARK.commit_timestamp_ms))
         if len(pieces) != len(offsets) + 1 or len(batch) > COLLECTED_BYTES:
             raise ValueError(f"{len(pieces)} pieces, {len(batch)} bytes")
@@ -69,7 +69,7 @@ class CommitTemplate:
         for piece in pieces[1:]:
             self._values += (0, 0, EMPTY_STRING, 0, piece)
 
-    def record(
+    def record_offsets(
         self, coordinator: GroupCoordinator, group: Group, offsets: Sequence[int], epochs: Sequence[int]
     ) -> None:
         """Record an offset and a leader epoch for each partition. Raises KafkaError with the code for the client."""
@@ -82,10 +82,10 @@ class CommitTemplate:
         coordinator.append_batch(self._group_id, memoryview(batch))
         if count == 1:
             one = CommittedOffset(offsets[0], epochs[0], "", now_ms, NO_EXPIRY, self._topic_ids[0])
-            group.offsets.apply(*self._where[0], one)
+            group.offsets.apply_offset(*self._where[0], one)
             return
         committed = zip(offsets, epochs, repeat(""), repeat(now_ms), repeat(NO_EXPIRY), self._topic_ids)
-        group.offsets.apply_known(self._where, map(tuple.__new__, repeat(CommittedOffset), committed))
+        group.offsets.apply_offsets_at(self._where, map(tuple.__new__, repeat(CommittedOffset), committed))
 
 
 def _record_offsets(
@@ -97,15 +97,15 @@ def _record_offsets(
 ) -> None:
     coordinator.append_batch(group_id, batch, producer)
     if producer is not None:
-        shard = coordinator.shard_of(group_id)
+        shard = coordinator.get_shard_of_key(group_id)
         for topic, partition, committed in offsets:
-            shard.pend(producer[0], group_id, topic, partition, committed)
+            shard.add_pending_offset(producer[0], group_id, topic, partition, committed)
         return
     group = coordinator.groups.get(group_id) or coordinator.find_or_make_classic_group(group_id)
-    group.offsets.apply_all(offsets)
+    group.offsets.apply_offsets(offsets)
 
 
-def _batch_in_steps(
+def _build_batch_in_steps(
     coordinator: GroupCoordinator,
     group_id: str,
     offsets: Sequence[Committed],
@@ -120,7 +120,7 @@ def _batch_in_steps(
     topic = coordinator.log
     entries: list[Entry] = []
     size_bytes = HEADER_BYTES
-    limit_bytes = topic.partition(topic.partition_of(group_id)).log.settings.max_message_bytes
+    limit_bytes = topic.get_partition(topic.get_partition_index(group_id)).log.settings.max_message_bytes
     for offset in offsets:
         key, value = encode_offset_entry(group_id, *offset)
         entries.append((key, value))
@@ -130,5 +130,5 @@ def _batch_in_steps(
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         yield
     if len(entries) <= FEW_ITEMS:
-        return topic.batch(entries, producer)
-    return (yield from topic.batch_in_steps(entries, producer))
+        return topic.build_batch(entries, producer)
+    return (yield from topic.build_batch_in_steps(entries, producer))

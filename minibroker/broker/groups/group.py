@@ -6,7 +6,7 @@ A type of group is a subclass of `Group`, with a package of its own and
 
 - an entry in `coordinator.REPLAYED` for each of its records. The entry's function folds one record or tombstone into
   the coordinator, with the same outcome as the change that wrote the record;
-- `loaded()`, which is called once after a start, when all records are folded in. Sessions begin anew. It may not append
+- `on_loaded()`, called once after a start, when all records are folded in. Sessions begin anew. It may not append
   at once, only from a timer (`clock.call_later`);
 - the order append, then apply: a record that cannot be appended changes nothing, and its KafkaError has the code for
   the client (`GroupContext.append`);
@@ -85,7 +85,7 @@ class GroupContext(Protocol):
     def append(self, key: str, entries: Iterable[Entry]) -> int:
         """Append records of a group, all or none. Raises KafkaError with the code for the client."""
 
-    def when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
+    def call_when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once the group's records are durable, or with the failure. Raises KafkaError."""
 
 
@@ -127,7 +127,7 @@ class Group(ABC):
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether its members read this topic, as far as the coordinator knows."""
 
-    def new_uuid(self) -> UUID:
+    def make_uuid(self) -> UUID:
         """Return a random UUID of version 4."""
         return UUID(bytes=self.context.cluster.random.randbytes(16), version=4)
 
@@ -174,7 +174,7 @@ class Group(ABC):
         """Check that offsets of topics that the group does not read may be deleted. Raises KafkaError."""
 
     @abstractmethod
-    def expires_since(self, committed: CommittedOffset) -> int | None:
+    def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
         """Return since when (ms since 1970) `offsets.retention.minutes` counts; None if the offset does not expire."""
 
     def forget_topic(self, topic_id: bytes) -> None:  # noqa: B027 - most groups keep nothing else
@@ -187,11 +187,11 @@ class Group(ABC):
         """Check that the group may be deleted. Raises KafkaError(NON_EMPTY_GROUP)."""
 
     @abstractmethod
-    def tombstones(self) -> list[Entry]:
+    def make_tombstones(self) -> list[Entry]:
         """Return the tombstones of all records of the group, except those of its offsets."""
 
     @abstractmethod
-    def loaded(self) -> None:
+    def on_loaded(self) -> None:
         """Begin the members' sessions, after all records are replayed."""
 
     @abstractmethod

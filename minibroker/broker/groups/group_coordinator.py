@@ -68,65 +68,65 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, GROUPS_TOPIC, SETTINGS)
-        self.groups: ByPartition[Group] = ByPartition(self.log.partition_of)
+        self.groups: ByPartition[Group] = ByPartition(self.log.get_partition_index)
         self.rebalances: Counter[GroupType] = Counter()
         self.creation_failures = CreationFailures(cluster.clock)
 
-    def new_shard(self, index: int) -> GroupShard:
+    def make_shard(self, index: int) -> GroupShard:
         return GroupShard(self, index)
 
-    def topic_deleted(self, topic: Topic) -> Steps[None]:
-        yield from super().topic_deleted(topic)
-        yield from forget_topic(self, topic)
+    def on_topic_deleted(self, topic: Topic) -> Steps[None]:
+        yield from super().on_topic_deleted(topic)
+        yield from delete_offsets_of_topic(self, topic)
 
     # --- which node, which group ------------------------------------------------------------------
 
-    def check_named(self, node: Node, group_id: str) -> None:
+    def check_coordinator_and_id(self, node: Node, group_id: str) -> None:
         """Check the node as `check` does, and the id, which may be empty only in requests for offsets.
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        self.check_id(group_id)
-        self.check(node, group_id)
+        self.check_group_id(group_id)
+        self.check_coordinator(node, group_id)
 
-    def check_id(self, group_id: str) -> None:
+    def check_group_id(self, group_id: str) -> None:
         """Check that the id is not empty. Raises KafkaError(INVALID_GROUP_ID)."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
-    def of_members(self, node: Node, group_id: str) -> Group:
+    def get_group_of_member(self, node: Node, group_id: str) -> Group:
         """Return the group that a member names.
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID if there is no group.
         """
-        self.check_named(node, group_id)
+        self.check_coordinator_and_id(node, group_id)
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return self.groups[group_id]
 
-    def found(self, group_id: str) -> Group:
+    def get_group(self, group_id: str) -> Group:
         """Return the group of this id, of any type. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         if group_id not in self.groups:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return self.groups[group_id]
 
-    def classic_group(self, group_id: str) -> ClassicGroup:
+    def get_classic_group(self, group_id: str) -> ClassicGroup:
         """Return the classic group of this id. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         return self._find_group_of_type(ClassicGroup, group_id)
 
-    def consumer_group(self, group_id: str) -> ConsumerGroup:
+    def get_consumer_group(self, group_id: str) -> ConsumerGroup:
         """Return the consumer group of this id (KIP-848). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         return self._find_group_of_type(ConsumerGroup, group_id)
 
-    def share_group(self, group_id: str) -> ShareGroup:
+    def get_share_group(self, group_id: str) -> ShareGroup:
         """Return the share group of this id (KIP-932). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         return self._find_group_of_type(ShareGroup, group_id)
 
-    def streams_group(self, group_id: str) -> StreamsGroup:
+    def get_streams_group(self, group_id: str) -> StreamsGroup:
         """Return the streams group of this id (KIP-1071). Raises KafkaError(GROUP_ID_NOT_FOUND)."""
         return self._find_group_of_type(StreamsGroup, group_id)
 
-    def check_heartbeat(self, group_id: str, kind: str) -> None:
+    def check_group_exists(self, group_id: str, kind: str) -> None:
         """Check that a group exists to which a member sends heartbeats. Raises KafkaError(GROUP_ID_NOT_FOUND).
 
         In Kafka a heartbeat is told which kind of group is missing.
@@ -135,7 +135,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} group {group_id} not found.")
 
     def _find_group_of_type(self, wanted: type[AnyGroup], group_id: str) -> AnyGroup:
-        group = self.found(group_id)
+        group = self.get_group(group_id)
         if not isinstance(group, wanted):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {wanted.type} group.")
         return group
@@ -147,7 +147,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         """
         if group_id not in self.groups:
             self.groups[group_id] = ClassicGroup(self, group_id, CommittedOffsets())
-        return self.classic_group(group_id)
+        return self.get_classic_group(group_id)
 
     def find_group_to_join(self, group_id: str, *, create: bool) -> Group:
         """Return the group that a classic member joins; with `create`, make it, also in place of an empty one.
@@ -160,7 +160,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         if not create:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         made = ClassicGroup(self, group_id, CommittedOffsets() if group is None else group.offsets)
-        self.append(group_id, [*(() if group is None else group.tombstones()), made.entry()])
+        self.append(group_id, [*(() if group is None else group.make_tombstones()), made.encode_entry()])
         if group is not None:
             group.close(ErrorCode.NOT_COORDINATOR)
         self.groups[group_id] = made
@@ -168,11 +168,11 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
     # --- change ---------------------------------------------------------------------------------
 
-    def delete(self, group: Group) -> None:
+    def delete_group(self, group: Group) -> None:
         """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or as `append`."""
         group.check_deletion()
-        forget_offsets(self, group, group.offsets.partitions())
-        self.append(group.group_id, group.tombstones())
+        delete_offsets_in_batches(self, group, group.offsets.list_partitions())
+        self.append(group.group_id, group.make_tombstones())
         group.close(ErrorCode.NOT_COORDINATOR)
         if group.group_id in self.groups:
             del self.groups[group.group_id]
@@ -194,12 +194,12 @@ class GroupShard:
 
     def replay(self, record: Record, producer_id: int) -> None:
         if producer_id != NO_PRODUCER:
-            self._replay_pending(record, producer_id)
+            self._replay_pending_offset(record, producer_id)
         elif record.key is not None and record.key.startswith(OFFSET_COMMIT_TYPE):
             self._offsets[record.key] = record
         else:
             if record.value is None and record.key is not None and record.key.startswith(GROUP_TYPES):
-                self._apply_offsets()  # whether the group has any decides what is left of it
+                self._apply_read_offsets()  # whether the group has any decides what is left of it
             self._replay_record(record)
 
     def _replay_record(self, record: Record) -> None:
@@ -208,8 +208,8 @@ class GroupShard:
         if apply is not None:
             apply(self._coordinator, key.message, None if value is None else value.message)
 
-    def _replay_pending(self, record: Record, producer_id: int) -> None:
-        self._apply_offsets()
+    def _replay_pending_offset(self, record: Record, producer_id: int) -> None:
+        self._apply_read_offsets()
         key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
         if (
             isinstance(key.message, group_entries.OffsetKey)
@@ -217,22 +217,24 @@ class GroupShard:
             and isinstance(value.message, group_entries.OffsetValue)
         ):
             where = key.message.group, key.message.topic, key.message.partition
-            self.pend(producer_id, *where, group_entries.parse_committed_offset(value.message))
+            self.add_pending_offset(producer_id, *where, group_entries.parse_committed_offset(value.message))
 
-    def pend(self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset) -> None:
+    def add_pending_offset(
+        self, producer_id: int, group_id: str, topic: str, partition: int, committed: CommittedOffset
+    ) -> None:
         """Fold in an offset that an open transaction commits; it holds once the transaction has committed (KIP-98)."""
         group = self._coordinator.groups.get(group_id) or self._coordinator.find_or_make_classic_group(group_id)
         group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed
         self._transactional.setdefault(producer_id, set()).add(group_id)
 
-    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        self._apply_offsets()
+    def on_transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+        self._apply_read_offsets()
         for group_id in self._transactional.pop(producer_id, ()):
             group = self._coordinator.groups.get(group_id)
             if group is not None:
-                group.offsets.settle(producer_id, committed=committed)
+                group.offsets.end_transaction(producer_id, committed=committed)
 
-    def _apply_offsets(self) -> None:
+    def _apply_read_offsets(self) -> None:
         """Fold in the commits that were read since the last time."""
         offsets, self._offsets = self._offsets, {}
         for record in offsets.values():
@@ -242,17 +244,17 @@ class GroupShard:
                 where = record.offset, self._index
                 log.error("the commit at offset %d of partition %d is passed over: %s", *where, error)
 
-    def loaded(self) -> None:
-        self._apply_offsets()
+    def on_loaded(self) -> None:
+        self._apply_read_offsets()
         groups = self._coordinator.groups
-        for group in groups.of(self._index):
-            group.loaded()
+        for group in groups.list_values(self._index):
+            group.on_loaded()
         self._coordinator.cluster.clock.call_later(
-            0, lambda: forget_missing_topics(self._coordinator, groups.of(self._index))
+            0, lambda: delete_offsets_of_missing_topics(self._coordinator, groups.list_values(self._index))
         )
 
     def unload(self) -> None:
-        for group in self._coordinator.groups.take(self._index):
+        for group in self._coordinator.groups.take_values(self._index):
             group.close(ErrorCode.NOT_COORDINATOR)
 
 
@@ -266,10 +268,12 @@ def delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
         group.group_id, [group_entries.encode_offset_entry(group.group_id, *each, None) for each in gone]
     )
     for topic, partition in gone:
-        group.offsets.apply(topic, partition, None)
+        group.offsets.apply_offset(topic, partition, None)
 
 
-def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
+def delete_offsets_in_batches(
+    coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]
+) -> None:
     """Do as `delete_offsets`, in as many batches as it takes: there may be more offsets than one has room for.
 
     What is gone when it fails is gone.
@@ -278,49 +282,51 @@ def forget_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
     if not gone:
         return
     topic = coordinator.log
-    limit_bytes = topic.partition(topic.partition_of(group.group_id)).log.settings.max_message_bytes - HEADER_BYTES
+    limit_bytes = (
+        topic.get_partition(topic.get_partition_index(group.group_id)).log.settings.max_message_bytes - HEADER_BYTES
+    )
     longest_bytes = max(len(group_entries.encode_offset_entry(group.group_id, *each, None)[0]) for each in gone)
     count = max(1, limit_bytes // (longest_bytes + RECORD_OVERHEAD_BYTES))
     for start in range(0, len(gone), count):
         delete_offsets(coordinator, group, gone[start : start + count])
 
 
-def forget_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]) -> None:
-    """Take back what is committed for topics that are gone: `forget_topic` does not reach groups that are not loaded.
+def delete_offsets_of_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]) -> None:
+    """Take back what is committed for topics that are gone, of which groups that were not loaded have not heard.
 
     Nor does it come to its end if the broker crashes before.
     """
     for group in groups:
         missing = [
-            each for each in group.offsets.partitions() if not _topic_partition_exists(coordinator, group, *each)
+            each for each in group.offsets.list_partitions() if not _topic_partition_exists(coordinator, group, *each)
         ]
-        _try_to_forget(coordinator, group, missing)
+        _try_to_delete_offsets(coordinator, group, missing)
 
 
 def _topic_partition_exists(coordinator: GroupCoordinator, group: Group, name: str, partition: int) -> bool:
     """Return whether what is committed, or about to be, is of a topic that there is, and not of a former namesake."""
     topic = coordinator.cluster.image.topics.get(name)
-    committed = group.offsets.find(name, partition)
+    committed = group.offsets.find_offset(name, partition)
     return topic is not None and (committed is None or committed.is_of(topic.topic_id))
 
 
-def forget_topic(coordinator: GroupCoordinator, topic: Topic) -> Steps[None]:
+def delete_offsets_of_topic(coordinator: GroupCoordinator, topic: Topic) -> Steps[None]:
     """Take back what all groups have committed for a topic that was deleted, and what else they know about it."""
-    for group in coordinator.groups.present():
+    for group in coordinator.groups.iterate_present():
         try:
             group.forget_topic(topic.topic_id)
         except KafkaError as error:
             log.error("%s keeps the deleted topic %s: %s", group, topic.name, error)
-        partitions = group.offsets.partitions_of(topic.name, topic.topic_id)
+        partitions = group.offsets.list_topic_partitions(topic.name, topic.topic_id)
         for portion in chunks(partitions):
-            _try_to_forget(coordinator, group, [(topic.name, partition) for partition in portion])
+            _try_to_delete_offsets(coordinator, group, [(topic.name, partition) for partition in portion])
             yield
         yield
 
 
-def _try_to_forget(coordinator: GroupCoordinator, group: Group, partitions: list[tuple[str, int]]) -> None:
+def _try_to_delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: list[tuple[str, int]]) -> None:
     try:
-        forget_offsets(coordinator, group, partitions)
+        delete_offsets_in_batches(coordinator, group, partitions)
     except KafkaError as error:
         names = ", ".join(sorted({topic for topic, _ in partitions}))
         log.error("%s keeps its offsets of deleted topics (%s): %s", group, names, error)
@@ -332,13 +338,13 @@ def replay_offset(
     """Fold in a committed offset, or its tombstone; a group that is not known yet becomes a classic one."""
     if value is None:
         if key.group in coordinator.groups:
-            coordinator.groups[key.group].offsets.apply(key.topic, key.partition, None)
+            coordinator.groups[key.group].offsets.apply_offset(key.topic, key.partition, None)
         return
     group = coordinator.groups.get(key.group) or coordinator.find_or_make_classic_group(key.group)
-    group.offsets.apply(key.topic, key.partition, group_entries.parse_committed_offset(value))
+    group.offsets.apply_offset(key.topic, key.partition, group_entries.parse_committed_offset(value))
 
 
-def replay_classic(
+def replay_classic_group(
     coordinator: GroupCoordinator, key: group_records.GroupMetadataKey, value: group_records.GroupMetadataValue | None
 ) -> None:
     """Fold in the record of a classic group. After a tombstone its offsets are left."""
@@ -346,14 +352,14 @@ def replay_classic(
     if value is not None:
         offsets = CommittedOffsets() if present is None else present.offsets
         group = coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, offsets)
-        group.restore(value)
+        group.restore_from_record(value)
     elif isinstance(present, ClassicGroup):
         del coordinator.groups[key.group]
         if not present.offsets.is_empty:
             coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, present.offsets)
 
 
-def replay_with_offsets(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_by: type[Message]) -> Replay:
+def make_group_replay(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_by: type[Message]) -> Replay:
     """Return what folds in a record of a group of this kind, made if there is none.
 
     After its tombstone, a null value of a key `deleted_by`, its offsets are left.
@@ -367,7 +373,7 @@ def replay_with_offsets(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_
             offsets = CommittedOffsets() if group is None else group.offsets
             group = coordinator.groups[key.group_id] = kind(coordinator, key.group_id, offsets)
         if value is not None or not isinstance(key, deleted_by):
-            group.apply(group_entries.Change(key, value))
+            group.apply_change(group_entries.Change(key, value))
             return
         del coordinator.groups[group.group_id]
         if not group.offsets.is_empty:
@@ -376,7 +382,7 @@ def replay_with_offsets(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_
     return replay
 
 
-def replay_share(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
+def replay_share_group(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
     """Fold in a record of a share group, made if there is none, and deleted with its tombstone."""
     group = coordinator.groups.get(key.group_id)
     if not isinstance(group, ShareGroup):
@@ -386,17 +392,17 @@ def replay_share(coordinator: GroupCoordinator, key: Any, value: Message | None)
     if value is None and isinstance(key, share_group_records.ShareGroupMetadataKey):
         del coordinator.groups[group.group_id]
     else:
-        group.apply(group_entries.Change(key, value))
+        group.apply_change(group_entries.Change(key, value))
 
 
 # How each record is folded in, by the type of its key. Others are ignored.
 REPLAYED: dict[type[Message], Replay] = {
     group_records.LegacyOffsetCommitKey: replay_offset,
     group_records.OffsetCommitKey: replay_offset,
-    group_records.GroupMetadataKey: replay_classic,
-    **dict.fromkeys(ConsumerGroup.applied, replay_with_offsets(ConsumerGroup, group_records.ConsumerGroupMetadataKey)),
-    **dict.fromkeys(ShareGroup.applied, replay_share),
+    group_records.GroupMetadataKey: replay_classic_group,
+    **dict.fromkeys(ConsumerGroup.applied, make_group_replay(ConsumerGroup, group_records.ConsumerGroupMetadataKey)),
+    **dict.fromkeys(ShareGroup.applied, replay_share_group),
     **dict.fromkeys(
-        StreamsGroup.applied, replay_with_offsets(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)
+        StreamsGroup.applied, make_group_replay(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)
     ),
 }

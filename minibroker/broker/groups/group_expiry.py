@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from minibroker.broker.clock import Then, run_in_slices
-from minibroker.broker.groups.group_coordinator import forget_offsets
+from minibroker.broker.groups.group_coordinator import delete_offsets_in_batches
 from minibroker.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -21,10 +21,13 @@ log = logging.getLogger("minibroker.groups")
 MINUTE_MS = 60_000
 
 
-def expire_all(coordinator: GroupCoordinator, then: Then) -> None:
+def expire_all_offsets(coordinator: GroupCoordinator, then: Then) -> None:
     """Expire the offsets of all groups in slices, then call `then`."""
     run_in_slices(
-        coordinator.cluster.clock, lambda group: expire_offsets(coordinator, group), coordinator.groups.present(), then
+        coordinator.cluster.clock,
+        lambda group: expire_offsets(coordinator, group),
+        coordinator.groups.iterate_present(),
+        then,
     )
 
 
@@ -35,12 +38,12 @@ def expire_offsets(coordinator: GroupCoordinator, group: Group) -> None:
     """
     retention_ms = coordinator.cluster.settings["offsets.retention.minutes"] * MINUTE_MS
     now_ms = coordinator.cluster.clock.wall_ms()
-    expired = group.offsets.expired(now_ms, retention_ms, group.expires_since, group.is_subscribed_to)
+    expired = group.offsets.list_expired(now_ms, retention_ms, group.get_expiration_base_ms, group.is_subscribed_to)
     try:
-        if group.is_empty and group.may_expire and len(expired) == len(group.offsets.partitions()):
-            coordinator.delete(group)
+        if group.is_empty and group.may_expire and len(expired) == len(group.offsets.list_partitions()):
+            coordinator.delete_group(group)
             log.info("%s is deleted: it has no members, and no offset is left", group)
         else:
-            forget_offsets(coordinator, group, expired)
+            delete_offsets_in_batches(coordinator, group, expired)
     except KafkaError as error:
         log.error("offsets of %s that have expired stay for now: %s", group, error)

@@ -13,15 +13,15 @@ UNKNOWN_TIMEOUT_MS = -1
 def check_not_empty(text: str | None, name: str) -> None:
     """Check that a text is not empty, nor blanks alone. Raises KafkaError(INVALID_REQUEST)."""
     if text is not None and not text.strip():
-        raise invalid(f"{name} can't be empty.")
+        raise make_invalid_request(f"{name} can't be empty.")
 
 
-def invalid(message: str) -> KafkaError:
+def make_invalid_request(message: str) -> KafkaError:
     """Return the error for a heartbeat that cannot be looked at."""
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def fenced(kind: str, epoch: int, known_epoch: int, more: str = "") -> KafkaError:
+def make_fenced_error(kind: str, epoch: int, known_epoch: int, more: str = "") -> KafkaError:
     """Return the error for a member of a group of this kind that names another epoch than the one known."""
     relation = "greater" if epoch > known_epoch else "smaller"
     message = (
@@ -40,6 +40,6 @@ def make_unreleased_error(member_id: str, instance_id: str, owner_id: str) -> Ka
     return KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
 
 
-def take_told_or_known(told: str | None, known: str | None) -> str | None:
+def choose_given_or_known(told: str | None, known: str | None) -> str | None:
     """Return what a heartbeat says, or what was known before: most of them repeat nothing."""
     return known if told is None else told

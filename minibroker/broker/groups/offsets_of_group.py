@@ -49,7 +49,7 @@ class CommittedOffsets:
         self.by_partition: Offsets = {}
         self.pending: dict[int, Offsets] = {}
 
-    def apply(self, topic: str, partition: int, committed: CommittedOffset | None) -> None:
+    def apply_offset(self, topic: str, partition: int, committed: CommittedOffset | None) -> None:
         """Fold one record in; None takes the offset back, also from the open transactions."""
         if committed is not None:
             self.by_partition[topic, partition] = committed
@@ -63,24 +63,24 @@ class CommittedOffsets:
             if not pending:
                 del self.pending[producer_id]
 
-    def apply_all(self, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> None:
+    def apply_offsets(self, offsets: Iterable[tuple[str, int, CommittedOffset]]) -> None:
         """Fold in what is committed for each (topic, partition)."""
         if self.pending:
             for offset in offsets:
-                self.apply(*offset)
+                self.apply_offset(*offset)
         else:
             for topic, partition, committed in offsets:
                 self.by_partition[topic, partition] = committed
 
-    def apply_known(self, where: Sequence[tuple[str, int]], committed: Iterable[CommittedOffset]) -> None:
+    def apply_offsets_at(self, where: Sequence[tuple[str, int]], committed: Iterable[CommittedOffset]) -> None:
         """Fold in what is committed for each (topic, partition) of `where`, in their order."""
         if self.pending:
             for (topic, partition), one in zip(where, committed, strict=True):
-                self.apply(topic, partition, one)
+                self.apply_offset(topic, partition, one)
         else:
             self.by_partition.update(zip(where, committed, strict=True))
 
-    def settle(self, producer_id: int, *, committed: bool) -> None:
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
         """End the producer's transaction: commit what was pending, or forget it."""
         pending = self.pending.pop(producer_id, {})
         if committed:
@@ -91,12 +91,12 @@ class CommittedOffsets:
         """Whether nothing is committed, and no open transaction is about to commit something."""
         return not self.by_partition and not self.pending
 
-    def find(self, topic: str, partition: int, topic_id: bytes = ZERO_UUID) -> CommittedOffset | None:
+    def find_offset(self, topic: str, partition: int, topic_id: bytes = ZERO_UUID) -> CommittedOffset | None:
         """Return what is committed for the partition, unless it is known to be of another topic of the same name."""
         committed = self.by_partition.get((topic, partition))
         return committed if committed is not None and committed.is_of(topic_id) else None
 
-    def has(self, topic: str, partition: int) -> bool:
+    def has_offset(self, topic: str, partition: int) -> bool:
         """Return whether a tombstone would take something back of the partition."""
         return (topic, partition) in self.by_partition or self.is_unstable(topic, partition)
 
@@ -104,12 +104,12 @@ class CommittedOffsets:
         """Return whether an open transaction is about to commit an offset of the partition (KIP-447)."""
         return any((topic, partition) in pending for pending in self.pending.values())
 
-    def partitions(self) -> list[tuple[str, int]]:
+    def list_partitions(self) -> list[tuple[str, int]]:
         """Each (topic, partition) that a tombstone would take something back of, once."""
         pending = (each for offsets in self.pending.values() for each in offsets)
         return list(dict.fromkeys([*self.by_partition, *pending]))
 
-    def partitions_of(self, topic: str, topic_id: bytes) -> list[int]:
+    def list_topic_partitions(self, topic: str, topic_id: bytes) -> list[int]:
         """Return the partitions that the topic with this name and id has offsets of, open transactions' included."""
         return sorted(
             {
@@ -120,7 +120,7 @@ class CommittedOffsets:
             }
         )
 
-    def expired(
+    def list_expired(
         self,
         now_ms: int,
         retention_ms: int,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from minibroker.broker.groups.consumer.timers import MemberTimers, Purpose
 from minibroker.broker.groups.group import CheckPartition, Group, GroupContext
-from minibroker.broker.groups.group_entries import Change, entries
+from minibroker.broker.groups.group_entries import Change, encode_entries
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -75,7 +75,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
     def is_empty(self) -> bool:
         return not self.members
 
-    def expires_since(self, committed: CommittedOffset) -> int | None:
+    def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
         return committed.commit_timestamp_ms
 
     def check_deletion(self) -> None:
@@ -86,32 +86,32 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         self.timers.cancel_all()
 
     @abstractmethod
-    def remove(self, members: Sequence[AnyMember]) -> None:
+    def remove_members(self, members: Sequence[AnyMember]) -> None:
         """Remove members. Raises KafkaError if that cannot be recorded, and nothing has changed."""
 
-    def commit(self, changes: Sequence[Change], replaced: Group | None = None) -> None:
+    def append_changes(self, changes: Sequence[Change], replaced: Group | None = None) -> None:
         """Append changes, all or none, and fold them in; this group then takes the place of `replaced`.
 
         Raises KafkaError with the code for the client, and nothing has changed.
         """
         if not changes:
             return
-        gone = () if replaced is None else replaced.tombstones()
-        self.context.append(self.group_id, [*gone, *entries(changes)])
+        gone = () if replaced is None else replaced.make_tombstones()
+        self.context.append(self.group_id, [*gone, *encode_entries(changes)])
         self.context.groups[self.group_id] = self
         before = self.epoch
         for change in changes:
-            self.apply(change)
+            self.apply_change(change)
         if self.epoch > before:
             self.context.rebalances[self.type] += 1
         if replaced is not None:
             replaced.close(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def apply(self, change: Change) -> None:
+    def apply_change(self, change: Change) -> None:
         """Fold one record in; a tombstone of something unknown changes nothing."""
         self.applied[type(change.key)](self, change.key, change.value)
 
-    def remove_after(
+    def remove_member_after(
         self,
         member_id: str,
         purpose: Purpose,
@@ -127,10 +127,10 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
                 return
             log.info("member %s is put out of group %s: %s", member_id, self.group_id, reason)
             try:
-                self.remove([member])
+                self.remove_members([member])
             except KafkaError as error:
                 log.error("member %s cannot be put out of group %s: %s", member_id, self.group_id, error)
-                self.remove_after(member_id, purpose, AGAIN_MS, reason, is_late)
+                self.remove_member_after(member_id, purpose, AGAIN_MS, reason, is_late)
 
         self.timers.start(member_id, purpose, timeout_ms, expired)
 
@@ -184,14 +184,14 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
         if epoch == member.epoch:
             return None
-        code, name = self.epoch_words(member)
+        code, name = self.get_epoch_error_and_name(member)
         if epoch > member.epoch:
             message = f"Received {name} {epoch} is newer than current member epoch {member.epoch}."
             raise KafkaError(code, message)
-        return self.check_since(member, epoch)
+        return self.make_epoch_check(member, epoch)
 
     @abstractmethod
-    def check_since(self, member: Member, epoch: int) -> CheckPartition:
+    def make_epoch_check(self, member: Member, epoch: int) -> CheckPartition:
         """Return the check of a commit in an older epoch: the member has had the partition since then (KIP-1251)."""
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
@@ -199,7 +199,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
             return
         member = self.check_member(member_id or "")
         if epoch != member.epoch:
-            code, name = self.epoch_words(member)
+            code, name = self.get_epoch_error_and_name(member)
             message = f"The received {name} {epoch} does not match the expected member epoch {member.epoch}."
             raise KafkaError(code, message)
 
@@ -210,7 +210,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
         """Return whether the member speaks the protocol of the group's type, which has member epochs."""
         return True
 
-    def epoch_words(self, member: Member) -> tuple[ErrorCode, str]:
+    def get_epoch_error_and_name(self, member: Member) -> tuple[ErrorCode, str]:
         """Return the code for a wrong epoch, and the name of the epoch in the member's protocol."""
         if self.has_epochs(member):
             return ErrorCode.STALE_MEMBER_EPOCH, "member epoch"
@@ -221,15 +221,15 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
     def check_member(self, member_id: str, instance_id: str | None = None) -> Member:
         """Return the member of this id. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         if instance_id is not None:
-            return self._check_static(member_id, instance_id)
+            return self._check_static_member(member_id, instance_id)
         member = self.members.get(member_id)
         if member is None:
             message = f"Member {member_id} is not a member of group {self.group_id}."
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         return member
 
-    def _check_static(self, member_id: str, instance_id: str) -> Member:
-        member = self.static_member(instance_id)
+    def _check_static_member(self, member_id: str, instance_id: str) -> Member:
+        member = self.find_static_member(instance_id)
         if member is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
         if member.member_id != member_id:
@@ -237,7 +237,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
             raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"{name} was fenced by member {member.member_id}.")
         return member
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def find_static_member(self, instance_id: str | None) -> Member | None:
         """Return the member with this instance id, even while it is away; None if there is none."""
         member_id = None if instance_id is None else self.static.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
@@ -246,18 +246,18 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
 
     def set_member(self, member: Member) -> None:
         """Add a member, or replace what it was."""
-        self.disown(member.member_id)
+        self.forget_owned(member.member_id)
         before = self.members.get(member.member_id)
         if before is not None and before.instance_id != member.instance_id:
             self._forget_instance(before)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
-        self.own(member)
+        self.note_owned(member)
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member, if it is one."""
-        self.disown(member_id)
+        self.forget_owned(member_id)
         member = self.members.pop(member_id, None)
         if member is not None:
             self._forget_instance(member)
@@ -268,14 +268,14 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
             del self.static[member.instance_id]
 
     @abstractmethod
-    def own(self, member: Member) -> None:
+    def note_owned(self, member: Member) -> None:
         """Note what a member has, or has still to revoke."""
 
     @abstractmethod
-    def disown(self, member_id: str) -> None:
+    def forget_owned(self, member_id: str) -> None:
         """Take from a member what it has; in a compacted log the next owner may come first, and keeps it."""
 
-    def await_revocation(self, member: Member, what: str) -> None:
+    def schedule_revocation_timeout(self, member: Member, what: str) -> None:
         """Remove a member that is still in its epoch after its rebalance timeout; `what` is what it has to give up."""
 
         def is_late() -> bool:
@@ -284,4 +284,4 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
 
         timeout_ms = member.rebalance_timeout_ms
         reason = f"it did not give up {what} within {timeout_ms} ms"
-        self.remove_after(member.member_id, Purpose.REVOCATION, timeout_ms, reason, is_late)
+        self.remove_member_after(member.member_id, Purpose.REVOCATION, timeout_ms, reason, is_late)

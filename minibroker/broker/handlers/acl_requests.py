@@ -19,7 +19,7 @@ from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
-from minibroker.broker.security.acls import Acl, AclFilter, check_new
+from minibroker.broker.security.acls import Acl, AclFilter, check_new_acl
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, make_denial_text
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -120,7 +120,7 @@ def _create_valid_acls(context: RequestContext, creations: list[CreateAclsReques
             creation.permission_type,
         )
         try:
-            check_new(acl)
+            check_new_acl(acl)
             wanted[acl] = None
             results.append(Created())
         except KafkaError as error:
@@ -130,8 +130,8 @@ def _create_valid_acls(context: RequestContext, creations: list[CreateAclsReques
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     known = context.cluster.image.acls.ids
     new = [acl for acl in sorted(wanted, key=attrgetter("permission")) if acl not in known]
-    records = yield from each(lambda acl: acl.record(context.cluster.new_uuid()), new)
-    yield from context.cluster.commit_in_steps(records)
+    records = yield from each(lambda acl: acl.make_record(context.cluster.make_uuid()), new)
+    yield from context.cluster.commit_records_in_steps(records)
     return results
 
 
@@ -152,7 +152,7 @@ def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> S
     count = 0
     for each_filter in wanted:
         try:
-            each_filter.check()
+            each_filter.check_types()
         except KafkaError as error:
             results.append(_make_refusal(Deleted, error))
             continue
@@ -163,16 +163,16 @@ def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> S
             if len(acls_by_id) > MAX_CHANGES or count > MAX_MATCHES:
                 message = f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-            result.matching_acls.append(_answer_matching_acl(acl))
+            result.matching_acls.append(_make_matching_acl(acl))
             yield
         results.append(result)
     ordered = sorted(acls_by_id, key=lambda id: -acls_by_id[id].permission)
     records = yield from each(lambda id: RemoveAccessControlEntryRecord(id=id), ordered)
-    yield from context.cluster.commit_in_steps(records)
+    yield from context.cluster.commit_records_in_steps(records)
     return results
 
 
-def _answer_matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
+def _make_matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
     return Deleted.DeleteAclsMatchingAcl(
         error_message=None,
         resource_type=acl.resource_type,

@@ -41,7 +41,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     if request.cluster_id is not None and (request.cluster_id, request.node_id) != here:
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     if context.connection.authenticator is not None:
-        context.connection.authenticator.note_versions_told()
+        context.connection.authenticator.note_api_versions_sent()
     levels = {**context.cluster.image.features, KRAFT_VERSION: context.cluster.metadata_log.kraft_version}
     return ApiVersionsResponse(
         api_keys=[

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
 from minibroker.broker.groups.commits import MARK, CommitTemplate
 from minibroker.broker.network.output_items import Refusal
-from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encode_answer
-from minibroker.broker.turn import Wait, failure_of, failure_of_pending
+from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, make_answer_start
+from minibroker.broker.turn import Wait, find_failure, find_pending_failure
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import get_response_header_version
@@ -87,14 +87,14 @@ class OffsetCommitTemplate:
         self._answer = self._encode_answer(0, response)[START_BYTES:]
 
     def _encode_answer(self, correlation_id: int, response: OffsetCommitResponse) -> Any:
-        start = answer_start(get_response_header_version(self.key, self.version))
+        start = make_answer_start(get_response_header_version(self.key, self.version))
         return encode_answer(response, self.version, start, correlation_id)[0]
 
-    def answer(self, correlation_id: int, failure: KafkaError | None) -> Any:
+    def make_answer_frame(self, correlation_id: int, failure: KafkaError | None) -> Any:
         """Return the frame of the answer, with the error for all partitions if the write has failed."""
         if failure is None:
             return SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer
-        header_bytes = len(answer_start(get_response_header_version(self.key, self.version))) - START_BYTES
+        header_bytes = len(make_answer_start(get_response_header_version(self.key, self.version))) - START_BYTES
         response = OffsetCommitResponse.decode(self._answer[header_bytes:], self.version)
         for topic in response.topics:
             for partition in topic.partitions:
@@ -110,15 +110,15 @@ class OffsetCommitTemplate:
         if values[::3] != self._around or log.settings.flush_messages != MAX_LONG:
             return None
         try:
-            # This node coordinates the group, as nothing has changed. `record` refuses what is not loaded.
+            # This node coordinates the group, as nothing has changed. `record_offsets` refuses what is not loaded.
             group = self._groups.groups.get(self._group_id)
             if group is None or group.check_commit(*self._member, transactional=False, version=self.version):
                 return None
-            self._template.record(self._groups, group, values[1::3], values[2::3])
+            self._template.record_offsets(self._groups, group, values[1::3], values[2::3])
         except KafkaError:
             return None
         if not log.pending.headers:
-            return [self.answer(correlation_id, None)]
+            return [self.make_answer_frame(correlation_id, None)]
         return DueCommit(self, correlation_id, log, log.pending)
 
     def _is_like(self, frame: memoryview) -> bool:
@@ -126,7 +126,7 @@ class OffsetCommitTemplate:
         return size_bytes == self._layout.size and self._layout.unpack_from(frame, START_BYTES)[::3] == self._around
 
 
-def remember(
+def remember_commit(
     context: RequestContext,
     request: OffsetCommitRequest,
     offsets: Sequence[Committed],
@@ -172,12 +172,12 @@ class DueCommit:
         self._log = log
         self._pending = pending
 
-    def items(self) -> list[Any]:
+    def list_items_to_send(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        if failure_of_pending(self._pending) is None:
-            return [self._template.answer(self._correlation_id, None)]
-        failure = failure_of(Wait(self._log, self._pending, codes=COORDINATOR_CODES))
-        return Refusal([self._template.answer(self._correlation_id, failure)])
+        if find_pending_failure(self._pending) is None:
+            return [self._template.make_answer_frame(self._correlation_id, None)]
+        failure = find_failure(Wait(self._log, self._pending, codes=COORDINATOR_CODES))
+        return Refusal([self._template.make_answer_frame(self._correlation_id, failure)])
 
 
 def _split_around_offsets(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:

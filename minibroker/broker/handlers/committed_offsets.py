@@ -89,7 +89,7 @@ def _import_commits() -> ModuleType:
 
 
 @cache
-def _commit_template() -> ModuleType:
+def _import_commit_template() -> ModuleType:
     from minibroker.broker.handlers import commit_template
 
     return commit_template
@@ -130,7 +130,7 @@ class Commit:
             )
             if self._accepted:
                 wait_for_offsets(self._context, self._request.group_id, partial(_refuse_offsets, self._accepted))
-                _commit_template().remember(self._context, self._request, self._offsets, self._response)
+                _import_commit_template().remember_commit(self._context, self._request, self._offsets, self._response)
         except KafkaError as error:
             _refuse_offsets(self._asked, error)
         return self._response
@@ -199,8 +199,8 @@ class Commit:
         """Raise KafkaError if nothing may be committed now."""
         context, group_id = self._context, self._request.group_id
         if context.version >= FIRST_WITH_COORDINATORS:
-            context.cluster.groups.check(context.node, group_id)
-        check_topics(context, self._topics.values())
+            context.cluster.groups.check_coordinator(context.node, group_id)
+        check_topics_not_deleted(context, self._topics.values())
         check_partition = _check_committer(context, self._request)
         if check_partition is not None:
             for name, index, _ in self._offsets:
@@ -222,14 +222,14 @@ def wait_for_offsets(context: RequestContext, group_id: str, refuse: Refuse) -> 
 
     After `offsets.commit.timeout.ms` answer COORDINATOR_NOT_AVAILABLE: whether they will be durable is unknown then.
     """
-    wait = context.cluster.groups.wait(group_id)
+    wait = context.cluster.groups.get_durability_wait(group_id)
     context.wait_for(wait, refuse)
     if wait.synced:
         too_late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets are not on the disk yet.")
         context.wait_at_most(context.cluster.settings["offsets.commit.timeout.ms"], lambda: refuse(too_late))
 
 
-def check_topics(context: RequestContext, topics: Iterable[Topic]) -> None:
+def check_topics_not_deleted(context: RequestContext, topics: Iterable[Topic]) -> None:
     """Raise KafkaError(COORDINATOR_LOAD_IN_PROGRESS) if a topic has been deleted, so that the client asks again."""
     for topic in topics:
         if context.find_topic(topic.topic_id) is None:
@@ -269,7 +269,7 @@ async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> 
     namings = Namings()
     for asked in request.groups:
         try:
-            namings.add(asked.group_id)
+            namings.count_name(asked.group_id)
             group = await in_slices(_fetch_group(context, request, asked))
             _wait_for_written(context, group, partial(_refuse_group, group))
             response.groups.append(group)
@@ -284,7 +284,7 @@ def _wait_for_written(context: RequestContext, group: Group, refuse: Refuse) -> 
     groups = context.cluster.groups
     if group.error_code == ErrorCode.NONE and groups.log.topic is not None:
         try:
-            context.wait_for(groups.wait_written(group.group_id), refuse)
+            context.wait_for(groups.get_write_wait(group.group_id), refuse)
         except KafkaError as error:
             refuse(error)
 
@@ -346,9 +346,9 @@ def _fetch_group(context: RequestContext, request: OffsetFetchRequest, asked: As
     try:
         context.authorize(DESCRIBE_GROUP, asked.group_id)
         if context.version >= FIRST_WITH_COORDINATORS:
-            groups.check(context.node, asked.group_id)
+            groups.check_coordinator(context.node, asked.group_id)
         elif groups.log.topic is not None:
-            groups.check(groups.node_of(asked.group_id) or context.node, asked.group_id)
+            groups.check_coordinator(groups.find_coordinator_node(asked.group_id) or context.node, asked.group_id)
         group = groups.groups.get(asked.group_id)
         if group is not None:
             group.check_fetch(asked.member_id, asked.member_epoch)
@@ -357,9 +357,9 @@ def _fetch_group(context: RequestContext, request: OffsetFetchRequest, asked: As
     offsets = CommittedOffsets() if group is None else group.offsets
     fetch = Fetching(context, offsets, request.require_stable)
     if asked.topics is None:
-        topics = yield from fetch.all()
+        topics = yield from fetch.fetch_all_topics()
     else:
-        found = yield from each_in_steps(fetch.asked, asked.topics)
+        found = yield from each_in_steps(fetch.fetch_requested_topic, asked.topics)
         topics = [*(topic for topic in found if topic is not None), *fetch.refused]
     now = groups.groups.get(asked.group_id)
     if group is not None and (now is None or now.offsets is not offsets):  # deleted or reloaded in the meantime
@@ -377,7 +377,7 @@ class Fetching:
         self._by_id = context.version >= FIRST_WITH_TOPIC_IDS
         self.refused: list[FetchedTopic] = []
 
-    def all(self) -> Steps[list[FetchedTopic]]:
+    def fetch_all_topics(self) -> Steps[list[FetchedTopic]]:
         """Return all topics with offsets. In versions with topic ids, return only topics that still exist."""
         indexes: dict[str, list[int]] = {}
         for portion in chunks(list(self._offsets.by_partition), COUNTED_AT_ONCE):
@@ -391,31 +391,33 @@ class Fetching:
                 continue
             topic = self._context.find_topic(name)
             if topic is not None:
-                answers.append((yield from self._topic(name, topic.topic_id, ZERO_UUID, found)))
+                answers.append((yield from self._fetch_topic(name, topic.topic_id, ZERO_UUID, found)))
             elif not self._by_id:
-                answers.append((yield from self._topic(name, ZERO_UUID, ZERO_UUID, found)))
+                answers.append((yield from self._fetch_topic(name, ZERO_UUID, ZERO_UUID, found)))
         return answers
 
-    def asked(self, topic: AskedTopic) -> Steps[FetchedTopic | None]:
+    def fetch_requested_topic(self, topic: AskedTopic) -> Steps[FetchedTopic | None]:
         """Return the partitions that were asked for, None if the topic is refused."""
         key, expected_id = (topic.topic_id, topic.topic_id) if self._by_id else (topic.name, ZERO_UUID)
         try:
             self._context.authorize_topic(DESCRIBE_TOPIC, key)
-            name = self._context.topic(key).name if self._by_id else topic.name
+            name = self._context.get_topic(key).name if self._by_id else topic.name
         except KafkaError as error:
             refused = yield from each(partial(_answer_no_offset, code=error.code), topic.partition_indexes)
             self.refused.append(FetchedTopic(name=topic.name, topic_id=expected_id, partitions=refused))
             return None
-        return (yield from self._topic(name, expected_id, expected_id, topic.partition_indexes))
+        return (yield from self._fetch_topic(name, expected_id, expected_id, topic.partition_indexes))
 
-    def _topic(self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]) -> Steps[FetchedTopic]:
-        partitions = yield from each(lambda index: self._partition(name, index, expected_id), indexes)
+    def _fetch_topic(
+        self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]
+    ) -> Steps[FetchedTopic]:
+        partitions = yield from each(lambda index: self._fetch_partition(name, index, expected_id), indexes)
         return FetchedTopic(name=name, topic_id=topic_id, partitions=partitions)
 
-    def _partition(self, name: str, index: int, expected_id: bytes) -> FetchedPartition:
+    def _fetch_partition(self, name: str, index: int, expected_id: bytes) -> FetchedPartition:
         if self._stable and self._offsets.is_unstable(name, index):
             return _answer_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-        committed = self._offsets.find(name, index, expected_id)
+        committed = self._offsets.find_offset(name, index, expected_id)
         if committed is None:
             return _answer_no_offset(index, ErrorCode.NONE)
         return FetchedPartition(

@@ -19,7 +19,7 @@ from functools import cache, partial
 from minibroker.broker.configs.resource_configs import describe_client_metrics, describe_group, describe_loggers
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.metadata.partitions import check_name
+from minibroker.broker.metadata.partitions import check_topic_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
 from minibroker.broker.requests.served import handles
@@ -72,7 +72,7 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
             results=(await in_slices(each(partial(_make_refusal, error), request.resources)))
         )
     namings = Namings()
-    described = cache(partial(_answer_entry, request))  # most topics of thousands have equal entries
+    described = cache(partial(_make_described_entry, request))  # most topics of thousands have equal entries
     results = await in_slices(
         each(lambda resource: _describe_resource(context, resource, namings, described), request.resources)
     )
@@ -97,17 +97,19 @@ def _describe_resource(
     answer = Described(error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name)
     wanted = resource.configuration_keys
     try:
-        namings.add((resource.resource_type, resource.resource_name))
-        authorize(context, TO_DESCRIBE, resource.resource_type, resource.resource_name)
+        namings.count_name((resource.resource_type, resource.resource_name))
+        authorize_resource(context, TO_DESCRIBE, resource.resource_type, resource.resource_name)
         entries = DESCRIBE[resource.resource_type](context, resource.resource_name)
-        answer.configs = [described(entry) for entry in entries if (entry.name in wanted if wanted else entry.listed)]
+        answer.configs = [
+            described(entry) for entry in entries if (entry.name in wanted if wanted else entry.is_listed)
+        ]
     except KafkaError as error:
         answer.error_code = error.code
         answer.error_message = error.message or ""
     return answer
 
 
-def authorize(context: RequestContext, rights: Mapping[int, Right], kind: int, name: str) -> None:
+def authorize_resource(context: RequestContext, rights: Mapping[int, Right], kind: int, name: str) -> None:
     """Check the right for resources of this type, if the type is known. Raises KafkaError."""
     right = rights.get(kind)
     if right is not None:
@@ -116,26 +118,26 @@ def authorize(context: RequestContext, rights: Mapping[int, Right], kind: int, n
 
 
 def _describe_topic(context: RequestContext, name: str) -> list[ConfigEntry]:
-    check_name(name)
-    return _get_settings(context).describe_topic(context.topic(name).overrides)
+    check_topic_name(name)
+    return _get_settings(context).describe_topic_configs(context.get_topic(name).overrides)
 
 
 def _describe_broker(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
-        return _get_settings(context).describe_cluster()
-    check_broker(context, name, "Broker id", " or empty string,")
-    return _get_settings(context).describe_broker()
+        return _get_settings(context).describe_cluster_configs()
+    check_broker_name(context, name, "Broker id", " or empty string,")
+    return _get_settings(context).describe_broker_configs()
 
 
 def _get_settings(context: RequestContext) -> Settings:
     """Return the settings of the node that handles the request."""
-    return context.cluster.settings_of(context.node.node_id)
+    return context.cluster.get_node_settings(context.node.node_id)
 
 
 def _describe_loggers(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    check_broker(context, name, "Broker id", "")
+    check_broker_name(context, name, "Broker id", "")
     return describe_loggers()
 
 
@@ -164,7 +166,7 @@ DESCRIBE: dict[int, Callable[[RequestContext, str], list[ConfigEntry]]] = {
 }
 
 
-def check_broker(context: RequestContext, name: str, kind: str, alternative: str = ",") -> None:
+def check_broker_name(context: RequestContext, name: str, kind: str, alternative: str = ",") -> None:
     """Raise KafkaError(INVALID_REQUEST) unless `name` is the id of the node that handles the request."""
     if not INTEGER.fullmatch(name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind} must be an integer, but it is: {name}")
@@ -174,7 +176,7 @@ def check_broker(context: RequestContext, name: str, kind: str, alternative: str
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _answer_entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribedEntry:
+def _make_described_entry(request: DescribeConfigsRequest, entry: ConfigEntry) -> DescribedEntry:
     synonyms = entry.synonyms if request.include_synonyms else ()
     is_logger = entry.source is ConfigSource.DYNAMIC_BROKER_LOGGER
     return DescribedEntry(

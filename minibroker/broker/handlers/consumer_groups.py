@@ -40,7 +40,7 @@ FEW = 100  # topics whose rights are checked in one step
 FIRST_WITH_CONSUMER_GROUPS = 1  # level of group.version
 
 
-def _check_served(context: RequestContext) -> None:
+def _check_consumer_groups_enabled(context: RequestContext) -> None:
     """Raise KafkaError(UNSUPPORTED_VERSION) if consumer groups are disabled in this cluster."""
     cluster = context.cluster
     level = cluster.image.features.get(GROUP_VERSION, 0)
@@ -58,7 +58,7 @@ def _check_served(context: RequestContext) -> None:
 def consumer_group_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Coroutine[Any, Any, ConsumerGroupHeartbeatResponse]:
-    _check_served(context)
+    _check_consumer_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id)
     names = request.subscribed_topic_names or []
     if len(names) > FEW:
@@ -84,9 +84,9 @@ def _process_heartbeat(
 
     check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
     groups = context.cluster.groups
-    groups.check(context.node, request.group_id)
+    groups.check_coordinator(context.node, request.group_id)
     response = heartbeat(groups, request, make_caller(context))
-    context.wait_for(groups.wait(request.group_id), lambda error: _refuse_heartbeat(response, error))
+    context.wait_for(groups.get_durability_wait(request.group_id), lambda error: _refuse_heartbeat(response, error))
     return response
 
 
@@ -115,10 +115,10 @@ def _describe_group(context: RequestContext, group_id: str) -> Described:
     from minibroker.broker.groups.consumer.consumer_descriptions import describe_group
 
     try:
-        _check_served(context)
+        _check_consumer_groups_enabled(context)
         context.authorize(DESCRIBE_GROUP, group_id)
-        context.cluster.groups.check_named(context.node, group_id)
-        found = describe_group(context.cluster.groups.consumer_group(group_id))
+        context.cluster.groups.check_coordinator_and_id(context.node, group_id)
+        found = describe_group(context.cluster.groups.get_consumer_group(group_id))
         authorize_described_topics(context, _collect_topics(found))
         return found
     except KafkaError as error:

@@ -60,7 +60,7 @@ async def create_delegation_token(
         response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIME
         return response
     try:
-        record = token_changes.issue(context.cluster, owner, requester, renewers, request.max_lifetime_ms)
+        record = token_changes.issue_token(context.cluster, owner, requester, renewers, request.max_lifetime_ms)
     except KafkaError as error:
         response.error_code = error.code
         return response
@@ -68,7 +68,7 @@ async def create_delegation_token(
     response.expiry_timestamp_ms = record.expiration_timestamp
     response.max_timestamp_ms = record.max_timestamp
     response.token_id = record.token_id
-    response.hmac = context.cluster.image.tokens.secret(record.token_id)
+    response.hmac = context.cluster.image.tokens.compute_secret(record.token_id)
     return response
 
 
@@ -86,7 +86,7 @@ def _check_may_create(context: RequestContext, owner: Principal, renewers: list[
     Raises KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTHORIZATION_FAILED or
     INVALID_PRINCIPAL_TYPE).
     """
-    _check_allowed(context)
+    _check_may_manage_tokens(context)
     if owner != context.principal:
         context.authorize(CREATE_TOKENS, str(owner))
     if any(renewer.type != USER for renewer in renewers):
@@ -95,7 +95,7 @@ def _check_may_create(context: RequestContext, owner: Principal, renewers: list[
         raise KafkaError(ErrorCode.INVALID_REQUEST)
 
 
-def _check_allowed(context: RequestContext) -> None:
+def _check_may_manage_tokens(context: RequestContext) -> None:
     """Check that the client has authenticated, by SASL or with a certificate, and not by a token.
 
     Raises KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED).
@@ -111,10 +111,10 @@ def renew_delegation_token(
     context: RequestContext, request: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     try:
-        _check_allowed(context)
+        _check_may_manage_tokens(context)
     except KafkaError as error:
         return RenewDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIME)
-    expiry_ms = token_changes.renew(context.cluster, request.hmac, context.principal, request.renew_period_ms)
+    expiry_ms = token_changes.renew_token(context.cluster, request.hmac, context.principal, request.renew_period_ms)
     return RenewDelegationTokenResponse(expiry_timestamp_ms=expiry_ms)
 
 
@@ -123,10 +123,12 @@ def expire_delegation_token(
     context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> ExpireDelegationTokenResponse:
     try:
-        _check_allowed(context)
+        _check_may_manage_tokens(context)
     except KafkaError as error:
         return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=NO_TIME)
-    expiry_ms = token_changes.expire(context.cluster, request.hmac, context.principal, request.expiry_time_period_ms)
+    expiry_ms = token_changes.expire_token(
+        context.cluster, request.hmac, context.principal, request.expiry_time_period_ms
+    )
     return ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry_ms)
 
 
@@ -134,7 +136,7 @@ def expire_delegation_token(
 async def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
-    _check_allowed(context)
+    _check_may_manage_tokens(context)
     if not context.cluster.image.tokens.are_enabled:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = None
@@ -144,13 +146,13 @@ async def describe_delegation_token(
         )
     tokens, own = [], frozenset({str(context.principal)})
     for record in list(context.cluster.image.tokens.by_id.values()):
-        if (owners is None or delegation.is_known_to(record, owners)) and _may_see(context, record, own):
+        if (owners is None or delegation.is_known_to(record, owners)) and _may_see_token(context, record, own):
             tokens.append(_describe_token(context, record))
         await pause()
     return DescribeDelegationTokenResponse(tokens=tokens)
 
 
-def _may_see(context: RequestContext, record: DelegationTokenRecord, own: frozenset[str]) -> bool:
+def _may_see_token(context: RequestContext, record: DelegationTokenRecord, own: frozenset[str]) -> bool:
     if delegation.is_known_to(record, own):
         return True
     return context.allows(DESCRIBE_TOKEN, record.token_id) or context.allows(DESCRIBE_TOKENS, record.owner)
@@ -168,7 +170,7 @@ def _describe_token(context: RequestContext, record: DelegationTokenRecord) -> D
         expiry_timestamp=record.expiration_timestamp,
         max_timestamp=record.max_timestamp,
         token_id=record.token_id,
-        hmac=context.cluster.image.tokens.secret(record.token_id),
+        hmac=context.cluster.image.tokens.compute_secret(record.token_id),
         renewers=[
             Described.DescribedDelegationTokenRenewer(principal_type=one.type, principal_name=one.name)
             for one in renewers

@@ -43,14 +43,14 @@ async def delete_records(context: RequestContext, request: DeleteRecordsRequest)
         answer = TopicAnswer(name=name)
         response.topics.append(answer)
         for index, offset in offsets.items():
-            answer.partitions.append(_delete_before(context, name, index, offset))
+            answer.partitions.append(_delete_and_answer(context, name, index, offset))
             await pause()
         await pause()
     log_refusals(context, log, ApiKey.DELETE_RECORDS)
     return response
 
 
-def _delete_before(context: RequestContext, name: str, index: int, offset: int) -> PartitionAnswer:
+def _delete_and_answer(context: RequestContext, name: str, index: int, offset: int) -> PartitionAnswer:
     try:
         low_watermark = _delete_records_before(context, name, index, offset)
     except KafkaError as error:
@@ -64,7 +64,7 @@ def _delete_records_before(context: RequestContext, name: str, index: int, offse
     context.authorize(DELETE_TOPIC, name)
     if name in INTERNAL_TOPICS and context.find_partition(name, index) is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {name}")
-    partition = context.partition(name, index)
+    partition = context.get_led_partition(name, index)
     kept = partition.log
     policy = kept.settings.cleanup_policy
     if "compact" in policy and "delete" not in policy:
@@ -75,5 +75,5 @@ def _delete_records_before(context: RequestContext, name: str, index: int, offse
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The offset {offset} for partition {partition} is not valid")
     if new_start > kept.log_start_offset:
         kept.delete_before(new_start)
-        partition.wake()
+        partition.wake_waiters()
     return kept.log_start_offset

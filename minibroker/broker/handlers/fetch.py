@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
 from minibroker.broker.handlers.fetch_reading import FIRST_WITH_FORMAT_2, FIRST_WITH_TOPIC_IDS, Reading
-from minibroker.broker.handlers.long_fetch_reading import LongReading, in_steps
+from minibroker.broker.handlers.long_fetch_reading import LongReading, make_long_reading
 from minibroker.broker.handlers.watching import WATCHED_MAX, Watch
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.down_conversion import Conversion
@@ -55,11 +55,11 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Cor
         session, wanted = run_all_steps(_find_session_and_partitions(context, request))
     reading = Reading(context, request, session, wanted)
     try:
-        reading.read()
+        reading.read_partitions()
     except Conversion:
-        return _read_in_steps(in_steps(reading))
-    if reading.enough() or request.max_wait_ms <= 0:
-        return reading.response()
+        return _read_in_steps(make_long_reading(reading))
+    if reading.is_enough() or request.max_wait_ms <= 0:
+        return reading.make_response()
     return _wait_and_read_again(reading)
 
 
@@ -71,8 +71,8 @@ async def _fetch_in_steps(context: RequestContext, request: FetchRequest) -> Fet
 async def _read_in_steps(reading: LongReading) -> FetchResponse:
     await in_slices(reading.read_in_steps())
     has_room = reading.context.node.watched + len(reading.wanted) <= WATCHED_MAX
-    if reading.enough() or reading.request.max_wait_ms <= 0 or not has_room:
-        return await in_slices(reading.response_in_steps())
+    if reading.is_enough() or reading.request.max_wait_ms <= 0 or not has_room:
+        return await in_slices(reading.make_response_in_steps())
     return await _wait_and_read_again(reading)
 
 
@@ -80,17 +80,17 @@ async def _wait_and_read_again(reading: Reading) -> FetchResponse:
     """Read again when appends have added enough, an error has come up, or the time is over; return the answer then."""
     unreadable = reading.unreadable
     with Watch(reading.context, reading.request.max_wait_ms) as watch:
-        await reading.join(watch)
+        await reading.watch_partitions(watch)
         while True:
             watch.missing_bytes = reading.min_bytes - reading.size_bytes
-            await watch.news()
+            await watch.make_news_promise()
             is_late = watch.is_late
             try:
                 await reading.read_news(watch)
             except Conversion:  # a change of the topic makes it necessary
-                return await in_slices(in_steps(reading).read_for_response())
-            if is_late or reading.enough() or reading.unreadable > unreadable:
-                return await reading.answer()
+                return await in_slices(make_long_reading(reading).read_for_response())
+            if is_late or reading.is_enough() or reading.unreadable > unreadable:
+                return await reading.make_answer()
 
 
 def _asks_for_many_partitions(context: RequestContext, request: FetchRequest) -> bool:
@@ -101,7 +101,7 @@ def _asks_for_many_partitions(context: RequestContext, request: FetchRequest) ->
     for forgotten in request.forgotten_topics_data:
         named += len(forgotten.partitions)
     return named > FEW or (
-        request.session_id != NO_SESSION and context.node.sessions.partition_count(request.session_id) > FEW
+        request.session_id != NO_SESSION and context.node.sessions.get_partition_count(request.session_id) > FEW
     )
 
 
@@ -123,9 +123,9 @@ def _find_session_and_partitions(
             return None, wanted
         return (yield from _begin_session(context, wanted)), wanted
     session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
-    session.next_epoch()  # first of all, so that a second request with this epoch cannot change the session
+    session.advance_epoch()  # first of all, so that a second request with this epoch cannot change the session
     yield from _update_session(context, session, request)
-    sessions.settle(session, now_ms)
+    sessions.update_memory(session, now_ms)
     if not session.partitions:
         sessions.remove(session.session_id)
         return None, []
@@ -142,16 +142,16 @@ def _begin_session(context: RequestContext, wanted: list[FetchedPartition]) -> S
     for portion in chunks(wanted):
         for partition in portion:
             _name_partition(context, partition)
-        session.add(portion)
+        session.add_partitions(portion)
         if len(wanted) > FEW:
             yield
-    return session if sessions.settle(session, now_ms) else None
+    return session if sessions.update_memory(session, now_ms) else None
 
 
 def _list_requested(context: RequestContext, topics: Iterable[FetchRequest.FetchTopic]) -> list[FetchedPartition]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     return [
-        _copy_request(FetchedPartition(topic.topic_id if by_id else topic.topic, asked.partition), asked)
+        _set_requested_values(FetchedPartition(topic.topic_id if by_id else topic.topic, asked.partition), asked)
         for topic in topics
         for asked in topic.partitions
     ]
@@ -163,7 +163,7 @@ def _name_partitions_in_steps(context: RequestContext, request: FetchRequest) ->
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
         for portion in _iterate_portions(context, topic.partitions):
-            named += [_copy_request(FetchedPartition(key, asked.partition), asked) for asked in portion]
+            named += [_set_requested_values(FetchedPartition(key, asked.partition), asked) for asked in portion]
             if len(named) > FEW:
                 yield
         if len(request.topics) > FEW:
@@ -176,7 +176,9 @@ def _iterate_portions(context: RequestContext, items: list[Item]) -> Iterator[Se
     return take_portions(items) if context.may_take_apart else chunks(items)
 
 
-def _copy_request(partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPartition) -> FetchedPartition:
+def _set_requested_values(
+    partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPartition
+) -> FetchedPartition:
     partition.fetch_offset = asked.fetch_offset
     partition.max_bytes = asked.partition_max_bytes
     partition.current_leader_epoch = asked.current_leader_epoch
@@ -201,13 +203,13 @@ def _update_session(context: RequestContext, session: FetchSession, request: Fet
                 if known is None:
                     known = FetchedPartition(key, asked.partition)
                     _name_partition(context, known)
-                    session.add([known])
-                _copy_request(known, asked)
+                    session.add_partitions([known])
+                _set_requested_values(known, asked)
                 if len(session.partitions) > FEW:
                     yield
     for forgotten in request.forgotten_topics_data:
         key = forgotten.topic_id if by_id else forgotten.topic
         for index in forgotten.partitions:
-            session.forget(key, index)
+            session.remove_partition(key, index)
             if len(forgotten.partitions) > FEW:
                 yield

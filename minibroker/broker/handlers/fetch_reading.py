@@ -93,7 +93,7 @@ class Reading:
         self.is_denied = replica >= 0 and not context.allows(CLUSTER_ACTION, is_needed=True)
         self.max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
         if context.usage is not None:
-            self.max_bytes = min(self.max_bytes, context.cluster.quotas.most_bytes(context, FETCHED))
+            self.max_bytes = min(self.max_bytes, context.cluster.quotas.get_most_bytes(context, FETCHED))
         self.min_bytes = min(request.min_bytes, self.max_bytes)
 
     def _begin_answer(self) -> None:
@@ -103,7 +103,7 @@ class Reading:
         self.leaders: dict[int, Any] = {}
         self.answers: list[Answered] = []
 
-    def read(self) -> None:
+    def read_partitions(self) -> None:
         """Read all partitions now. Raises Conversion if records must be converted, which takes several steps."""
         self._begin_answer()
         for fetched in self.wanted:
@@ -124,7 +124,7 @@ class Reading:
             context.authorize_topic(READ_TOPIC, fetched.topic)
             if self.request.rack_id or len(context.cluster.nodes) > 1:
                 return self._answer_by_replica(fetched, left)
-            return self._read_led(fetched, context.partition(fetched.topic, fetched.index), left)
+            return self._read_led_partition(fetched, context.get_led_partition(fetched.topic, fetched.index), left)
         except KafkaError as error:
             code = error.code
             if code == ErrorCode.UNKNOWN_TOPIC_ID and fetched.name is not None:
@@ -143,13 +143,13 @@ class Reading:
         context = self.context
         partition = context.find_partition(fetched.topic, fetched.index)
         if partition is None or not serves_as_follower(context.node, partition, context.version):
-            partition = context.partition(fetched.topic, fetched.index)
+            partition = context.get_led_partition(fetched.topic, fetched.index)
         other = None
         if context.cluster.settings["replica.selector.class"] == RACK_AWARE:
             other = find_preferred_replica(context.cluster.nodes, context.node, partition, self.request.rack_id)
         if other is None:
-            return self._read_led(fetched, partition, left)
-        answer, _ = self._read_led(fetched, partition, left and 0)
+            return self._read_led_partition(fetched, partition, left)
+        answer, _ = self._read_led_partition(fetched, partition, left and 0)
         answer.preferred_read_replica, answer.records = other, b""
         self.urgent = True
         return answer, 0
@@ -175,10 +175,10 @@ class Reading:
             self.leaders[leader.leader_id] = leader
         return answer
 
-    def _read_led(
+    def _read_led_partition(
         self, fetched: FetchedPartition, partition: Partition, left: int | None
     ) -> tuple[PartitionAnswer, int]:
-        partition.check_epoch(fetched.current_leader_epoch)
+        partition.check_leader_epoch(fetched.current_leader_epoch)
         log = partition.log
         committed = self.request.isolation_level == READ_COMMITTED
         answer = PartitionAnswer(
@@ -255,30 +255,30 @@ class Reading:
 
     # --- waiting --------------------------------------------------------------------------------
 
-    async def join(self, watch: Watch) -> None:
+    async def watch_partitions(self, watch: Watch) -> None:
         """Have `watch` see all partitions."""
         for fetched in self.wanted:
             partition = self.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
-                watch.join(partition.waiters)
+                watch.join_waiters(partition.waiters)
 
     async def read_news(self, watch: Watch) -> None:
         """Read what `watch` has seen. Raises Conversion as `read` does."""
         watch.grown, watch.has_changed = {}, False
-        self.read()
+        self.read_partitions()
 
     # --- answering ------------------------------------------------------------------------------
 
-    def enough(self) -> bool:
+    def is_enough(self) -> bool:
         """Return whether the answer can be sent now.
 
         As in Kafka, an unknown partition does not end the wait: a client that keeps asking for it would spin.
         """
         return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.answers)
 
-    def response(self) -> FetchResponse:
+    def make_response(self) -> FetchResponse:
         """Return the answer. In an incremental session it has only the partitions that have changed."""
-        answers = self.answers if self.session is None else self._list_news()
+        answers = self.answers if self.session is None else self._list_changed_answers()
         topics: list[TopicAnswer] = []
         topic = None
         for fetched, answer, _ in answers:
@@ -287,16 +287,16 @@ class Reading:
                 topics.append(self._make_topic_answer(topic))
             topics[-1].partitions.append(answer)
         response = self._assemble_response(topics)
-        if self.context.usage is not None and self._is_throttled(answer_bytes(response, self.context.version)):
+        if self.context.usage is not None and self._is_throttled(measure_answer_bytes(response, self.context.version)):
             return self._make_throttled_response()
         if self.session is not None:
             for fetched, answer, size_bytes in answers:
                 self._remember_sent(self.session, fetched, answer, size_bytes)
-        return self._with_endpoints(response)
+        return self._add_leader_endpoints(response)
 
-    async def answer(self) -> FetchResponse:
-        """Return the answer as `response` does."""
-        return self.response()
+    async def make_answer(self) -> FetchResponse:
+        """Return the answer as `make_response` does."""
+        return self.make_response()
 
     def _is_throttled(self, size_bytes: int) -> bool:
         """Charge the quota with an answer of this size. Return whether the client is throttled."""
@@ -315,7 +315,7 @@ class Reading:
         by_id = self.context.version >= FIRST_WITH_TOPIC_IDS
         return TopicAnswer(topic_id=key) if by_id else TopicAnswer(topic=key)
 
-    def _list_news(self) -> list[Answered]:
+    def _list_changed_answers(self) -> list[Answered]:
         """Return what the session's client does not know yet."""
         if self.request.session_epoch <= INITIAL_EPOCH:
             return self.answers
@@ -329,15 +329,15 @@ class Reading:
         self, session: FetchSession, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int
     ) -> None:
         """Remember in the session what is sent."""
-        fetched.sent(answer.high_watermark, answer.log_start_offset, answer.error_code)
+        fetched.remember_sent(answer.high_watermark, answer.log_start_offset, answer.error_code)
         if size_bytes:
-            session.served(fetched)
+            session.move_to_end(fetched)
 
     def _assemble_response(self, topics: list[TopicAnswer]) -> FetchResponse:
         session_id = NO_SESSION if self.session is None else self.session.session_id
         return FetchResponse(session_id=session_id, responses=topics)
 
-    def _with_endpoints(self, response: FetchResponse) -> FetchResponse:
+    def _add_leader_endpoints(self, response: FetchResponse) -> FetchResponse:
         """Add the addresses of leaders, which, as in Kafka, no quota is charged for."""
         if self.urgent and self.context.version >= FIRST_WITH_LEADERS:
             nodes, listener = self.context.cluster.nodes, self.context.connection.listener
@@ -354,7 +354,7 @@ def is_news(fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int)
     return fetched.has_news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
 
 
-def answer_bytes(response: Message, version: int) -> int:
+def measure_answer_bytes(response: Message, version: int) -> int:
     """Return the size of an answer, as Kafka charges it."""
     out = Output()
     response.encode_into(out, version)

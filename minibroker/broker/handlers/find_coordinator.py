@@ -49,7 +49,7 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
     is_known = request.key_type != SHARE_KEY or context.version >= FIRST_WITH_SHARE_KEYS
     if is_known and (context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys):
         with contextlib.suppress(KafkaError):  # each key is answered with the error below
-            await in_slices(context.cluster.coordinators.of_keys(request.key_type).log.create_in_steps())
+            await in_slices(context.cluster.coordinators.get_by_key_type(request.key_type).log.create_topic_in_steps())
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
         coordinators = await in_slices(
             each(lambda key: _answer_coordinator(context, key, request.key_type), request.coordinator_keys)
@@ -69,7 +69,7 @@ def _answer_coordinator(context: RequestContext, key: str, key_type: int) -> Coo
     try:
         if key_type == SHARE_KEY:
             _check_share_key(context, key)
-        coordinators = context.cluster.coordinators.of_keys(key_type)
+        coordinators = context.cluster.coordinators.get_by_key_type(key_type)
         if key_type in TO_FIND:
             context.authorize(TO_FIND[key_type], key)
         node = find_or_create_coordinator(coordinators, key)

@@ -54,11 +54,11 @@ def _describe_group(context: RequestContext, group_id: str) -> Described:
     groups = context.cluster.groups
     try:
         context.authorize(DESCRIBE_GROUP, group_id)
-        groups.check(context.node, group_id)
+        groups.check_coordinator(context.node, group_id)
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code)
     try:
-        return groups.classic_group(group_id).described()
+        return groups.get_classic_group(group_id).describe()
     except KafkaError as error:
         described = Described(group_id=group_id, group_state=DEAD)
         if context.version >= FIRST_WITH_NOT_FOUND:
@@ -73,9 +73,12 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
     groups = context.cluster.groups
     order: HashOrder[ListGroupsResponse.ListedGroup] = HashOrder(len(groups.groups))
     may_see_all = context.allows(DESCRIBE_CLUSTER)
-    for group in groups.groups.present():
+    for group in groups.groups.iterate_present():
         await pause()
-        if groups.node_of(group.group_id) is not context.node or groups.groups.get(group.group_id) is not group:
+        if (
+            groups.find_coordinator_node(group.group_id) is not context.node
+            or groups.groups.get(group.group_id) is not group
+        ):
             continue
         if not may_see_all and not context.allows(DESCRIBE_GROUP, group.group_id):
             continue
@@ -104,7 +107,9 @@ async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -
     response = DeleteGroupsResponse(results=results)
     for result in deleted:
         try:
-            context.wait_for(context.cluster.groups.wait(result.group_id), partial(_refuse_deletion, result))
+            context.wait_for(
+                context.cluster.groups.get_durability_wait(result.group_id), partial(_refuse_deletion, result)
+            )
         except KafkaError as error:
             _refuse_deletion(result, error)
     return response
@@ -118,13 +123,13 @@ def _delete_group(context: RequestContext, group_id: str) -> ErrorCode:
     groups = context.cluster.groups
     try:
         context.authorize(DELETE_GROUP, group_id)
-        groups.check(context.node, group_id)
-        group = groups.found(group_id)
+        groups.check_coordinator(context.node, group_id)
+        group = groups.get_group(group_id)
         group.check_deletion()
         if isinstance(group, ShareGroup):
             states = {topic_id: indexes for topic_id, (_, indexes) in group.initialized.items()}
-            context.cluster.shares.forget_group(group_id, states)
-        groups.delete(group)
+            context.cluster.shares.delete_group_states(group_id, states)
+        groups.delete_group(group)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

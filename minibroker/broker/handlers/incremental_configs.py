@@ -17,22 +17,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, MATCH, validate_client_metrics
-from minibroker.broker.configs.config_changes import Change, ChangeKind, check_sizes, differences, outcome
+from minibroker.broker.configs.config_changes import (
+    Change,
+    ChangeKind,
+    apply_config_changes,
+    check_config_sizes,
+    find_config_changes,
+)
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS, validate_group_overrides
-from minibroker.broker.configs.logger_levels import change_levels
+from minibroker.broker.configs.logger_levels import change_logger_levels
 from minibroker.broker.configs.settings import (
-    broker_setting,
+    get_broker_setting,
     validate_broker_overrides,
     validate_topic_overrides,
 )
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType, Setting
 from minibroker.broker.control.controller import MINIMUM_ISR
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize, check_broker
+from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize_resource, check_broker_name
 from minibroker.broker.handlers.listener_changes import check_listener_changes
 from minibroker.broker.metadata.cordoning import CORDONED, supports_cordoning
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
-from minibroker.broker.metadata.partitions import check_name
+from minibroker.broker.metadata.partitions import check_topic_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_TOPIC_CONFIGS, Right
@@ -93,18 +99,18 @@ def _alter_resource(
     try:
         if counts[kind, name] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-        _check_form(resource)
+        _check_resource_form(resource)
         if kind == ResourceType.BROKER_LOGGER and not loggers:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
         if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
             context.authorize(TO_ALTER[kind])  # without a message, as in Kafka
         else:
-            authorize(context, TO_ALTER, kind, name)
+            authorize_resource(context, TO_ALTER, kind, name)
         if kind == ResourceType.BROKER_LOGGER:
             _change_loggers(context, resource, validate_only=validate_only)
             return answer
         decided = _decide_values(context, resource)
-        check_sizes(decided.values())
+        check_config_sizes(decided.values())
         if decided and not validate_only:
             yield from context.cluster.controller.change_config_in_steps(kind, name, decided)
     except KafkaError as error:
@@ -120,13 +126,13 @@ def _decide_values(context: RequestContext, resource: AskedResource) -> dict[str
     if resource.resource_type == ResourceType.BROKER:
         return _resolve_broker_change(context, resource.resource_name, _parse_changes(resource))
     if resource.resource_type == ResourceType.GROUP:
-        return _group_change(context, resource.resource_name, _parse_changes(resource))
+        return _resolve_group_change(context, resource.resource_name, _parse_changes(resource))
     if resource.resource_type == ResourceType.CLIENT_METRICS:
         return _resolve_client_metrics_change(context, resource.resource_name, _parse_changes(resource))
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def _check_form(resource: AskedResource) -> None:
+def _check_resource_form(resource: AskedResource) -> None:
     """Check what does not depend on rights, as Kafka does first. Raises KafkaError(INVALID_REQUEST)."""
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
@@ -151,24 +157,24 @@ def _resolve_topic_change(context: RequestContext, name: str, changes: Iterable[
     cluster = context.cluster
     topic = context.find_topic(name)
     current = {} if topic is None else topic.overrides
-    texts = outcome(TOPIC_SETTINGS, current, changes)
+    texts = apply_config_changes(TOPIC_SETTINGS, current, changes)
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    check_name(name)
+    check_topic_name(name)
     valid = validate_topic_overrides(cluster.settings, texts)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    return differences(current, valid)
+    return find_config_changes(current, valid)
 
 
 def _resolve_broker_change(context: RequestContext, name: str, changes: Sequence[Change]) -> dict[str, str | None]:
     cluster = context.cluster
     if name:
-        check_broker(context, name, "Node id")
-    current = cluster.image.config(ResourceType.BROKER, name)
-    texts = outcome(_find_list_rows(changes), current, changes)
-    validate_broker_overrides(cluster.settings_of(context.node.node_id), texts, per_broker=bool(name))
-    changed = differences(current, texts)
+        check_broker_name(context, name, "Node id")
+    current = cluster.image.get_configs(ResourceType.BROKER, name)
+    texts = apply_config_changes(_find_list_settings(changes), current, changes)
+    validate_broker_overrides(cluster.get_node_settings(context.node.node_id), texts, per_broker=bool(name))
+    changed = find_config_changes(current, texts)
     check_listener_changes(context, changed, texts, per_broker=bool(name))
     # Settings that are set to the same value again are recorded too, as in Kafka: this rereads key store files.
     changed |= {change.name: texts[change.name] for change in changes if change.kind is ChangeKind.SET}
@@ -181,9 +187,9 @@ def _resolve_broker_change(context: RequestContext, name: str, changes: Sequence
     return changed
 
 
-def _find_list_rows(changes: Iterable[Change]) -> dict[str, Setting]:
+def _find_list_settings(changes: Iterable[Change]) -> dict[str, Setting]:
     """Return the rows of settings with values to append or subtract. Raises KafkaError(INVALID_CONFIG)."""
-    changed = [(change, broker_setting(change.name)) for change in changes if change.kind in LIST_CHANGES]
+    changed = [(change, get_broker_setting(change.name)) for change in changes if change.kind in LIST_CHANGES]
     for change, row in changed:
         if row.type is ConfigType.UNKNOWN:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {change.name}")
@@ -203,12 +209,12 @@ def _check_minimum_isr(name: str, text: str | None) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
-def _group_change(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _resolve_group_change(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     current = context.cluster.image.configs.get((ResourceType.GROUP, name), {})
-    texts = validate_group_overrides(context.cluster.settings, outcome(GROUP_ROWS, current, changes))
-    return differences(current, texts)
+    texts = validate_group_overrides(context.cluster.settings, apply_config_changes(GROUP_ROWS, current, changes))
+    return find_config_changes(current, texts)
 
 
 def _resolve_client_metrics_change(
@@ -217,12 +223,12 @@ def _resolve_client_metrics_change(
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     current = context.cluster.image.configs.get((ResourceType.CLIENT_METRICS, name), {})
-    texts = validate_client_metrics(outcome(CLIENT_METRICS_SETTINGS, current, changes))
+    texts = validate_client_metrics(apply_config_changes(CLIENT_METRICS_SETTINGS, current, changes))
     if MATCH in texts:
         from minibroker.broker.client_telemetry import compile_patterns  # imported late: few brokers need it
 
         compile_patterns(texts[MATCH])
-    return differences(current, texts)
+    return find_config_changes(current, texts)
 
 
 def _change_loggers(context: RequestContext, resource: AskedResource, *, validate_only: bool) -> None:
@@ -233,4 +239,4 @@ def _change_loggers(context: RequestContext, resource: AskedResource, *, validat
     if int(name) != node_id:
         message = f"Unexpected node id. Expected {node_id}, but received {int(name)}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    change_levels(_parse_changes(resource), validate_only=validate_only)
+    change_logger_levels(_parse_changes(resource), validate_only=validate_only)

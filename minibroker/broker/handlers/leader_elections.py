@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from minibroker.broker.control.elections import apply_changes, catch_up, make_election_change
+from minibroker.broker.control.elections import add_live_replicas_to_isr, apply_partition_changes, make_election_change
 from minibroker.broker.delayed_operations import pause
 from minibroker.broker.metadata.partition_changes import Election
 from minibroker.broker.metadata.partitions import Partition
@@ -49,7 +49,7 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
         result = TopicResult(topic=name)
         for portion in chunks(indexes):
             try:
-                result.partition_result += _elect_some(context, name, portion, kind)
+                result.partition_result += _elect_topic_partitions(context, name, portion, kind)
             except KafkaError as error:
                 return _make_refusal(request, error)
             await pause()
@@ -60,12 +60,14 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _elect_some(context: RequestContext, name: str, indexes: Sequence[int], kind: Election) -> list[PartitionResult]:
+def _elect_topic_partitions(
+    context: RequestContext, name: str, indexes: Sequence[int], kind: Election
+) -> list[PartitionResult]:
     """Elect leaders for some partitions of a topic, and return a result for each. Raises KafkaError if all fail."""
     changes: list[PartitionChangeRecord] = []
     results = [_elect_partition(context, name, index, kind, changes) for index in indexes]
-    apply_changes(context.cluster, changes)
-    catch_up(context.cluster, _apply_changes(context, changes))
+    apply_partition_changes(context.cluster, changes)
+    add_live_replicas_to_isr(context.cluster, _apply_changes(context, changes))
     return results
 
 
@@ -111,11 +113,11 @@ def _elect_partition(
 
 
 def _find_partition(context: RequestContext, name: str, index: int) -> Partition:
-    partition = context.topic(name, f"No such topic as {name}").partition(index)
+    partition = context.get_topic(name, f"No such topic as {name}").find_partition(index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{index}")
     return partition
 
 
 def _apply_changes(context: RequestContext, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
-    return [context.topic(change.topic_id).partitions[change.partition_id] for change in changes]
+    return [context.get_topic(change.topic_id).partitions[change.partition_id] for change in changes]

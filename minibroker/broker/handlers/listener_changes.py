@@ -27,19 +27,19 @@ def check_listener_changes(
 ) -> None:
     """Check changes of the settings of this broker (`per_broker`) or of all. Raises KafkaError(INVALID_REQUEST)."""
     node, changed = context.node, frozenset(changed)
-    before = context.cluster.settings_of(node.node_id)
+    before = context.cluster.get_node_settings(node.node_id)
     after = before.with_dynamic(**{"broker" if per_broker else "cluster": texts})
     if any(name.endswith(LIMITS) for name in changed):
-        _check_limits(node, before, after)
+        _check_connection_limits(node, before, after)
     if not per_broker:
         return
     if changed.intersection(OF_LISTENERS):
         _check_listeners(before, after)
     if any(name.startswith("listener.name.") for name in changed):
-        _check_fixed(node, changed)
+        _check_fixed_settings(node, changed)
     for tls in node.tls.values():
         try:
-            tls.renewed(after)
+            tls.make_renewed_settings(after)
         except SettingsError as error:
             raise _make_refusal(f"Validation of dynamic config update of SSLFactory failed: {error}") from None
 
@@ -48,7 +48,7 @@ def _make_refusal(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _check_limits(node: Node, before: Settings, after: Settings) -> None:
+def _check_connection_limits(node: Node, before: Settings, after: Settings) -> None:
     for name in LIMITS:
         for listener in node.endpoints:
             value = get_listener_setting(after, name, listener)
@@ -58,10 +58,10 @@ def _check_limits(node: Node, before: Settings, after: Settings) -> None:
 
 def _check_listeners(before: Settings, after: Settings) -> None:
     try:
-        opened = _by_name(after)
+        opened = _map_by_name(after)
     except SettingsError as error:
         raise _make_refusal(str(error)) from None
-    present = _by_name(before)
+    present = _map_by_name(before)
     advertised = [text.partition(":")[0].upper() for text in before["advertised.listeners"] or ()] or [*present]
     missing = [name for name in advertised if name not in opened]
     if missing:
@@ -72,17 +72,20 @@ def _check_listeners(before: Settings, after: Settings) -> None:
             raise _make_refusal(f"Security protocol cannot be updated for existing listener {name}")
 
 
-def _by_name(settings: Settings) -> dict[str, Listener]:
+def _map_by_name(settings: Settings) -> dict[str, Listener]:
     """Return the listeners of these settings by their names. Raises SettingsError."""
     from minibroker.broker.configs.listeners import make_broker_listeners
 
     return {listener.name: listener for listener in make_broker_listeners(settings, all_advertised=False)}
 
 
-def _check_fixed(node: Node, changed: Iterable[str]) -> None:
-    from minibroker.broker.configs.settings_without_effect import is_fixed_once_open, listener_of
+def _check_fixed_settings(node: Node, changed: Iterable[str]) -> None:
+    from minibroker.broker.configs.settings_without_effect import find_listener_of_setting, is_fixed_while_listener_open
 
     for listener in node.open_listeners:
-        if any(listener_of(name) == listener.lower() and is_fixed_once_open(name) for name in changed):
+        if any(
+            find_listener_of_setting(name) == listener.lower() and is_fixed_while_listener_open(name)
+            for name in changed
+        ):
             message = f"Configs cannot be updated dynamically for existing listener {listener}, "
             raise _make_refusal(message + "restart broker or create a new listener for update")

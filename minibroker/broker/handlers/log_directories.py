@@ -87,7 +87,7 @@ def _describe_directory(context: RequestContext, directory: LogDirectory, asked:
         if _is_listed(context, name, index, asked):
             topic = topics.setdefault(name, TopicResult(name=name))
             topic.partitions.append(PartitionResult(partition_index=index, partition_size=kept.size_bytes))
-    for move in context.cluster.moves.to(directory):
+    for move in context.cluster.moves.list_moves_to(directory):
         name, index = move.partition.topic.name, move.partition.index
         if _is_listed(context, name, index, asked):
             copy = PartitionResult(partition_index=index, partition_size=move.copy.size_bytes)
@@ -143,13 +143,13 @@ def _begin_move(context: RequestContext, name: str, index: int, path: str) -> No
     partition = context.find_partition(name, index)
     if partition is not None and partition.is_offline:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
-    if partition is None or not partition.is_here:
+    if partition is None or not partition.has_local_log:
         cluster.logs.prefer(name, index, directory)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not partition.is_here or context.node.node_id not in partition.replicas:
+    if not partition.has_local_log or context.node.node_id not in partition.replicas:
         raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition} has no replica here.")
-    cluster.moves.begin(partition, directory)
+    cluster.moves.start_move(partition, directory)
 
 
 def _find_directory(context: RequestContext, path: str) -> LogDirectory:

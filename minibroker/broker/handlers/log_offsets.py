@@ -138,7 +138,7 @@ def _get_led_partition(
     """
     node_id, found = context.node.node_id, context.find_topic(topic)
     partition = get_hosted_partition(node_id, found, index)
-    partition.check_epoch(current_leader_epoch)
+    partition.check_leader_epoch(current_leader_epoch)
     return partition if of_follower else get_led_partition(node_id, found, index)
 
 

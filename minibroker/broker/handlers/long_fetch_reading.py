@@ -14,9 +14,9 @@ from minibroker.broker.handlers.fetch_reading import (
     PartitionAnswer,
     Reading,
     TopicAnswer,
-    answer_bytes,
     count_more_length_bytes,
     is_news,
+    measure_answer_bytes,
 )
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.down_conversion import Conversion, Converted, read_for_client_in_steps
@@ -53,18 +53,18 @@ class LongReading(Reading):
         self._begin_answer()
         for portion in chunks(self.wanted):
             for fetched in portion:
-                self._keep(fetched, *(yield from self._read_partition_in_steps(fetched)))
+                self._keep_answer(fetched, *(yield from self._read_partition_in_steps(fetched)))
             yield
 
-    async def join(self, watch: Watch) -> None:
+    async def watch_partitions(self, watch: Watch) -> None:
         """Have `watch` see all partitions. All are news at first, as something may happen in the meantime."""
-        watch.book(len(self.wanted))
+        watch.count_watched_partitions(len(self.wanted))
         self.places: defaultdict[Partition, list[FetchedPartition]] = defaultdict(list)
         for fetched in self.wanted:
             partition = self.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
                 self.places[partition].append(fetched)
-                watch.join(partition.waiters)
+                watch.join_waiters(partition.waiters)
             await pause()
         watch.has_changed = True
 
@@ -84,9 +84,9 @@ class LongReading(Reading):
         _, size_bytes = self.found.pop(fetched, (None, 0))
         self.refused.pop(fetched, None)
         self.size_bytes -= size_bytes
-        self._keep(fetched, *(yield from self._read_partition_in_steps(fetched)))
+        self._keep_answer(fetched, *(yield from self._read_partition_in_steps(fetched)))
 
-    def _keep(self, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> None:
+    def _keep_answer(self, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> None:
         self.size_bytes += size_bytes
         code = ErrorCode(answer.error_code)
         if size_bytes:
@@ -108,7 +108,7 @@ class LongReading(Reading):
                 result = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
             except KafkaError as error:
                 result = error.with_traceback(None)
-            if not conversion.is_void():
+            if not conversion.must_read_again():
                 return self._answer_converted(fetched, conversion, result)
 
     def _answer_converted(
@@ -122,18 +122,18 @@ class LongReading(Reading):
 
     # --- answering ------------------------------------------------------------------------------
 
-    def enough(self) -> bool:
+    def is_enough(self) -> bool:
         return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.wanted)
 
-    async def answer(self) -> FetchResponse:
-        return await in_slices(self.response_in_steps())
+    async def make_answer(self) -> FetchResponse:
+        return await in_slices(self.make_response_in_steps())
 
     def read_for_response(self) -> Steps[FetchResponse]:
         """Read all partitions for the last time, and return the answer."""
         yield from self.read_in_steps()
-        return (yield from self.response_in_steps())
+        return (yield from self.make_response_in_steps())
 
-    def response_in_steps(self) -> Steps[FetchResponse]:
+    def make_response_in_steps(self) -> Steps[FetchResponse]:
         """Return the answer as `response` does, built a portion at a time."""
         runs: Runs = []
         for portion in take_portions(self.wanted):
@@ -152,26 +152,26 @@ class LongReading(Reading):
                 topics[-1].partitions = _Answers(self, partitions)  # type: ignore[assignment]
                 continue
             for named in chunks(partitions):
-                topics[-1].partitions += map(self.answer_of, named)
+                topics[-1].partitions += map(self.get_answer, named)
                 yield
-        return self._with_endpoints(self._assemble_response(topics))
+        return self._add_leader_endpoints(self._assemble_response(topics))
 
     def _measure_in_steps(self, runs: Runs) -> Steps[int]:
-        """Return the size of the answer as `answer_bytes` does, without building all of it."""
+        """Return the size of the answer as `measure_answer_bytes` does, without building all of it."""
         version = self.context.version
-        none_bytes = answer_bytes(FetchResponse(), version)
+        none_bytes = measure_answer_bytes(FetchResponse(), version)
         size_bytes = none_bytes + count_more_length_bytes(len(runs), version)
         for key, partitions in runs:
-            bare_bytes = answer_bytes(FetchResponse(responses=[self._make_topic_answer(key)]), version)
+            bare_bytes = measure_answer_bytes(FetchResponse(responses=[self._make_topic_answer(key)]), version)
             size_bytes += bare_bytes - none_bytes + count_more_length_bytes(len(partitions), version)
             for portion in chunks(partitions, PORTION):
                 topic = self._make_topic_answer(key)
                 topic.partitions = [self._find_answer(fetched)[0] for fetched in portion]
-                size_bytes += answer_bytes(FetchResponse(responses=[topic]), version) - bare_bytes
+                size_bytes += measure_answer_bytes(FetchResponse(responses=[topic]), version) - bare_bytes
                 yield
         return size_bytes
 
-    def answer_of(self, fetched: FetchedPartition) -> PartitionAnswer:
+    def get_answer(self, fetched: FetchedPartition) -> PartitionAnswer:
         """Return the answer for a partition, and note it in the session."""
         answer, size_bytes = self._find_answer(fetched)
         self.found.pop(fetched, None)
@@ -200,9 +200,9 @@ class _Answers:
 
     def __iter__(self) -> Iterator[PartitionAnswer]:
         for portion in take_portions(self._partitions):
-            yield from map(self._reading.answer_of, portion)
+            yield from map(self._reading.get_answer, portion)
 
 
-def in_steps(reading: Reading) -> LongReading:
+def make_long_reading(reading: Reading) -> LongReading:
     """Return a pass over the same partitions that works in steps."""
     return LongReading(reading.context, reading.request, reading.session, reading.wanted)

@@ -28,7 +28,7 @@ from minibroker.broker.metadata.partitions import (
     METADATA_TOPIC,
     TRANSACTIONS_TOPIC,
     Topic,
-    check_name,
+    check_topic_name,
 )
 from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
 from minibroker.broker.requests.served import handles
@@ -58,7 +58,7 @@ async def metadata(context: RequestContext, request: MetadataRequest) -> Metadat
     context.lasts = not any([topic.error_code for topic in topics])  # an error may be gone when the client asks again
     log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
-        await in_slices(each(partial(_add_operations, context), topics))
+        await in_slices(each(partial(_add_authorized_operations, context), topics))
     return MetadataResponse(
         brokers=_list_brokers(context),
         cluster_id=context.cluster.cluster_id,
@@ -68,7 +68,7 @@ async def metadata(context: RequestContext, request: MetadataRequest) -> Metadat
     )
 
 
-def _add_operations(context: RequestContext, topic: TopicAnswer) -> None:
+def _add_authorized_operations(context: RequestContext, topic: TopicAnswer) -> None:
     if topic.name is not None and topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         topic.topic_authorized_operations = context.get_allowed_operations(ResourceType.TOPIC, topic.name)
 
@@ -104,18 +104,18 @@ def _answer_topics(context: RequestContext, request: MetadataRequest) -> Steps[l
     if context.version < FIRST_BY_TOPIC_ID and (ids or some_without_name):
         return (yield from each(_make_refusal, request.topics))
     if ids:
-        return (yield from each_in_steps(partial(_by_id, context), ids))
+        return (yield from each_in_steps(partial(_answer_topic_by_id, context), ids))
     names = yield from count_items(requested.name or "" for requested in request.topics)
     create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
-    if create and (yield from _are_too_many(context, names)):
+    if create and (yield from _have_too_many_partitions(context, names)):
         create = False
         count_refused(context, KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS), next(iter(names)))
-    answers = yield from each_in_steps(lambda name: _by_name(context, name, create), names)
+    answers = yield from each_in_steps(lambda name: _answer_topic_by_name(context, name, create), names)
     yield from names.release()
     return answers
 
 
-def _are_too_many(context: RequestContext, names: Counts[str]) -> Steps[bool]:
+def _have_too_many_partitions(context: RequestContext, names: Counts[str]) -> Steps[bool]:
     """Return whether the topics that are missing would have more partitions than one request may create."""
     each_count: int = context.cluster.settings["num.partitions"]
     if len(names) * each_count <= MAXIMUM_PARTITIONS_PER_REQUEST:
@@ -131,7 +131,7 @@ def _make_refusal(asked: AskedTopic) -> TopicAnswer:
     return TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
 
 
-def _by_id(context: RequestContext, topic_id: bytes) -> Steps[TopicAnswer]:
+def _answer_topic_by_id(context: RequestContext, topic_id: bytes) -> Steps[TopicAnswer]:
     topic = context.find_topic(topic_id)
     if topic is None:
         return TopicAnswer(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
@@ -140,10 +140,10 @@ def _by_id(context: RequestContext, topic_id: bytes) -> Steps[TopicAnswer]:
     return (yield from _answer_topic(context, topic))
 
 
-def _by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAnswer]:
+def _answer_topic_by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAnswer]:
     try:
         context.authorize(DESCRIBE_TOPIC, name)
-        check_name(name)
+        check_topic_name(name)
         topic = yield from _find_or_create_topic(context, name, create)
         return (yield from _answer_topic(context, topic))
     except KafkaError as error:
@@ -167,9 +167,9 @@ def _find_or_create_topic(context: RequestContext, name: str, create: bool) -> S
 
 
 def _create_topic(context: RequestContext, name: str) -> Steps[None]:
-    coordinators = context.cluster.coordinators.of_topic(name)
+    coordinators = context.cluster.coordinators.find_by_topic(name)
     if coordinators is not None:
-        yield from coordinators.log.create_in_steps()
+        yield from coordinators.log.create_topic_in_steps()
     else:
         yield from context.cluster.controller.create_topic_in_steps(name)
 
@@ -181,11 +181,11 @@ def _answer_topic(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
         answer.partitions += [describe_partition(partition, nodes, PartitionAnswer) for partition in portion]
         yield
     if context.version == WITHOUT_OFFLINE_REPLICAS:
-        yield from each(partial(_leave_out_absent, context), answer.partitions)
+        yield from each(partial(_leave_out_absent_replicas, context), answer.partitions)
     return answer
 
 
-def _leave_out_absent(context: RequestContext, partition: PartitionAnswer) -> None:
+def _leave_out_absent_replicas(context: RequestContext, partition: PartitionAnswer) -> None:
     """Tell the oldest clients of replicas on present nodes only, and by an error that there are others."""
     nodes = context.cluster.nodes
     if all(node in nodes for node in partition.replica_nodes):

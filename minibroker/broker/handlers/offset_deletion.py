@@ -39,10 +39,10 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.
     to_answer = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
     topics = await in_slices(each_in_steps(partial(_answer_topic, context, group), to_answer))
-    for portion in chunks(_list_deletable(topics)):
+    for portion in chunks(_list_deletable_partitions(topics)):
         group = _find_group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
-        delete_offsets(context.cluster.groups, group, [found for found in portion if committed.has(*found)])
+        delete_offsets(context.cluster.groups, group, [found for found in portion if committed.has_offset(*found)])
         await pause()
     response = OffsetDeleteResponse(topics=topics)
     wait_for_offsets(context, request.group_id, lambda error: _refuse_all(response, error))
@@ -57,7 +57,7 @@ def _find_group(context: RequestContext, group_id: str) -> Group:
     """Return the group. Raises KafkaError if its offsets may not be deleted."""
     context.authorize(DELETE_GROUP, group_id)
     groups = context.cluster.groups
-    groups.check_named(context.node, group_id)
+    groups.check_coordinator_and_id(context.node, group_id)
     group = groups.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id}.")
@@ -73,7 +73,7 @@ def _answer_topic(context: RequestContext, group: Group, asked: AskedTopic) -> S
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         if not is_allowed:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif topic is None or topic.partition(partition.partition_index) is None:
+        elif topic is None or topic.find_partition(partition.partition_index) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionAnswer(partition_index=partition.partition_index, error_code=code)
 
@@ -82,7 +82,7 @@ def _answer_topic(context: RequestContext, group: Group, asked: AskedTopic) -> S
     return TopicAnswer(name=asked.name, partitions=partitions)
 
 
-def _list_deletable(topics: list[TopicAnswer]) -> list[tuple[str, int]]:
+def _list_deletable_partitions(topics: list[TopicAnswer]) -> list[tuple[str, int]]:
     """Return each (topic name, partition index) without an error, once."""
     found = (
         (topic.name, partition.partition_index)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minibroker.broker.control.elections import apply_changes, catch_up
+from minibroker.broker.control.elections import add_live_replicas_to_isr, apply_partition_changes
 from minibroker.broker.control.reassignments import make_cancellation, make_reassignment
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.partitions import Partition, Topic
@@ -95,13 +95,13 @@ def _alter_portion(
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
-    apply_changes(context.cluster, changes)
-    catch_up(context.cluster, moved)
+    apply_partition_changes(context.cluster, changes)
+    add_live_replicas_to_isr(context.cluster, moved)
     return results
 
 
 def _find_partition(context: RequestContext, name: str, index: int) -> Partition:
-    partition = context.topic(name, f"Unable to find a topic named {name}.").partition(index)
+    partition = context.get_topic(name, f"Unable to find a topic named {name}.").find_partition(index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
     return partition
@@ -125,8 +125,8 @@ async def list_partition_reassignments(
     for topic, indexes in _iterate_requested(context, request):
         ongoing: list[OngoingPartition] = []
         for portion in chunks(indexes):
-            found = map(topic.partition, portion)
-            ongoing += [_describe_ongoing(each) for each in found if each is not None and each.is_reassigned]
+            found = map(topic.find_partition, portion)
+            ongoing += [_describe_ongoing(each) for each in found if each is not None and each.is_reassigning]
             await pause()
         if ongoing:
             response.topics.append(Ongoing(name=topic.name, partitions=ongoing))

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.produce_template import lost, remember, remember_refusal
+from minibroker.broker.handlers.produce_template import put_write_failure, remember_produce, remember_refusal
 from minibroker.broker.metadata.leaders import list_leader_endpoints, make_current_leader
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
@@ -93,7 +93,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
         failed.append(appended)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
-        remember(context, partition, len(partition_data.records), answer, request.transactional_id)
+        remember_produce(context, partition, len(partition_data.records), answer, request.transactional_id)
         return ProduceResponse(responses=[answer])
     denied = (context.refusals or {}).get(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if denied is not None and request.acks:
@@ -135,7 +135,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
     """Append a partition at a time. Other requests may append to the same partitions in between."""
     answers = []
     failed: list[PartitionAnswer] = []
-    refusal = yield from _find_refusal_of_all(context, request)
+    refusal = yield from _find_request_error(context, request)
     for data in request.topic_data:
         key = _get_topic_key(context, data)
         answer = TopicAnswer(name=data.name, topic_id=data.topic_id)
@@ -189,7 +189,7 @@ def _make_response(
     return response
 
 
-def _find_refusal_of_all(context: RequestContext, request: ProduceRequest) -> Steps[KafkaError | None]:
+def _find_request_error(context: RequestContext, request: ProduceRequest) -> Steps[KafkaError | None]:
     """Return the error of the whole request, if any: none of its batches is checked or appended then."""
     producers: set[tuple[int, int]] = set()
     for data in request.topic_data:
@@ -223,7 +223,7 @@ def _get_topic_key(context: RequestContext, data: ProduceRequest.TopicProduceDat
 
 def _find_led_partition(context: RequestContext, key: str | bytes, index: int) -> Partition:
     context.authorize_topic(WRITE_TOPIC, key)
-    return context.partition(key, index)
+    return context.get_led_partition(key, index)
 
 
 def _check_writable(context: RequestContext, request: ProduceRequest, partition: Partition) -> None:
@@ -233,7 +233,7 @@ def _check_writable(context: RequestContext, request: ProduceRequest, partition:
     if partition.topic.internal and context.client_id != ADMIN_CLIENT:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {partition.topic.name}")
     if request.acks == -1:
-        partition.check_in_sync()
+        partition.check_min_isr()
 
 
 def _prepare_append(
@@ -285,24 +285,24 @@ def _append_batch(
         log_start_offset=log.log_start_offset,
     )
     if must_sync or pending is not None:
-        _wait_for(context, request, Wait(log, pending, must_sync), answer)
+        _wait_for_append(context, request, Wait(log, pending, must_sync), answer)
     if joined is not None:
-        _wait_for(context, request, joined, answer)
+        _wait_for_append(context, request, joined, answer)
     return answer
 
 
-def _wait_for(context: RequestContext, request: ProduceRequest, wait: Wait, answer: PartitionAnswer) -> None:
+def _wait_for_append(context: RequestContext, request: ProduceRequest, wait: Wait, answer: PartitionAnswer) -> None:
     if request.acks:
-        context.wait_for(wait, partial(lost, answer))
+        context.wait_for(wait, partial(put_write_failure, answer))
     else:
-        context.cluster.turn.when(wait, partial(_close_if_failed, context))
+        context.cluster.turn.call_when_over(wait, partial(_close_connection_if_failed, context))
 
 
-def _close_if_failed(context: RequestContext, failure: KafkaError | None) -> None:
+def _close_connection_if_failed(context: RequestContext, failure: KafkaError | None) -> None:
     """Close the connection if a Produce with acks=0 has failed: its client can notice nothing else."""
     if failure is not None:
         log.warning("closing %s: a Produce with acks=0 failed: %s", context.connection.peer, failure)
-        context.connection.fail()
+        context.connection.close_after_failure()
 
 
 def _join_transaction(

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.output_items import Refusal
-from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, answer_start, encode_answer
+from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, make_answer_start
 from minibroker.broker.requests.context import Reason, log_reason
 from minibroker.broker.security import audit
 from minibroker.broker.security.operations import WRITE_TOPIC
-from minibroker.broker.turn import failure_of_pending
+from minibroker.broker.turn import find_pending_failure
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import get_response_header_version
@@ -117,7 +117,7 @@ class Template(ABC):
 
     def _encode_answer(self, correlation_id: int, topic: TopicAnswer) -> Any:
         """Return the frame of an answer."""
-        start = answer_start(get_response_header_version(self.key, self.version))
+        start = make_answer_start(get_response_header_version(self.key, self.version))
         return encode_answer(ProduceResponse(responses=[topic]), self.version, start, correlation_id)[0]
 
 
@@ -142,11 +142,11 @@ class ProduceTemplate(Template):
         self._transactional_id = transactional_id
         self._topic = topic
         self._values = 1 + (version >= FIRST_WITH_TIME) + (version >= FIRST_WITH_START)
-        before, after = self._around = self._answer_around()
+        before, after = self._around = self._split_answer()
         self._size = SIZE.size + len(before) + 8 * self._values + len(after)
         self._layout = Struct(f">ii{len(before)}s{'q' * self._values}{len(after)}s")
 
-    def _answer_around(self) -> tuple[bytes, bytes]:
+    def _split_answer(self) -> tuple[bytes, bytes]:
         """Return the bytes of an answer between correlation id and base offset, and behind its last value."""
         marks = bytes(range(1, 8 * 3 + 1))
         first, time, start = Struct(">qqq").unpack(marks)
@@ -160,15 +160,15 @@ class ProduceTemplate(Template):
     def _make_topic_answer(self, answer: PartitionAnswer) -> TopicAnswer:
         return TopicAnswer(name=self._topic.name, topic_id=self._topic.topic_id, partition_responses=[answer])
 
-    def answer(self, correlation_id: int, values: tuple[int, ...]) -> bytes:
+    def make_answer_frame(self, correlation_id: int, values: tuple[int, ...]) -> bytes:
         """Return the frame of an answer. `values` are offset, append time and log start, or those its version has."""
         before, after = self._around
         return self._layout.pack(self._size, correlation_id, before, *values, after)
 
-    def refusal(self, correlation_id: int, failure: KafkaError) -> Any:
+    def make_refusal_frame(self, correlation_id: int, failure: KafkaError) -> Any:
         """Return the frame of the answer to a batch that could not be written."""
         answer = PartitionAnswer(index=self._partition.index)
-        lost(answer, failure)
+        put_write_failure(answer, failure)
         return self._encode_answer(correlation_id, self._make_topic_answer(answer))
 
     def _append_and_answer(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
@@ -193,11 +193,11 @@ class ProduceTemplate(Template):
         try:
             first_offset = partition.append(cluster.turn, records, headers)
         except KafkaError as error:
-            return Refusal([self.refusal(correlation_id, error)])
+            return Refusal([self.make_refusal_frame(correlation_id, error)])
         append_time_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else -1
         values = (first_offset, append_time_ms, log.log_start_offset)[: self._values]
         if first_offset < log.log_end_offset:
-            return [self.answer(correlation_id, values)]
+            return [self.make_answer_frame(correlation_id, values)]
         return DueProduce(self, correlation_id, log.pending, values)
 
     def _may_join(self, cluster: Broker, records: memoryview) -> bool:
@@ -235,7 +235,7 @@ class RefusalTemplate(Template):
         return Refusal([SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer])
 
 
-def remember(
+def remember_produce(
     context: RequestContext,
     partition: Partition,
     records_bytes: int,
@@ -258,7 +258,7 @@ def _remember_template(context: RequestContext, records_bytes: int, kind: Callab
     connection, frame = context.connection, context.frame
     if frame is None or context.usage is not None:
         return
-    head = _get_head(frame, context.version, records_bytes)
+    head = _get_frame_head(frame, context.version, records_bytes)
     seen = connection.last_plain
     if seen.__class__ is not set or len(seen) >= MAX_TEMPLATES:
         connection.last_plain = seen = set()
@@ -272,7 +272,7 @@ def _remember_template(context: RequestContext, records_bytes: int, kind: Callab
         connection.template = others[head] = template
 
 
-def _get_head(frame: memoryview, version: int, records_bytes: int) -> bytes:
+def _get_frame_head(frame: memoryview, version: int, records_bytes: int) -> bytes:
     """Return the bytes of a frame between the correlation id and the length of the records."""
     behind_bytes = records_bytes + LENGTH.size
     if version >= FIRST_FLEXIBLE:
@@ -293,15 +293,15 @@ class DueProduce:
         self._pending = pending
         self._values = values
 
-    def items(self) -> list[Any]:
+    def list_items_to_send(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
-        failure = failure_of_pending(self._pending)
+        failure = find_pending_failure(self._pending)
         if failure is None:
-            return [self._template.answer(self._correlation_id, self._values)]
-        return Refusal([self._template.refusal(self._correlation_id, failure)])
+            return [self._template.make_answer_frame(self._correlation_id, self._values)]
+        return Refusal([self._template.make_refusal_frame(self._correlation_id, failure)])
 
 
-def lost(answer: PartitionAnswer, failure: KafkaError) -> None:
+def put_write_failure(answer: PartitionAnswer, failure: KafkaError) -> None:
     """Put an error into an answer whose batch was not written, or not synced as the topic's settings ask."""
     answer.error_code = failure.code
     answer.error_message = failure.message

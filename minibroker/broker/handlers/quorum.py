@@ -45,12 +45,14 @@ async def describe_quorum(context: RequestContext, request: DescribeQuorumReques
         each(lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics)
     )
     if asked != [(METADATA_TOPIC, [0])]:
-        return DescribeQuorumResponse(topics=(await in_slices(each_in_steps(lambda one: _answer_unknown(*one), asked))))
+        return DescribeQuorumResponse(
+            topics=(await in_slices(each_in_steps(lambda one: _answer_unknown_partitions(*one), asked)))
+        )
     topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_describe_partition(context)])
     return DescribeQuorumResponse(topics=[topic], nodes=_list_voters(context))
 
 
-def _answer_unknown(name: str, indexes: list[int]) -> Steps[TopicAnswer]:
+def _answer_unknown_partitions(name: str, indexes: list[int]) -> Steps[TopicAnswer]:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     partitions = yield from each(
         lambda index: PartitionAnswer(partition_index=index, error_code=code, error_message=NOT_HOSTED), indexes

@@ -14,7 +14,7 @@ from collections import Counter
 
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.image import QuotaEntity
-from minibroker.broker.quotas.client_quotas import Filter, check_entity, check_value, make_quota_record
+from minibroker.broker.quotas.client_quotas import Filter, check_quota_value, make_quota_record, parse_entity
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -47,7 +47,7 @@ async def describe_client_quotas(
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
         context.authorize(DESCRIBE_CLUSTER_CONFIGS)
-        matching = Filter(components, strict=request.strict).find(quotas)
+        matching = Filter(components, strict=request.strict).find_entities(quotas)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     entries = []
@@ -77,20 +77,20 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     for parts, entry in zip(named, request.entries, strict=True):
         await pause()
         answer = answers[parts] = Altered(error_message=None)
-        answer.entity = await in_slices(each(_answer_part, _sort_entity(parts)))
+        answer.entity = await in_slices(each(_make_entity_part, _sort_entity(parts)))
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_format_entity(parts)}")
-            decided = _decide_records(context, entry)
+            decided = _make_quota_records(context, entry)
             if decided and not request.validate_only:
-                context.cluster.commit(decided)
+                context.cluster.commit_records(decided)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
     return AlterClientQuotasResponse(entries=list(answers.values()))
 
 
-def _answer_part(part: tuple[str, str | None]) -> Altered.EntityData:
+def _make_entity_part(part: tuple[str, str | None]) -> Altered.EntityData:
     return Altered.EntityData(entity_type=part[0], entity_name=part[1])
 
 
@@ -103,9 +103,9 @@ def _format_entity(entity: QuotaEntity) -> str:
     return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in _sort_entity(entity))
 
 
-def _decide_records(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
+def _make_quota_records(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
     """Return the records for the metadata log. Raises KafkaError(INVALID_REQUEST)."""
-    entity, limits = check_entity((part.entity_type, part.entity_name) for part in entry.entity)
+    entity, limits = parse_entity((part.entity_type, part.entity_name) for part in entry.entity)
     keys = Counter(change.key for change in entry.ops)
     repeated = next((key for key, count in keys.items() if count > 1), None)
     if repeated is not None:
@@ -115,7 +115,7 @@ def _decide_records(context: RequestContext, entry: Asked) -> list[ClientQuotaRe
     decided = []
     for change in entry.ops:
         if not change.remove:
-            check_value(limits, change.key, change.value)
+            check_quota_value(limits, change.key, change.value)
         is_news = change.key in current if change.remove else current.get(change.key) != change.value
         if is_news:
             decided.append(make_quota_record(entity, change.key, None if change.remove else change.value))

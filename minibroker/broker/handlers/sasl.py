@@ -29,9 +29,9 @@ from minibroker.protocol.messages.security import (
 @handles(ApiKey.SASL_HANDSHAKE)
 async def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     authenticator = context.connection.authenticator
-    if authenticator is not None and authenticator.may_begin():
+    if authenticator is not None and authenticator.may_send_handshake():
         authenticator.client_id = context.client_id
-        return await authenticator.begin(request.mechanism, context.version, _make_handshake_response)
+        return await authenticator.begin_exchange(request.mechanism, context.version, _make_handshake_response)
     if context.connection.must_authenticate:
         raise Unanswerable("it authenticates more than once a second")
     return _make_handshake_response(ErrorCode.ILLEGAL_SASL_STATE, [])
@@ -45,7 +45,7 @@ def _make_handshake_response(error_code: ErrorCode, mechanisms: list[str]) -> Sa
 async def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     connection = context.connection
     if connection.authenticator is not None and connection.must_authenticate:
-        return await connection.authenticator.evaluate(bytes(request.auth_bytes), _make_response)
+        return await connection.authenticator.evaluate_token(bytes(request.auth_bytes), _make_response)
     message = "SaslAuthenticate request received after successful authentication"
     return _make_response(Reply(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0))
 

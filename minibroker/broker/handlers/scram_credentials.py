@@ -98,7 +98,7 @@ def _alter_user(context: RequestContext, name: str, changes: list[Upsertion | De
         if context.cluster.image.features.get(METADATA_VERSION, LOWEST_METADATA_VERSION) < FIRST_LEVEL:
             message = "The current metadata.version does not support SCRAM"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
-        context.cluster.commit([_make_record(change)])
+        context.cluster.commit_records([_make_record(change)])
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result

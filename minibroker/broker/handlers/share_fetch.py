@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.delayed_operations import in_slices, pause
-from minibroker.broker.handlers.fetch_reading import PORTION, answer_bytes, count_more_length_bytes
+from minibroker.broker.handlers.fetch_reading import PORTION, count_more_length_bytes, measure_answer_bytes
 from minibroker.broker.handlers.watching import Watch
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.leaders import list_leader_endpoints, make_current_leader
@@ -69,7 +69,7 @@ TYPES: Final = frozenset(AcknowledgeType)
 LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def _check_served(context: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
+def _check_share_request(context: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
     """Return the ids of group and member; the group's may be empty.
 
     Raises KafkaError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED.
@@ -87,14 +87,14 @@ def _check_served(context: RequestContext, group_id: str | None, member_id: str 
 
 @handles(ApiKey.SHARE_FETCH)
 async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
-    group_id, member_id = _check_served(context, request.group_id, request.member_id)
+    group_id, member_id = _check_share_request(context, request.group_id, request.member_id)
     _check_request(request)
     acknowledgements = list(_iterate_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
     session = await in_slices(_update_session(context, key, request, acknowledges=bool(acknowledgements)))
     fetching = Fetching(context, request, group_id, member_id, session)
     for wanted, batches in acknowledgements:
-        answer = fetching.answer(wanted)
+        answer = fetching.get_answer(wanted)
         try:
             wait = await in_slices(
                 _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
@@ -104,23 +104,23 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
             _refuse_acknowledgement(answer, error)
         await pause()
     if request.share_session_epoch == FINAL_EPOCH:
-        await in_slices(context.cluster.shares.end(key))
-        return await in_slices(fetching.response())
+        await in_slices(context.cluster.shares.end_session(key))
+        return await in_slices(fetching.make_response())
     if not request.is_renew_ack:
-        made = await in_slices(fetching.open())
-        if not (await in_slices(fetching.first_attempt(made, last=request.max_wait_ms <= 0))):
+        made = await in_slices(fetching.open_share_partitions())
+        if not (await in_slices(fetching.attempt_first(made, last=request.max_wait_ms <= 0))):
             await _wait_and_attempt(fetching)
-    return await in_slices(fetching.response())
+    return await in_slices(fetching.make_response())
 
 
 async def _wait_and_attempt(fetching: Fetching) -> None:
     """Attempt again what has new records, or records that others release, until there are enough or it is late."""
     with Watch(fetching.context, fetching.request.max_wait_ms) as watch:
-        await in_slices(fetching.join(watch))
+        await in_slices(fetching.watch_partitions(watch))
         is_enough = False
         while not is_enough:
-            await watch.news()
-            is_enough = await in_slices(fetching.attempt_news(watch))
+            await watch.make_news_promise()
+            is_enough = await in_slices(fetching.attempt_changed_partitions(watch))
 
 
 def _refuse_acknowledgement(answer: FetchAnswer, error: KafkaError) -> None:
@@ -145,13 +145,13 @@ def _update_session(
 ) -> Steps[ShareSession]:
     """Return the session, changed as the request says. Raises KafkaError."""
     shares = context.cluster.shares
-    shares.check_room(sum(len(topic.partitions) for topic in request.topics))
+    shares.check_session_room(sum(len(topic.partitions) for topic in request.topics))
     if request.share_session_epoch == FIRST_EPOCH:
         if acknowledges:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A first request of a session has no acknowledgements.")
-        session = yield from shares.begin(key, context.connection)
+        session = yield from shares.begin_session(key, context.connection)
     else:
-        session = shares.resume(key, request.share_session_epoch)
+        session = shares.resume_session(key, request.share_session_epoch)
     for topic in request.topics:
         known_topic = context.find_topic(topic.topic_id)
         name = None if known_topic is None else known_topic.name
@@ -187,14 +187,14 @@ class Fetching:
         self._has_error = False
         self._max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
         if context.usage is not None:
-            self._max_bytes = min(self._max_bytes, context.cluster.quotas.most_bytes(context, FETCHED))
+            self._max_bytes = min(self._max_bytes, context.cluster.quotas.get_most_bytes(context, FETCHED))
 
     @property
     def is_long(self) -> bool:
         """Return whether the partitions are too many for one step."""
         return len(self.shares) > FEW
 
-    def answer(self, wanted: Wanted) -> FetchAnswer:
+    def get_answer(self, wanted: Wanted) -> FetchAnswer:
         """Return the answer for a partition, an empty one at first."""
         if wanted not in self._answers:
             self._answers[wanted] = FetchAnswer(
@@ -203,22 +203,22 @@ class Fetching:
         return self._answers[wanted]
 
     def _refuse_partition(self, wanted: Wanted, error: KafkaError) -> None:
-        answer = self.answer(wanted)
+        answer = self.get_answer(wanted)
         answer.error_code, answer.error_message = error.code, error.message
         self._has_error = True
         partition = self.context.find_partition(*wanted) if error.code in LEADER_IS_ANOTHER else None
         if partition is not None:
             answer.current_leader = make_current_leader(partition, FetchAnswer.LeaderIdAndEpoch)
 
-    def open(self) -> Steps[dict[Wanted, None]]:
+    def open_share_partitions(self) -> Steps[dict[Wanted, None]]:
         """Find the share partitions of the session; return those that nobody has used yet."""
         made: dict[Wanted, None] = {}
         shares = self.context.cluster.shares
         for wanted in list(self.session.wanted):
             try:
                 partition = self._get_led_partition(wanted)
-                known = shares.find(ShareKey(self.group_id, *wanted))
-                self.shares[wanted] = share = yield from shares.get(self.group_id, partition)
+                known = shares.find_share_partition(ShareKey(self.group_id, *wanted))
+                self.shares[wanted] = share = yield from shares.get_share_partition(self.group_id, partition)
                 if share is not known:
                     made[wanted] = None
             except KafkaError as error:
@@ -235,44 +235,44 @@ class Fetching:
             if error.code != ErrorCode.UNKNOWN_TOPIC_ID or name is None:
                 raise
         self.context.authorize(READ_TOPIC, name)
-        self.context.partition(name, wanted[1])
+        self.context.get_led_partition(name, wanted[1])
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
 
-    def first_attempt(self, made: dict[Wanted, None], *, last: bool) -> Steps[bool]:
-        """Attempt as `attempt` does, but as in Kafka, a share partition that nobody has used yet comes alone.
+    def attempt_first(self, made: dict[Wanted, None], *, last: bool) -> Steps[bool]:
+        """Do as `attempt_acquisition`, but as in Kafka, a share partition that nobody has used yet comes alone.
 
         There, the first one whose state was read completes the request.
         """
         if not made or self.request.min_bytes > 1:
-            return (yield from self.attempt(last=last))
+            return (yield from self.attempt_acquisition(last=last))
         stages = [[wanted] for wanted in made]
         if len(made) < len(self.shares):
             stages.insert(0, [wanted for wanted in self.shares if wanted not in made])
         for done, stage in enumerate(stages, 1):
-            if (yield from self.attempt(stage)):
+            if (yield from self.attempt_acquisition(stage)):
                 for later in stages[done:]:
                     del self.shares[later[0]]
                 return True
         return last
 
-    def join(self, watch: Watch) -> Steps[None]:
+    def watch_partitions(self, watch: Watch) -> Steps[None]:
         """Have `watch` see all partitions. What happens in the meantime is looked at afterwards, if that is long."""
         for share in self.shares.values():
-            watch.join(share.waiters)
-            watch.join(share.partition.waiters)
+            watch.join_waiters(share.waiters)
+            watch.join_waiters(share.partition.waiters)
             if self.is_long:
                 watch.grown[share.partition] = None
                 yield
 
-    def attempt_news(self, watch: Watch) -> Steps[bool]:
+    def attempt_changed_partitions(self, watch: Watch) -> Steps[bool]:
         """Attempt what `watch` has seen, or for the last time if it is late."""
         grown, watch.grown = watch.grown, {}
         changed: Iterable[Wanted] | None = [(each.topic.topic_id, each.index) for each in grown]
         if watch.has_changed or watch.is_late:
             changed, watch.has_changed = None, False
-        return (yield from self.attempt(changed, last=watch.is_late))
+        return (yield from self.attempt_acquisition(changed, last=watch.is_late))
 
-    def attempt(self, among: Iterable[Wanted] | None = None, *, last: bool = False) -> Steps[bool]:
+    def attempt_acquisition(self, among: Iterable[Wanted] | None = None, *, last: bool = False) -> Steps[bool]:
         """Acquire records if there are enough of them, or as a last attempt; return whether to answer.
 
         With `among`, only these partitions have changed since the last attempt.
@@ -292,7 +292,7 @@ class Fetching:
                 left_bytes -= delivered.region.size_bytes
             if self.is_long:
                 yield
-        self.session.serve_last(self._delivered)
+        self.session.move_to_end(self._delivered)
         return last or bool(self._delivered) or self._has_error
 
     def _has_bytes(self, min_bytes: int) -> Steps[bool]:
@@ -310,9 +310,9 @@ class Fetching:
         """Return the next records of a partition, or None. An error is put into its answer."""
         share = self.shares[wanted]
         try:
-            if self.context.cluster.shares.find(share.key) is not share:
+            if self.context.cluster.shares.find_share_partition(share.key) is not share:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return share.read(max_bytes)
+            return share.read_region(max_bytes)
         except KafkaError as error:
             self._refuse_partition(wanted, translate_refusal(error))
             return None
@@ -323,7 +323,7 @@ class Fetching:
         batch_size = self.request.batch_size if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
         share = self.shares[wanted]
         while (region := self._read_region(wanted, left_bytes)) is not None:
-            before = share.deliveries.next_offset()
+            before = share.deliveries.find_next_offset()
             try:
                 delivered = share.acquire(self.member_id, region, left, batch_size, strict=strict)
             except KafkaError as error:
@@ -332,43 +332,43 @@ class Fetching:
             if delivered is not None:
                 self._delivered[wanted] = delivered
                 self._deliver_records(wanted, delivered)
-            if delivered is not None or share.deliveries.next_offset() <= before:
+            if delivered is not None or share.deliveries.find_next_offset() <= before:
                 return delivered
             yield
         return None
 
     def _deliver_records(self, wanted: Wanted, delivered: Delivered) -> None:
-        answer = self.answer(wanted)
+        answer = self.get_answer(wanted)
         answer.records = delivered.region
         answer.acquired_records = [
             FetchAnswer.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
             for first, last, count in delivered.acquired
         ]
 
-    def response(self) -> Steps[ShareFetchResponse]:
+    def make_response(self) -> Steps[ShareFetchResponse]:
         """Return the answer. A session's first one names all partitions that have room for more, as in Kafka."""
         if self.request.share_session_epoch == FIRST_EPOCH:
             for wanted, share in list(self.shares.items()):
                 if share.has_room:
-                    self.answer(wanted)
+                    self.get_answer(wanted)
                 yield
         topics: dict[bytes, FetchTopicAnswer] = {}
         for portion in chunks(list(self._answers.items())):
             for (topic_id, _), answer in portion:
                 topics.setdefault(topic_id, FetchTopicAnswer(topic_id=topic_id)).partitions.append(answer)
             yield
-        yield from self._heed_quota(topics.values())
+        yield from self._apply_quota(topics.values())
         leaders = [answer.current_leader for answer in self._answers.values() if answer.error_code in LEADER_IS_ANOTHER]
         context = self.context
         return ShareFetchResponse(
-            acquisition_lock_timeout_ms=_lock_ms(context, self.group_id),
+            acquisition_lock_timeout_ms=_get_lock_duration_ms(context, self.group_id),
             responses=list(topics.values()),
             node_endpoints=list_leader_endpoints(
                 context.cluster.nodes, context.connection.listener, leaders, ShareFetchResponse.NodeEndpoint
             ),
         )
 
-    def _heed_quota(self, topics: Collection[FetchTopicAnswer]) -> Steps[None]:
+    def _apply_quota(self, topics: Collection[FetchTopicAnswer]) -> Steps[None]:
         """Charge the answer to the client's quota; if that is used up, nothing is sent and nothing acquired."""
         usage = self.context.usage
         if usage is None:
@@ -377,34 +377,34 @@ class Fetching:
         if self.context.cluster.quotas.charge_fetched(self.context, usage, size_bytes):
             return
         for wanted, delivered in self._delivered.items():
-            self.shares[wanted].give_back(self.member_id, delivered)
+            self.shares[wanted].undo_acquisition(self.member_id, delivered)
             self._answers[wanted].records, self._answers[wanted].acquired_records = b"", []
             yield
 
 
 def _measure_in_steps(topics: Collection[FetchTopicAnswer], version: int) -> Steps[int]:
     """Return the size of the answer with these topics, as Kafka charges it."""
-    none_bytes = answer_bytes(ShareFetchResponse(), version)
-    bare_bytes = answer_bytes(ShareFetchResponse(responses=[FetchTopicAnswer()]), version)
+    none_bytes = measure_answer_bytes(ShareFetchResponse(), version)
+    bare_bytes = measure_answer_bytes(ShareFetchResponse(responses=[FetchTopicAnswer()]), version)
     size_bytes = none_bytes + count_more_length_bytes(len(topics), version, ShareFetchResponse)
     for topic in topics:
         size_bytes += bare_bytes - none_bytes
         size_bytes += count_more_length_bytes(len(topic.partitions), version, ShareFetchResponse)
         for portion in chunks(topic.partitions, PORTION):
             some = ShareFetchResponse(responses=[FetchTopicAnswer(partitions=list(portion))])
-            size_bytes += answer_bytes(some, version) - bare_bytes
+            size_bytes += measure_answer_bytes(some, version) - bare_bytes
             yield
     return size_bytes
 
 
-def _lock_ms(context: RequestContext, group_id: str) -> int:
-    return int(group_value(context.cluster, group_id, "share.record.lock.duration.ms"))
+def _get_lock_duration_ms(context: RequestContext, group_id: str) -> int:
+    return int(get_group_config(context.cluster, group_id, "share.record.lock.duration.ms"))
 
 
 def _find_led_partition(context: RequestContext, wanted: Wanted) -> Partition:
     """Return a partition that this node leads, and whose records the client may read. Raises KafkaError."""
     context.authorize_topic(READ_TOPIC, wanted[0])
-    return context.partition(*wanted)
+    return context.get_led_partition(*wanted)
 
 
 # --- ShareAcknowledge -----------------------------------------------------------------------------------------------
@@ -412,11 +412,11 @@ def _find_led_partition(context: RequestContext, wanted: Wanted) -> Partition:
 
 @handles(ApiKey.SHARE_ACKNOWLEDGE)
 async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
-    group_id, member_id = _check_served(context, request.group_id, request.member_id)
+    group_id, member_id = _check_share_request(context, request.group_id, request.member_id)
     key = SessionKey(context.node.node_id, group_id, member_id)
     if request.share_session_epoch == FIRST_EPOCH:
         raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-    context.cluster.shares.resume(key, request.share_session_epoch)
+    context.cluster.shares.resume_session(key, request.share_session_epoch)
     topics: dict[bytes, AcknowledgeTopicAnswer] = {}
     for wanted, batches in _iterate_acknowledgements(request.topics):
         answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
@@ -430,7 +430,7 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
         topics.setdefault(wanted[0], AcknowledgeTopicAnswer(topic_id=wanted[0])).partitions.append(answer)
         await pause()
     if request.share_session_epoch == FINAL_EPOCH:
-        await in_slices(context.cluster.shares.end(key))
+        await in_slices(context.cluster.shares.end_session(key))
     leaders = [
         each.current_leader
         for topic in topics.values()
@@ -439,7 +439,7 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
     ]
     nodes, listener = context.cluster.nodes, context.connection.listener
     return ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=_lock_ms(context, group_id),
+        acquisition_lock_timeout_ms=_get_lock_duration_ms(context, group_id),
         responses=list(topics.values()),
         node_endpoints=list_leader_endpoints(nodes, listener, leaders, ShareAcknowledgeResponse.NodeEndpoint),
     )
@@ -477,20 +477,20 @@ def _acknowledge_records(
     acknowledgements: list[Acknowledgement] = []
     for portion in chunks(batches):
         for batch in portion:
-            acknowledgements.append(_check_acknowledgement(batch, renews=renews))
+            acknowledgements.append(_parse_acknowledgement(batch, renews=renews))
             if len(acknowledgements) > 1 and acknowledgements[-1].first < acknowledgements[-2].last:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Acknowledgement batches overlap, or are not in order.")
             if len(acknowledgements) > 1 and acknowledgements[-1].first == acknowledgements[-2].last:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
         yield
     try:
-        share = yield from context.cluster.shares.get(group_id, partition)
+        share = yield from context.cluster.shares.get_share_partition(group_id, partition)
         return share.acknowledge(member_id, acknowledgements)
     except KafkaError as error:
         raise translate_refusal(error) from None
 
 
-def _check_acknowledgement(batch: Batch, *, renews: bool) -> Acknowledgement:
+def _parse_acknowledgement(batch: Batch, *, renews: bool) -> Acknowledgement:
     """Return the acknowledgement of a request. Raises KafkaError(INVALID_REQUEST)."""
     types, count = batch.acknowledge_types, batch.last_offset - batch.first_offset + 1
     if count <= 0 or not types or len(types) not in (1, count):

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.hash_order import iterate_in_hash_order
 from minibroker.broker.groups.share.share_group import ASSIGNOR, ShareGroup
-from minibroker.broker.groups.share.share_heartbeat import begin_states, check_request, heartbeat
+from minibroker.broker.groups.share.share_heartbeat import check_request, heartbeat, initialize_states
 from minibroker.broker.handlers.consumer_groups import authorize_described_topics
 from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import SHARE_VERSION
@@ -66,7 +66,7 @@ WORDS = {
 }
 
 
-def _check_served(context: RequestContext) -> None:
+def _check_share_groups_enabled(context: RequestContext) -> None:
     """Check that the cluster has share groups. Raises KafkaError(UNSUPPORTED_VERSION)."""
     if not context.cluster.image.features.get(SHARE_VERSION, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
@@ -76,7 +76,7 @@ def _check_coordinator(context: RequestContext, group_id: str, *, named: bool) -
     """Check that this node coordinates the group, which must have a name if it is to be `named`. Raises KafkaError."""
     groups = context.cluster.groups
     try:
-        (groups.check_named if named else groups.check)(context.node, group_id)
+        (groups.check_coordinator_and_id if named else groups.check_coordinator)(context.node, group_id)
     except KafkaError as error:
         raise KafkaError(error.code, WORDS[error.code]) from None
 
@@ -88,7 +88,7 @@ def _check_coordinator(context: RequestContext, group_id: str, *, named: bool) -
 async def share_group_heartbeat(
     context: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse:
-    _check_served(context)
+    _check_share_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id)
     check_member_id(request.member_id)
     for name in request.subscribed_topic_names or ():
@@ -96,11 +96,11 @@ async def share_group_heartbeat(
         await pause()
     check_request(request)
     groups, states = context.cluster.groups, context.cluster.share_states
-    groups.check(context.node, request.group_id)
-    await in_slices(states.log.create_in_steps())
-    begun = await in_slices(begin_states(groups, states, request))
+    groups.check_coordinator(context.node, request.group_id)
+    await in_slices(states.log.create_topic_in_steps())
+    begun = await in_slices(initialize_states(groups, states, request))
     response = await in_slices(heartbeat(groups, request, make_caller(context), begun))
-    context.wait_for(groups.wait(request.group_id), lambda error: _refuse_heartbeat(response, error))
+    context.wait_for(groups.get_durability_wait(request.group_id), lambda error: _refuse_heartbeat(response, error))
     return response
 
 
@@ -118,11 +118,11 @@ async def share_group_describe(
 ) -> ShareGroupDescribeResponse:
     def answer(group_id: str) -> Described:
         try:
-            _check_served(context)
+            _check_share_groups_enabled(context)
             context.authorize(DESCRIBE_GROUP, group_id)
-            context.cluster.groups.check_id(group_id)
+            context.cluster.groups.check_group_id(group_id)
             _check_coordinator(context, group_id, named=False)
-            described = _describe_group(context, context.cluster.groups.share_group(group_id))
+            described = _describe_group(context, context.cluster.groups.get_share_group(group_id))
         except KafkaError as error:
             return Described(group_id=group_id, error_code=error.code, error_message=error.message)
         if request.include_authorized_operations:
@@ -176,11 +176,11 @@ async def describe_share_group_offsets(
         asked: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
     ) -> Steps[GroupOffsets]:
         try:
-            _check_served(context)
+            _check_share_groups_enabled(context)
             context.authorize(DESCRIBE_GROUP, asked.group_id)
             _check_coordinator(context, asked.group_id, named=False)
             if asked.topics is not None:  # of a group that need not exist, as in Kafka
-                yield from context.cluster.share_states.log.create_in_steps()
+                yield from context.cluster.share_states.log.create_topic_in_steps()
                 wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
             else:
                 group = context.cluster.groups.groups.get(asked.group_id)
@@ -218,7 +218,7 @@ def _describe_topic_offsets(context: RequestContext, group_id: str, name: str, i
 def _describe_partition_offset(context: RequestContext, group_id: str, topic: Topic, index: int) -> PartitionOffset:
     key = ShareKey(group_id, topic.topic_id, index)
     try:
-        state = context.cluster.share_states.find(key)
+        state = context.cluster.share_states.find_state(key)
     except KafkaError as error:
         return PartitionOffset(partition_index=index, error_code=error.code, error_message=error.message)
     if state is None:
@@ -227,13 +227,13 @@ def _describe_partition_offset(context: RequestContext, group_id: str, topic: To
         partition_index=index,
         start_offset=state.start_offset,
         leader_epoch=state.leader_epoch,
-        lag=_count_lag(topic.partition(index), state),
+        lag=_count_lag(topic.find_partition(index), state),
     )
 
 
 def _count_lag(partition: Partition | None, state: ShareState) -> int:
     """Return how many records the group has still to process, -1 if that is not known."""
-    if partition is None or not partition.is_here or UNSET in (state.start_offset, state.complete_count):
+    if partition is None or not partition.has_local_log or UNSET in (state.start_offset, state.complete_count):
         return UNSET
     return partition.log.high_watermark - state.start_offset - state.complete_count
 
@@ -245,13 +245,13 @@ def _count_lag(partition: Partition | None, state: ShareState) -> int:
 async def alter_share_group_offsets(
     context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
-    _check_served(context)
+    _check_share_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
     _check_coordinator(context, request.group_id, named=True)
-    await in_slices(context.cluster.share_states.log.create_in_steps())
+    await in_slices(context.cluster.share_states.log.create_topic_in_steps())
     groups = context.cluster.groups
     group = (
-        groups.share_group(request.group_id)
+        groups.get_share_group(request.group_id)
         if request.group_id in groups.groups
         else ShareGroup(groups, request.group_id)
     )
@@ -268,7 +268,7 @@ def _alter_offsets(
     answer = Altered(topic_name=asked.topic_name)
     try:
         context.authorize(READ_TOPIC, asked.topic_name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
-        topic = context.topic(asked.topic_name)
+        topic = context.get_topic(asked.topic_name)
     except KafkaError as error:
         answer.partitions = [
             AlteredPartition(partition_index=each.partition_index, error_code=error.code, error_message=error.message)
@@ -281,24 +281,24 @@ def _alter_offsets(
         result = AlteredPartition(partition_index=partition.partition_index)
         answer.partitions.append(result)
         try:
-            _begin_at(context, group, topic, partition.partition_index, partition.start_offset)
+            _set_start_offset(context, group, topic, partition.partition_index, partition.start_offset)
             kept.add(partition.partition_index)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
     if kept:
-        group.keep_topic(topic.topic_id, topic.name, frozenset(kept))
+        group.record_topic_state(topic.topic_id, topic.name, frozenset(kept))
     return answer
 
 
-def _begin_at(context: RequestContext, group: ShareGroup, topic: Topic, index: int, start_offset: int) -> None:
+def _set_start_offset(context: RequestContext, group: ShareGroup, topic: Topic, index: int, start_offset: int) -> None:
     """Let the group read a partition from an offset on. Raises KafkaError."""
-    if topic.partition(index) is None:
+    if topic.find_partition(index) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     key, states = ShareKey(group.group_id, topic.topic_id, index), context.cluster.share_states
-    present = states.find(key)
-    states.begin(key, 0 if present is None else present.state_epoch + 1, start_offset)
+    present = states.find_state(key)
+    states.initialize_state(key, 0 if present is None else present.state_epoch + 1, start_offset)
     context.cluster.shares.drop(key)
-    context.wait_for(states.wait(key.text), _raise_error)
+    context.wait_for(states.get_durability_wait(key.text), _raise_error)
 
 
 def _raise_error(error: KafkaError) -> None:
@@ -309,10 +309,10 @@ def _raise_error(error: KafkaError) -> None:
 async def delete_share_group_offsets(
     context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
-    _check_served(context)
+    _check_share_groups_enabled(context)
     context.authorize(DELETE_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
     _check_coordinator(context, request.group_id, named=True)
-    group = context.cluster.groups.share_group(request.group_id)
+    group = context.cluster.groups.get_share_group(request.group_id)
     group.check_deletion()
     responses = await in_slices(each(lambda asked: _delete_offsets(context, group, asked.topic_name), request.topics))
     return DeleteShareGroupOffsetsResponse(responses=responses)
@@ -322,10 +322,10 @@ def _delete_offsets(context: RequestContext, group: ShareGroup, name: str) -> De
     answer = Deleted(topic_name=name)
     try:
         context.authorize(READ_TOPIC, name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
-        answer.topic_id = topic_id = context.topic(name).topic_id
+        answer.topic_id = topic_id = context.get_topic(name).topic_id
         if topic_id not in group.initialized:
             return answer
-        context.cluster.shares.forget_group(group.group_id, {topic_id: group.initialized[topic_id][1]})
+        context.cluster.shares.delete_group_states(group.group_id, {topic_id: group.initialized[topic_id][1]})
         group.forget_topic(topic_id)
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message

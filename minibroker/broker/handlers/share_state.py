@@ -63,7 +63,7 @@ def _check_key(context: RequestContext, group_id: str, topic_id: bytes, index: i
     if index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
     key = ShareKey(group_id, topic_id, index)
-    context.cluster.share_states.check(context.node, key.text)
+    context.cluster.share_states.check_coordinator(context.node, key.text)
     if context.find_partition(topic_id, index) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return key
@@ -72,7 +72,7 @@ def _check_key(context: RequestContext, group_id: str, topic_id: bytes, index: i
 def _announce_change(context: RequestContext, key: ShareKey) -> None:
     """Let the leader of a partition read its state again, and answer once this is kept. Raises KafkaError."""
     context.cluster.shares.drop(key)
-    context.wait_for(context.cluster.share_states.wait(key.text), _raise_error)
+    context.wait_for(context.cluster.share_states.get_durability_wait(key.text), _raise_error)
 
 
 def _raise_error(error: KafkaError) -> None:
@@ -80,11 +80,11 @@ def _raise_error(error: KafkaError) -> None:
 
 
 @handles(ApiKey.INITIALIZE_SHARE_GROUP_STATE)
-async def initialize(
+async def initialize_share_group_state(
     context: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
     def begin(key: ShareKey, asked: Any) -> None:
-        context.cluster.share_states.begin(key, asked.state_epoch, asked.start_offset)
+        context.cluster.share_states.initialize_state(key, asked.state_epoch, asked.start_offset)
         _announce_change(context, key)
 
     results = await in_slices(_answer_each_partition(context, request, InitializedTopic, begin))
@@ -92,11 +92,13 @@ async def initialize(
 
 
 @handles(ApiKey.READ_SHARE_GROUP_STATE)
-async def read(context: RequestContext, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse:
+async def read_share_group_state(
+    context: RequestContext, request: ReadShareGroupStateRequest
+) -> ReadShareGroupStateResponse:
     Partition = ReadTopic.PartitionResult
 
     def answer(key: ShareKey, asked: Any) -> ReadTopic.PartitionResult:
-        state = context.cluster.share_states.read(key, asked.leader_epoch)
+        state = context.cluster.share_states.read_state(key, asked.leader_epoch)
         return Partition(
             partition=asked.partition,
             state_epoch=state.state_epoch,
@@ -113,10 +115,12 @@ async def read(context: RequestContext, request: ReadShareGroupStateRequest) -> 
 
 
 @handles(ApiKey.WRITE_SHARE_GROUP_STATE)
-async def write(context: RequestContext, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse:
+async def write_share_group_state(
+    context: RequestContext, request: WriteShareGroupStateRequest
+) -> WriteShareGroupStateResponse:
     def keep(key: ShareKey, asked: Any) -> None:
         batches: tuple[StateBatch, ...] = parse_batches(asked.state_batches)
-        context.cluster.share_states.write(
+        context.cluster.share_states.write_state(
             key, asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
         )
         _announce_change(context, key)
@@ -127,9 +131,11 @@ async def write(context: RequestContext, request: WriteShareGroupStateRequest) -
 
 
 @handles(ApiKey.DELETE_SHARE_GROUP_STATE)
-async def delete(context: RequestContext, request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse:
+async def delete_share_group_state(
+    context: RequestContext, request: DeleteShareGroupStateRequest
+) -> DeleteShareGroupStateResponse:
     def forget(key: ShareKey, asked: Any) -> None:
-        context.cluster.share_states.forget(key)
+        context.cluster.share_states.delete_state(key)
         _announce_change(context, key)
 
     return DeleteShareGroupStateResponse(
@@ -138,11 +144,11 @@ async def delete(context: RequestContext, request: DeleteShareGroupStateRequest)
 
 
 @handles(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY)
-async def summarize(
+async def read_share_group_state_summary(
     context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     def answer(key: ShareKey, asked: Any) -> SummarizedTopic.PartitionResult:
-        state = context.cluster.share_states.find(key) or ShareState()
+        state = context.cluster.share_states.find_state(key) or ShareState()
         return SummarizedTopic.PartitionResult(
             partition=asked.partition,
             state_epoch=state.state_epoch,

@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import STREAMS_VERSION
-from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, check_name
+from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, check_topic_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -56,7 +56,7 @@ LISTED = 3  # names in a message
 NOT_STORED = 1  # the status of a description that nobody keeps
 
 
-def _check_served(context: RequestContext) -> None:
+def _check_streams_groups_enabled(context: RequestContext) -> None:
     """Raise KafkaError(UNSUPPORTED_VERSION) if streams groups are disabled in this cluster."""
     cluster = context.cluster
     enabled = "streams" in cluster.settings["group.coordinator.rebalance.protocols"]
@@ -74,20 +74,20 @@ async def streams_group_heartbeat(
     # Imported late, for a fast start: many brokers never have a group.
     from minibroker.broker.groups.streams.streams_heartbeat import heartbeat
     from minibroker.broker.groups.streams.streams_validation import check_request
-    from minibroker.broker.groups.streams.topology import check_said, list_topics_said
+    from minibroker.broker.groups.streams.topology import check_topology_size, list_topic_names
 
-    _check_served(context)
+    _check_streams_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id)
     if request.topology is not None:
-        check_said(request.topology)
-        names = list_topics_said(request.topology)
-        _check_names(names)
+        check_topology_size(request.topology)
+        names = list_topic_names(request.topology)
+        _check_topic_names(names)
         await in_slices(each(partial(context.authorize, DESCRIBE_TOPIC), names))
     check_request(request)
     groups = context.cluster.groups
-    groups.check(context.node, request.group_id)
+    groups.check_coordinator(context.node, request.group_id)
     response, missing = heartbeat(groups, request, make_caller(context), context.version)
-    context.wait_for(groups.wait(request.group_id), partial(_refuse_heartbeat, response))
+    context.wait_for(groups.get_durability_wait(request.group_id), partial(_refuse_heartbeat, response))
     if missing:
         await in_slices(_create_internal_topics(context, request.group_id, missing, response))
     return response
@@ -99,7 +99,7 @@ def _refuse_heartbeat(response: StreamsGroupHeartbeatResponse, error: KafkaError
     response.active_tasks = response.standby_tasks = response.warmup_tasks = None
 
 
-def _check_names(names: Mapping[str, None]) -> None:
+def _check_topic_names(names: Mapping[str, None]) -> None:
     """Check that a topology may have these topics. Raises KafkaError(STREAMS_INVALID_TOPOLOGY)."""
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:
@@ -113,7 +113,7 @@ def _check_names(names: Mapping[str, None]) -> None:
 
 def _is_valid_topic_name(name: str) -> bool:
     try:
-        check_name(name)
+        check_topic_name(name)
     except KafkaError:
         return False
     return True
@@ -135,9 +135,9 @@ def _create_internal_topics(
     if sum(topic.partition_count for topic in missing.values()) > MAXIMUM_PARTITIONS_PER_REQUEST:
         _add_status_detail(response, f"; Creation failed: {TOO_MANY_PARTITIONS}")
         return
-    interval_ms = group_value(cluster, group_id, "streams.heartbeat.interval.ms")
+    interval_ms = get_group_config(cluster, group_id, "streams.heartbeat.interval.ms")
     for name, topic in missing.items():
-        is_known = context.find_topic(name) is not None or cluster.controller.is_changing(name)
+        is_known = context.find_topic(name) is not None or cluster.controller.is_topic_changing(name)
         if is_known or failures.find(name) is not None:
             continue
         try:
@@ -187,10 +187,10 @@ def _describe_group(context: RequestContext, group_id: str) -> Described:
     from minibroker.broker.groups.streams.streams_describing import describe_group
 
     try:
-        _check_served(context)
+        _check_streams_groups_enabled(context)
         context.authorize(DESCRIBE_GROUP, group_id)
-        context.cluster.groups.check_named(context.node, group_id)
-        group = context.cluster.groups.streams_group(group_id)
+        context.cluster.groups.check_coordinator_and_id(context.node, group_id)
+        group = context.cluster.groups.get_streams_group(group_id)
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code, error_message=error.message)
     names = () if group.topology is None else group.topology.topic_names
@@ -208,7 +208,7 @@ def _describe_group(context: RequestContext, group_id: str) -> Described:
 def streams_group_topology_description_update(
     context: RequestContext, request: StreamsGroupTopologyDescriptionUpdateRequest
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-    _check_served(context)
+    _check_streams_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id)
     message = "The broker has no streams group topology description plugin configured."
     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)

@@ -35,7 +35,9 @@ ACCEPTED = [Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNA
 def get_telemetry_subscriptions(
     context: RequestContext, request: GetTelemetrySubscriptionsRequest
 ) -> GetTelemetrySubscriptionsResponse:
-    instance = context.cluster.telemetry.get(context.connection, context.client_id, request.client_instance_id)
+    instance = context.cluster.telemetry.get_subscribing_instance(
+        context.connection, context.client_id, request.client_instance_id
+    )
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance.instance_id,
         subscription_id=instance.subscription_id,
@@ -49,7 +51,9 @@ def get_telemetry_subscriptions(
 
 @handles(ApiKey.PUSH_TELEMETRY)
 async def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    instance = context.cluster.telemetry.pushing(context.connection, context.client_id, request.client_instance_id)
+    instance = context.cluster.telemetry.get_pushing_instance(
+        context.connection, context.client_id, request.client_instance_id
+    )
     try:
         _check_push(context, instance, request)
         instance.last_error = ErrorCode.NONE
@@ -66,7 +70,7 @@ def _check_push(context: RequestContext, instance: ClientInstance, request: Push
     was_terminating, instance.terminating = instance.terminating, request.terminating
     if was_terminating:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client has pushed for the last time before")
-    if not instance.may_push(context.cluster.clock.wall_ms()) and not request.terminating:
+    if not instance.accept_push_request(context.cluster.clock.wall_ms()) and not request.terminating:
         raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     if request.subscription_id != instance.subscription_id:
         raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
@@ -85,6 +89,6 @@ def _keep_metrics(context: RequestContext, instance: ClientInstance, request: Pu
             data += chunk
             yield
         if telemetry.is_enabled:
-            yield from telemetry.keep(instance, iterate_data_points(bytes(data)))
+            yield from telemetry.keep_points(instance, iterate_data_points(bytes(data)))
     except (KafkaError, MalformedMetrics) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error

@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.leaders import describe_partition, list_advertised_nodes
-from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, Partition, check_name
+from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, Partition, check_topic_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DESCRIBE_TOPIC, ResourceType
@@ -75,8 +75,8 @@ def _answer_topic(context: RequestContext, name: str, start: int, limit: int) ->
     try:
         context.authorize(DESCRIBE_TOPIC, name)
         answer.topic_authorized_operations = context.get_allowed_operations(ResourceType.TOPIC, name)
-        check_name(name)
-        topic = context.topic(name)
+        check_topic_name(name)
+        topic = context.get_topic(name)
     except KafkaError as error:
         answer.error_code = error.code
         return answer, None

@@ -60,7 +60,7 @@ FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # r
 
 @handles(ApiKey.CREATE_TOPICS, durable=True)
 async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    repeated = await in_slices(_find_repeated(topic.name for topic in request.topics))
+    repeated = await in_slices(_find_repeated_names(topic.name for topic in request.topics))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     topics = [_make_refusal(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
     await pause()
@@ -69,7 +69,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         topics += [_make_refusal(topic.name, error) for topic in wanted]
     else:
         described = cache(
-            partial(_answer_config, context.cluster.settings)
+            partial(_make_created_config, context.cluster.settings)
         )  # a request for thousands of topics repeats them
         topics += await in_slices(
             each_in_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
@@ -88,7 +88,7 @@ def _make_refusal(name: str, error: KafkaError) -> Created:
     return Created(name=name, error_code=error.code, error_message=error.message)
 
 
-def _find_repeated(names: Iterable[str]) -> Steps[dict[str, None]]:
+def _find_repeated_names(names: Iterable[str]) -> Steps[dict[str, None]]:
     """Return the names that are listed more than once, each once."""
     counts = yield from count_items(names)
     repeated: dict[str, None] = {}
@@ -131,16 +131,18 @@ def _create_topic(
         error_message=None,
         num_partitions=len(replicas),
         replication_factor=len(replicas[0]),
-        configs=[described(entry) for entry in context.cluster.settings.describe_topic(texts) if entry.listed],
+        configs=[
+            described(entry) for entry in context.cluster.settings.describe_topic_configs(texts) if entry.is_listed
+        ],
     )
 
 
-def _answer_config(settings: Settings, entry: ConfigEntry) -> CreatedConfig:
+def _make_created_config(settings: Settings, entry: ConfigEntry) -> CreatedConfig:
     return CreatedConfig(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        config_source=settings.origin_of(entry),
+        config_source=settings.find_topic_config_source(entry),
         is_sensitive=entry.setting.sensitive,
     )
 
@@ -213,11 +215,11 @@ def _find_topic(context: RequestContext, name: str | None, topic_id: bytes) -> T
     may_delete_all = context.allows(DELETE_CLUSTER)
     denied = DENIAL_MESSAGES[ResourceType.TOPIC]
     if name is None:
-        topic = context.topic(topic_id, "This server does not host this topic ID.")
+        topic = context.get_topic(topic_id, "This server does not host this topic ID.")
     else:
         if not may_delete_all:
             context.authorize(DESCRIBE_TOPIC, name, message=denied)
-        topic = context.topic(name, NOT_HOSTED)
+        topic = context.get_topic(name, NOT_HOSTED)
     if not may_delete_all:
         context.authorize(DELETE_TOPIC, topic.name, message=denied)
     return topic
@@ -225,7 +227,7 @@ def _find_topic(context: RequestContext, name: str | None, topic_id: bytes) -> T
 
 @handles(ApiKey.CREATE_PARTITIONS, durable=True)
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    repeated = await in_slices(_find_repeated([topic.name for topic in request.topics]))
+    repeated = await in_slices(_find_repeated_names([topic.name for topic in request.topics]))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     results = await in_slices(each_in_steps(lambda topic: _grow_topic(context, topic, request.validate_only), wanted))
     results += [

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.leaders import get_hosted_partition
-from minibroker.broker.metadata.partitions import check_name
+from minibroker.broker.metadata.partitions import check_topic_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
 from minibroker.broker.requests.served import handles
@@ -67,14 +67,16 @@ def _describe_transaction(context: RequestContext, transactional_id: str) -> Des
     transactions = context.cluster.transactions
     try:
         context.authorize(DESCRIBE_TRANSACTIONAL_ID, transactional_id)
-        transactions.check(context.node, transactional_id)
+        transactions.check_coordinator(context.node, transactional_id)
     except KafkaError as error:
         return Described(error_code=error.code, transactional_id=transactional_id)
     transaction = transactions.transactions.get(transactional_id)
     if transaction is None:
         return Described(error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id=transactional_id)
     by_topic: dict[str, list[int]] = {}
-    for topic, index in sorted(transactions.markers.missing(transactional_id) or transaction.partitions):
+    for topic, index in sorted(
+        transactions.markers.get_partitions_without_marker(transactional_id) or transaction.partitions
+    ):
         if context.allows(DESCRIBE_TOPIC, topic):
             by_topic.setdefault(topic, []).append(index)
     return Described(
@@ -100,10 +102,10 @@ async def list_transactions(context: RequestContext, request: ListTransactionsRe
         return response  # it asks only for states that do not exist
     passes = _make_filter(request, states, context.cluster.clock.wall_ms())
     transactions = context.cluster.transactions
-    for transaction in transactions.transactions.present():
+    for transaction in transactions.transactions.iterate_present():
         await pause()
         transactional_id = transaction.transactional_id
-        is_here = transactions.node_of(transactional_id) is context.node
+        is_here = transactions.find_coordinator_node(transactional_id) is context.node
         if is_here and passes(transaction) and context.allows(DESCRIBE_TRANSACTIONAL_ID, transactional_id):
             listed = Listed(
                 transactional_id=transactional_id,
@@ -163,8 +165,8 @@ async def describe_producers(context: RequestContext, request: DescribeProducers
 
 def _answer_partition(context: RequestContext, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:
     try:
-        namings.add((topic, index))
-        check_name(topic)
+        namings.count_name((topic, index))
+        check_topic_name(topic)
         context.authorize(READ_TOPIC, topic, message=DENIAL_MESSAGES[ResourceType.TOPIC])
         partition = get_hosted_partition(context.node.node_id, context.find_topic(topic), index)
     except KafkaError as error:

@@ -19,7 +19,7 @@ from typing import Any
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import (
-    check_topics,
+    check_topics_not_deleted,
     count_utf16_units,
     put_missing_first,
     wait_for_offsets,
@@ -58,7 +58,7 @@ def txn_offset_commit(
 
 def _commit_in_steps(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
     response = TxnOffsetCommitResponse()
-    partitions = yield from _collect_existing(context, request, response)
+    partitions = yield from _collect_existing_partitions(context, request, response)
     if not partitions:
         return response  # as in Kafka, the transaction does not change then
     try:
@@ -78,7 +78,7 @@ def _translate_error(context: RequestContext, error: KafkaError) -> KafkaError:
     return error
 
 
-def _collect_existing(
+def _collect_existing_partitions(
     context: RequestContext, request: TxnOffsetCommitRequest, response: TxnOffsetCommitResponse
 ) -> Steps[list[Asked]]:
     """Return the partitions that exist. Put all partitions into the response, unknown ones with an error."""
@@ -100,7 +100,7 @@ def _collect_existing(
             yield
             answer = Answer(partition_index=partition.partition_index)
             answers.partitions.append(answer)
-            if known is None or known.partition(partition.partition_index) is None:
+            if known is None or known.find_partition(partition.partition_index) is None:
                 answer.error_code = unknown
             else:
                 existing.append((known, partition, answer))
@@ -123,7 +123,7 @@ def _commit_pending(
     from minibroker.broker.groups.commits import commit_offsets
 
     groups = context.cluster.groups
-    groups.check_named(context.node, request.group_id)
+    groups.check_coordinator_and_id(context.node, request.group_id)
     producer = request.producer_id, request.producer_epoch
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     now_ms = context.cluster.clock.wall_ms()
@@ -139,7 +139,7 @@ def _commit_pending(
 
     def check() -> None:
         nonlocal joined
-        check_topics(context, (topic for topic, _, _ in taken))
+        check_topics_not_deleted(context, (topic for topic, _, _ in taken))
         joined = _join_transaction(context, request, producer)
         try:
             _check_committer(context, request, taken)
@@ -157,8 +157,8 @@ def _join_transaction(
 ) -> Wait | None:
     """Add the group's partition to the transaction, and return the wait for its record. Raises KafkaError."""
     groups = context.cluster.groups
-    groups.check_named(context.node, request.group_id)
-    partition = groups.log.partition(groups.log.partition_of(request.group_id))
+    groups.check_coordinator_and_id(context.node, request.group_id)
+    partition = groups.log.get_partition(groups.log.get_partition_index(request.group_id))
     joins = context.version >= FIRST_THAT_JOINS
     return join_or_verify(context.cluster.transactions, request.transactional_id, producer, partition, joins=joins)
 

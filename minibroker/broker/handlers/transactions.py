@@ -29,7 +29,7 @@ from minibroker.broker.security.operations import (
     WRITE_TRANSACTIONAL_ID,
 )
 from minibroker.broker.transactions.marking import write_markers
-from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition, choose_code_for
+from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition, choose_error_code
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import (
@@ -68,19 +68,21 @@ def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         context.authorize(CLUSTER_ACTION)
-        return in_slices(_add_for_brokers(context, request))
-    steps = _add_for_producer(context, request)
+        return in_slices(_add_partitions_for_brokers(context, request))
+    steps = _add_partitions_for_producer(context, request)
     topics = request.v3_and_below_topics
     return run_all_steps(steps) if are_few(topic.partitions for topic in topics) else in_slices(steps)
 
 
-def _add_for_producer(context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
+def _add_partitions_for_producer(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Steps[AddPartitionsToTxnResponse]:
     topics, transactional_id = request.v3_and_below_topics, request.v3_and_below_transactional_id
     producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
 
     def refuse(error: KafkaError) -> None:
         _refuse_topics(
-            done.results_by_topic_v3_and_below, choose_code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+            done.results_by_topic_v3_and_below, choose_error_code(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
         )
 
     transactions = context.cluster.transactions
@@ -90,18 +92,20 @@ def _add_for_producer(context: RequestContext, request: AddPartitionsToTxnReques
         context.authorize(WRITE_TRANSACTIONAL_ID, transactional_id)
         if any(codes.values()):
             return done
-        transactions.check(context.node, transactional_id)
+        transactions.check_coordinator(context.node, transactional_id)
         transactions.add_partitions(transactional_id, producer, codes, CLASSIC)
-        context.wait_for(transactions.wait(transactional_id), refuse)
+        context.wait_for(transactions.get_durability_wait(transactional_id), refuse)
     except KafkaError as error:
         refuse(error)
     return done
 
 
-def _add_for_brokers(context: RequestContext, request: AddPartitionsToTxnRequest) -> Steps[AddPartitionsToTxnResponse]:
+def _add_partitions_for_brokers(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Steps[AddPartitionsToTxnResponse]:
     outcomes: list[tuple[Asked, Codes]] = []
     for asked in request.transactions:
-        outcomes.append((asked, (yield from _add_for_broker(context, asked))))
+        outcomes.append((asked, (yield from _add_or_verify_for_broker(context, asked))))
         yield
     done = AddPartitionsToTxnResponse()
     written: list[Result] = []
@@ -114,7 +118,7 @@ def _add_for_brokers(context: RequestContext, request: AddPartitionsToTxnRequest
         yield
     for result in written:
         try:
-            wait = context.cluster.transactions.wait(result.transactional_id)
+            wait = context.cluster.transactions.get_durability_wait(result.transactional_id)
             context.wait_for(wait, partial(_refuse_result, result))
         except KafkaError as error:
             _refuse_result(result, error)
@@ -132,7 +136,7 @@ def _refuse_topics(topics: Iterable[TopicResult], code: ErrorCode) -> None:
             partition.partition_error_code = code
 
 
-def _add_for_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
+def _add_or_verify_for_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
     """Return the code of each partition that another broker wants to add or (`verify_only`) to check."""
     codes = yield from _check_partitions(context, asked.topics, by_producer=False)
     if any(codes.values()):
@@ -140,7 +144,7 @@ def _add_for_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
     transactions = context.cluster.transactions
     producer = asked.producer_id, asked.producer_epoch
     try:
-        transactions.check(context.node, asked.transactional_id)
+        transactions.check_coordinator(context.node, asked.transactional_id)
         if not asked.verify_only:
             transactions.add_partitions(asked.transactional_id, producer, codes, OWN_EPOCHS)
             return codes
@@ -165,7 +169,7 @@ def _check_partitions(context: RequestContext, topics: Iterable[AskedTopic], *, 
         ):
             topic, unknown = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for index in asked.partitions:
-            known = topic is not None and topic.partition(index) is not None
+            known = topic is not None and topic.find_partition(index) is not None
             codes[asked.name, index] = ErrorCode.NONE if known else unknown
             yield
         yield
@@ -197,18 +201,18 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
     response = AddOffsetsToTxnResponse()
 
     def refuse(error: KafkaError) -> None:
-        response.error_code = choose_code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        response.error_code = choose_error_code(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
 
     transactions, groups = context.cluster.transactions, context.cluster.groups
     try:
         context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
         context.authorize(READ_GROUP, request.group_id)
-        transactions.check(context.node, request.transactional_id)
-        groups.log.create()
-        partition = GROUPS_TOPIC, groups.log.partition_of(request.group_id)
+        transactions.check_coordinator(context.node, request.transactional_id)
+        groups.log.create_topic()
+        partition = GROUPS_TOPIC, groups.log.get_partition_index(request.group_id)
         producer = request.producer_id, request.producer_epoch
         transactions.add_partitions(request.transactional_id, producer, [partition], CLASSIC)
-        context.wait_for(transactions.wait(request.transactional_id), refuse)
+        context.wait_for(transactions.get_durability_wait(request.transactional_id), refuse)
     except KafkaError as error:
         refuse(error)
     return response
@@ -222,7 +226,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     response = EndTxnResponse()
 
     def refuse(error: KafkaError) -> None:
-        response.error_code = choose_code_for(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        response.error_code = choose_error_code(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
         response.producer_id = response.producer_epoch = -1
 
     transactions = context.cluster.transactions
@@ -230,10 +234,10 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     version = OWN_EPOCHS if context.version >= FIRST_END_WITH_OWN_EPOCHS else CLASSIC
     try:
         context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
-        transactions.check(context.node, request.transactional_id)
-        after = transactions.end(request.transactional_id, producer, request.committed, version)
+        transactions.check_coordinator(context.node, request.transactional_id)
+        after = transactions.end_transaction(request.transactional_id, producer, request.committed, version)
         response.producer_id, response.producer_epoch = after
-        context.wait_for(transactions.wait(request.transactional_id), refuse)
+        context.wait_for(transactions.get_durability_wait(request.transactional_id), refuse)
     except KafkaError as error:
         refuse(error)
     return response

@@ -44,19 +44,19 @@ class Watch:
         self._joined: list[set[Any]] = []
         self._booked = 0
         self._news: Promise[None] | None = None
-        self._timer: Timer | None = context.cluster.clock.call_later(max_wait_ms, self._be_late)
+        self._timer: Timer | None = context.cluster.clock.call_later(max_wait_ms, self._on_timeout)
 
-    def book(self, count: int) -> None:
+    def count_watched_partitions(self, count: int) -> None:
         """Count partitions among those that the node watches at most."""
         self._booked += count
         self._context.node.watched += count
 
-    def join(self, waiters: set[Any]) -> None:
+    def join_waiters(self, waiters: set[Any]) -> None:
         """Be told what happens at a partition."""
         waiters.add(self)
         self._joined.append(waiters)
 
-    def news(self) -> Promise[None]:
+    def make_news_promise(self) -> Promise[None]:
         """Return the promise that there is something to look at: enough records, a change, or that it is late."""
         news: Promise[None] = Promise()
         if self.is_late or self.has_changed or self.grown:
@@ -67,25 +67,25 @@ class Watch:
 
     # --- as a waiter ----------------------------------------------------------------------------
 
-    def appended(self, partition: Partition, size_bytes: int) -> None:
+    def on_appended(self, partition: Partition, size_bytes: int) -> None:
         self.grown[partition] = None
         self.missing_bytes -= size_bytes
         if self.missing_bytes <= 0:
-            self._context.cluster.turn.wake_soon(self)
+            self._context.cluster.turn.wake_at_end(self)
 
-    def released(self, share: SharePartition) -> None:
+    def on_released(self, share: SharePartition) -> None:
         """Note that records of this share partition can be acquired."""
-        self.appended(share.partition, 0)
+        self.on_appended(share.partition, 0)
 
-    def changed(self) -> None:
+    def on_changed(self) -> None:
         self.has_changed = True
-        self.look()
+        self.check_appended()
 
-    def _be_late(self) -> None:
+    def _on_timeout(self) -> None:
         self.is_late = True
-        self.look()
+        self.check_appended()
 
-    def look(self) -> None:
+    def check_appended(self) -> None:
         news, self._news = self._news, None
         if news is not None:
             news.resolve(None)
@@ -102,7 +102,7 @@ class Watch:
             timer.cancel()
         self._context.node.watched -= self._booked
         if len(self._joined) > FEW:
-            self._context.slicer.start(self._stop_watching_in_steps())
+            self._context.slicer.start_steps(self._stop_watching_in_steps())
         else:
             for waiters in self._joined:
                 waiters.discard(self)

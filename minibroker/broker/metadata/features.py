@@ -65,7 +65,7 @@ class Update(NamedTuple):
     kind: int = UpgradeType.UPGRADE
 
 
-def check_updates(
+def check_feature_updates(
     updates: Iterable[Update], current: Mapping[str, int], supported: Iterable[tuple[str, Mapping[str, range]]]
 ) -> None:
     """Validate all updates together; `current` has the current levels.
@@ -77,19 +77,19 @@ def check_updates(
     proposed = {**current, **{update.name: update.level for update in wanted}}
     known = list(supported)
     for update in wanted:
-        _check_kind(update)
+        _check_upgrade_type(update)
         for who, levels in known:
             _check_support(update, who, levels.get(update.name, NOT_SUPPORTED))
         _check_direction(update, current.get(update.name, 0))
         if update.name == METADATA_VERSION:
             _check_downgrade(update, current[METADATA_VERSION])
         else:
-            _check_needs(update, proposed)
+            _check_dependencies(update, proposed)
         if update.name == KRAFT_VERSION:
             _check_voters(update, current.get(update.name, 0))
 
 
-def _check_kind(update: Update) -> None:
+def _check_upgrade_type(update: Update) -> None:
     if update.kind not in UpgradeType.__members__.values():
         raise _make_invalid_update(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
@@ -136,7 +136,7 @@ def _check_voters(update: Update, current: int) -> None:
         )
 
 
-def _check_needs(update: Update, proposed: Mapping[str, int]) -> None:
+def _check_dependencies(update: Update, proposed: Mapping[str, int]) -> None:
     if update.name not in FEATURES:
         raise _make_invalid_update(update, f"Feature {update.name} not found.")
     need = FEATURES[update.name].needs.get(update.level)

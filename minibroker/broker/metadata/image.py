@@ -47,26 +47,26 @@ class Image:
         if apply is not None:
             apply(self, record)
 
-    def add(self, topic: Topic) -> None:
+    def add_topic(self, topic: Topic) -> None:
         """Add a topic whose records have been applied."""
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
         self.topics_by_colliding_name.setdefault(normalize_colliding_name(topic.name), {})[topic.name] = topic
 
-    def take_over(self, topic: Topic, beside: Image) -> None:
+    def take_topic_from(self, topic: Topic, beside: Image) -> None:
         """Take a topic, or its new partitions, from an image to which their records were applied."""
         known = self.topics_by_id.get(topic.topic_id)
         if known is None:
-            topic.overrides = self.config(TOPIC_RESOURCE, topic.name)
-            topic.overrides.update(beside.config(TOPIC_RESOURCE, topic.name))
-            self.add(topic)
+            topic.overrides = self.get_configs(TOPIC_RESOURCE, topic.name)
+            topic.overrides.update(beside.get_configs(TOPIC_RESOURCE, topic.name))
+            self.add_topic(topic)
             return
         added = topic.partitions[len(known.partitions) :]
         for partition in added:
             partition.topic = known
         known.partitions += added
 
-    def config(self, resource_type: int, name: str) -> dict[str, str]:
+    def get_configs(self, resource_type: int, name: str) -> dict[str, str]:
         """Return the configs of a topic, or of a broker ("" is the default for all brokers), as text by name."""
         return self.configs.setdefault((resource_type, name), {})
 
@@ -80,8 +80,8 @@ def _get_topic(image: Image, topic_id: bytes) -> Topic:
 
 def _apply_topic(image: Image, record: records.TopicRecord) -> None:
     topic = Topic(record.name, record.topic_id)
-    topic.overrides = image.config(TOPIC_RESOURCE, record.name)
-    image.add(topic)
+    topic.overrides = image.get_configs(TOPIC_RESOURCE, record.name)
+    image.add_topic(topic)
 
 
 def _remove_topic(image: Image, record: records.RemoveTopicRecord) -> None:
@@ -116,7 +116,7 @@ def _apply_partition(image: Image, record: records.PartitionRecord) -> None:
 
 def _apply_partition_change(image: Image, record: records.PartitionChangeRecord) -> None:
     topic = _get_topic(image, record.topic_id)
-    partition = topic.partition(record.partition_id)
+    partition = topic.find_partition(record.partition_id)
     if partition is None:
         raise InconsistentMetadata(f"{topic.name} has no partition {record.partition_id}")
     if record.isr is not None:
@@ -140,7 +140,7 @@ def _apply_partition_change(image: Image, record: records.PartitionChangeRecord)
 
 
 def _apply_config(image: Image, record: records.ConfigRecord) -> None:
-    config = image.config(record.resource_type, record.resource_name)
+    config = image.get_configs(record.resource_type, record.resource_name)
     if record.value is None:
         config.pop(record.name, None)
     else:

@@ -23,7 +23,7 @@ def get_led_partition(node_id: int, topic: Topic | None, index: int) -> Partitio
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, also without a leader.
     """
-    partition = None if topic is None else topic.partition(index)
+    partition = None if topic is None else topic.find_partition(index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
     if partition.leader_id != node_id:
@@ -39,7 +39,7 @@ def get_hosted_partition(node_id: int, topic: Topic | None, index: int) -> Parti
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
     """
-    partition = None if topic is None else topic.partition(index)
+    partition = None if topic is None else topic.find_partition(index)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
     if node_id not in partition.replicas:

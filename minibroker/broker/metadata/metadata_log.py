@@ -97,7 +97,7 @@ class MetadataLog:
             )
         self._apply_records(self.storage.directory, self._iterate_values(start), apply)
 
-    def bootstrap(self) -> list[Message]:
+    def read_bootstrap_records(self) -> list[Message]:
         """Return the first records of a new log, from Kafka's format command, if any. Raises MetadataError."""
         path = f"{os.path.dirname(self.storage.directory)}/{BOOTSTRAP}"
         try:
@@ -170,7 +170,7 @@ class MetadataLog:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def lead(self, node_id: int, now_ms: int) -> None:
+    def begin_leader_epoch(self, node_id: int, now_ms: int) -> None:
         """Begin a new leader epoch, as an elected voter does. Raises MetadataError or KafkaError.
 
         An open transaction of an earlier controller is aborted.
@@ -179,10 +179,10 @@ class MetadataLog:
         known = (state.leader_epoch, self.storage.leader_epoch, self._snapshot_epoch, 0)
         self.leader_epoch = max(known) + 1
         self.kraft_version = max(self.kraft_version, state.version)
-        state = state._replace(version=self.kraft_version).elected(node_id, self.leader_epoch)
+        state = state._replace(version=self.kraft_version).make_elected(node_id, self.leader_epoch)
         self.leader_id, self.voters = node_id, state.voters or (node_id,)
         try:
-            self._disk.write_whole(self._quorum_path, state.text(), sync=False)
+            self._disk.write_whole(self._quorum_path, state.encode(), sync=False)
         except OSError as error:
             raise MetadataError(f"{self._quorum_path} cannot be written: {error}") from error
         voters = [LeaderChangeMessage.Voter(voter_id=voter) for voter in self.voters]
@@ -199,7 +199,9 @@ class MetadataLog:
             Record(0, now_ms, None, encode_metadata(message, metadata_version), ()) for message in messages
         )
 
-    def batch_in_steps(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> Steps[memoryview]:
+    def build_batch_in_steps(
+        self, messages: Iterable[Message], now_ms: int, metadata_version: int
+    ) -> Steps[memoryview]:
         """Build the batch that `append` would write, for `append_batch`."""
         written = yield from each(
             lambda message: Record(0, now_ms, None, encode_metadata(message, metadata_version), ()), messages
@@ -207,7 +209,7 @@ class MetadataLog:
         return memoryview((yield from build_batch_in_steps(written)))
 
     def append_batch(self, batch: memoryview) -> None:
-        """Write a batch of `batch_in_steps`; a crash keeps all of it or nothing."""
+        """Write a batch of `build_batch_in_steps`; a crash keeps all of it or nothing."""
         self.storage.append(batch, [read_header(batch)], self.leader_epoch)
 
     def _append_records(self, records: Iterable[Record], *, control: bool = False) -> None:

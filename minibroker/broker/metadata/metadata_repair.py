@@ -162,11 +162,11 @@ class Repair:
         if metadata is None:
             self.steps.append(f"there is no {METADATA_TOPIC}-0, which says what topics there are")
         else:
-            self.steps += self._find_missing_end(metadata.path)
+            self.steps += self._describe_missing_end(metadata.path)
         self._plan_topics()
         self._anew = bool(self.steps)  # and not only files with ids
         if self._anew:
-            self._plan_basics()
+            self._plan_features_and_producer_id()
             count, added = len(self._salvage.messages), len(self._added)
             if metadata is None:
                 self.steps.append(f"{METADATA_TOPIC}-0 is written with {format_count(added, 'new record')}")
@@ -177,10 +177,10 @@ class Repair:
                     f"{STRAY_LOG_SUFFIX}"
                 )
         elif metadata is not None and metadata.topic_id != METADATA_TOPIC_ID:
-            self._write_id(metadata.path, METADATA_TOPIC_ID)
+            self._write_topic_id(metadata.path, METADATA_TOPIC_ID)
         self.steps += [f"{path}/{PARTITION_METADATA} gets the id {uuid_text(topic_id)}" for path, topic_id in self._ids]
 
-    def _find_missing_end(self, path: str) -> Iterator[str]:
+    def _describe_missing_end(self, path: str) -> Iterator[str]:
         reached = max(self._read_checkpoint(folder, name).get(METADATA, 0) for folder, name in self._list_checkpoints())
         if self._salvage.next_offset < reached:
             yield f"{path} ends at offset {self._salvage.next_offset}, but had reached {reached}"
@@ -199,7 +199,7 @@ class Repair:
             for log in logs.values():
                 older = log.topic_id in self._salvage.removed or self._salvage.has_snapshot
                 if log.topic_id is None or log.topic_id != topic.topic_id and not older:
-                    self._write_id(log.path, topic.topic_id)
+                    self._write_topic_id(log.path, topic.topic_id)
 
     def _plan_topic(self, name: str, logs: dict[int, FoundLog]) -> None:
         """Plan to restore a lost topic, unless it was deleted. If its directories disagree, the majority is right."""
@@ -212,7 +212,7 @@ class Repair:
         topic_id = ids.most_common(1)[0][0] if ids else new_uuid(self._random)
         configs = self._find_configs(name)
         texts = ", ".join(f"{key}={value}" for key, value in configs.items())
-        if name not in INTERNAL_TOPICS and not self._salvage.image.config(TOPIC_RESOURCE, name):
+        if name not in INTERNAL_TOPICS and not self._salvage.image.get_configs(TOPIC_RESOURCE, name):
             texts = f"{texts or 'no config'}; its other configs, such as retention.ms, are lost and must be set again"
         self.steps.append(f"topic {name} is restored with the id {uuid_text(topic_id)}{texts and ' and '}{texts}")
         self._added.append(records.TopicRecord(name=name, topic_id=topic_id))
@@ -222,11 +222,11 @@ class Repair:
         self._plan_partitions(name, topic_id, 0, logs)
         for log in logs.values():
             if log.topic_id != topic_id:
-                self._write_id(log.path, topic_id)
+                self._write_topic_id(log.path, topic_id)
 
     def _find_configs(self, name: str) -> dict[str, str]:
         """Return the known part of a topic's lost configs: whether it was compacted."""
-        if self._salvage.image.config(TOPIC_RESOURCE, name):
+        if self._salvage.image.get_configs(TOPIC_RESOURCE, name):
             return {}
         cleaned = any(
             key[0] == name
@@ -251,7 +251,7 @@ class Repair:
             partition.directories = [bytes(16) if log is None else log.directory_id]
             self._added.append(partition)
 
-    def _plan_basics(self) -> None:
+    def _plan_features_and_producer_id(self) -> None:
         """Plan the feature levels, which readers need, and the next producer id."""
         if features.METADATA_VERSION not in self._salvage.image.features:
             levels = features.INITIAL.items()
@@ -274,7 +274,7 @@ class Repair:
                     producer_id = max(producer_id, header.producer_id)
         return epoch, producer_id
 
-    def _write_id(self, path: str, topic_id: bytes) -> None:
+    def _write_topic_id(self, path: str, topic_id: bytes) -> None:
         self._ids.append((path, topic_id))
 
     def _list_checkpoints(self) -> list[tuple[str, str]]:
@@ -298,9 +298,9 @@ class Repair:
         for path, topic_id in self._ids:
             self._disk.write_whole(f"{path}/{PARTITION_METADATA}", format_partition_metadata(topic_id), sync=True)
         if self._anew:
-            self._write_anew()
+            self._rewrite_metadata_log()
 
-    def _write_anew(self) -> None:
+    def _rewrite_metadata_log(self) -> None:
         old = self._logs.get(METADATA)
         folder = self._paths[0] if old is None else os.path.dirname(old.path)
         unique = self._random.randbytes(16).hex()

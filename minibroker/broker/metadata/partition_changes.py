@@ -35,17 +35,17 @@ class PartitionChange:
         self.replicas = list(partition.replicas)
         self.adding = list(partition.adding_replicas)
         self.removing = list(partition.removing_replicas)
-        self.directories = partition.directory_of_replica()
+        self.directories = partition.get_directory_ids()
         self._partition = partition
         self._may_lead = may_lead
         self._minimum_isr = minimum_isr
         self._eligible = list(partition.eligible_leader_replicas)
 
-    def record(self) -> PartitionChangeRecord | None:
+    def make_record(self) -> PartitionChangeRecord | None:
         """Return the record that makes the change, or None if nothing changes."""
         partition = self._partition
         self._complete_reassignment()
-        self._remember_eligible()
+        self._remember_eligible_replicas()
         change = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id)
         clean = self._set_leader(change)
         if change.leader == LEADER_UNCHANGED and set(partition.replicas) - set(self.replicas):
@@ -69,7 +69,7 @@ class PartitionChange:
         if isr and replicas and set(replicas) <= set(isr):
             self.isr, self.replicas, self.adding, self.removing = isr, replicas, [], []
 
-    def _remember_eligible(self) -> None:
+    def _remember_eligible_replicas(self) -> None:
         """Remember replicas that leave the ISR below its minimum: they have all committed records (KIP-966)."""
         if self._minimum_isr is None:
             return

@@ -31,13 +31,13 @@ METADATA_TOPIC = "__cluster_metadata"
 class Waiter(Protocol):
     """A delayed request that an append may complete."""
 
-    def appended(self, partition: Partition, size_bytes: int) -> None:
+    def on_appended(self, partition: Partition, size_bytes: int) -> None:
         """Note that `size_bytes` of new records of the partition are readable."""
 
-    def look(self) -> None:
+    def check_appended(self) -> None:
         """Check what was appended."""
 
-    def changed(self) -> None:
+    def on_changed(self) -> None:
         """Check again, as the partition was deleted or has a new leader."""
 
 
@@ -45,17 +45,17 @@ class Turn(Protocol):
     """The current turn of the loop, to which a partition reports its appends."""
 
     @property
-    def collects(self) -> bool:
+    def collects_appends(self) -> bool:
         """Return whether small appends may wait for the end of the turn."""
 
-    def pending(self, partition: Partition, size_bytes: int) -> None:
+    def add_pending(self, partition: Partition, size_bytes: int) -> None:
         """Write the partition's log at the end of the turn, and then wake those who wait for its records."""
 
 
 class Partition:
     """A partition. `leader_id` is NO_LEADER while none of its replicas' nodes is running.
 
-    It has a `log` only if `is_here`: the replicas of a cluster that ran in several processes may all be elsewhere.
+    It has a `log` only if `has_local_log`: in a cluster that ran in several processes, all replicas may be elsewhere.
     `eligible_leader_replicas` are those that may lead although they are not in sync, `last_known_elr` the one that led
     before there were none (KIP-966). While a reassignment is under way, `adding_replicas` and `removing_replicas` are
     those of the `replicas` that come and go (KIP-455). `directories` has the id of the log directory of each replica,
@@ -100,44 +100,44 @@ class Partition:
         return f"{self.topic.name}-{self.index}"
 
     @property
-    def is_here(self) -> bool:
+    def has_local_log(self) -> bool:
         """Return whether the log is in this process, as a leader's always is."""
         return hasattr(self, "log")
 
     @property
     def is_offline(self) -> bool:
         """Return whether the log is in this process and offline, so that no replica here can lead."""
-        return self.is_here and bool(self.log.offline)
+        return self.has_local_log and bool(self.log.offline)
 
     @property
-    def is_reassigned(self) -> bool:
+    def is_reassigning(self) -> bool:
         """Return whether a reassignment is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)
 
-    def directory_of_replica(self) -> dict[int, bytes]:
+    def get_directory_ids(self) -> dict[int, bytes]:
         """Return the recorded ids of log directories by replica."""
         return dict(zip(self.replicas, self.directories, strict=False))
 
     @property
-    def lacks_replicas(self) -> bool:
+    def is_under_min_isr(self) -> bool:
         """Return whether fewer replicas are in sync than min.insync.replicas.
 
         As in Kafka, a partition with fewer replicas than that needs all of them.
         """
         return len(self.isr) < self.topic.min_insync_replicas and len(self.isr) < len(self.replicas)
 
-    def check_in_sync(self) -> None:
+    def check_min_isr(self) -> None:
         """Raise KafkaError(NOT_ENOUGH_REPLICAS) below min.insync.replicas, as for acks=all."""
-        if self.lacks_replicas:
+        if self.is_under_min_isr:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
 
-    def hold_watermark(self) -> None:
+    def hold_or_release_watermark(self) -> None:
         """Let consumers see new records only while enough replicas are in sync (KIP-966); wake them if there are."""
-        held = self.lacks_replicas
-        if self.is_here and self.log.is_watermark_held != held:
+        held = self.is_under_min_isr
+        if self.has_local_log and self.log.is_watermark_held != held:
             self.log.hold_watermark(held=held)
             if not held:
-                self.wake()
+                self.wake_waiters()
 
     def append(self, turn: Turn, records: memoryview, headers: Sequence[BatchHeader]) -> int:
         """Append validated batches, wake those who wait for them, and return the first offset.
@@ -145,22 +145,22 @@ class Partition:
         A small batch is written at the end of the turn; answers that report it wait for that, and so do readers.
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
-        if turn.collects and len(records) <= COLLECTED_BYTES and len(headers) == 1:
+        if turn.collects_appends and len(records) <= COLLECTED_BYTES and len(headers) == 1:
             offset = self.log.append_soon(records, headers[0], self.leader_epoch)
             if offset >= 0:
-                turn.pending(self, len(records))
+                turn.add_pending(self, len(records))
                 return offset
         offset = self.log.append(records, headers, self.leader_epoch)
         if self.waiters:  # a marker makes earlier records stable, however many
-            self.tell_waiters(MAX_LONG if headers[0].is_control else len(records))
+            self.notify_waiters(MAX_LONG if headers[0].is_control else len(records))
         return offset
 
-    def tell_waiters(self, size_bytes: int) -> None:
+    def notify_waiters(self, size_bytes: int) -> None:
         """Notify those who wait for records of `size_bytes` more."""
         for waiter in self.waiters:
-            waiter.appended(self, size_bytes)
+            waiter.on_appended(self, size_bytes)
 
-    def check_epoch(self, epoch: int) -> None:
+    def check_leader_epoch(self, epoch: int) -> None:
         """Check the leader epoch that a client sends, -1 for none (KIP-320).
 
         Raises KafkaError: FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for a newer one.
@@ -185,10 +185,10 @@ class Partition:
             return known, log.log_end_offset
         return log.end_offset_for_epoch(epoch)
 
-    def wake(self) -> None:
+    def wake_waiters(self) -> None:
         """Wake everything that waits, to check again."""
         for waiter in list(self.waiters):
-            waiter.changed()
+            waiter.on_changed()
 
 
 class Topic:
@@ -216,12 +216,12 @@ class Topic:
         copy.partitions = list(self.partitions)
         return copy
 
-    def partition(self, index: int) -> Partition | None:
+    def find_partition(self, index: int) -> Partition | None:
         """Return the partition with this number, or None."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
-def check_name(name: str) -> None:
+def check_topic_name(name: str) -> None:
     """Raise KafkaError(INVALID_TOPIC_EXCEPTION) for a name that Kafka does not allow."""
     reason = None
     if not name:

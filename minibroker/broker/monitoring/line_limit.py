@@ -62,17 +62,17 @@ class LineLimit(logging.Filter):
             return True
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._until_ms:
-            self.tell()
+            self.log_left_out_lines()
             self._until_ms = now_ms + WINDOW_MS
         kind = Kind(record.name, record.levelno, str(record.msg), getattr(record, "code", None))
         self._seen[kind] += 1
         if self._seen[kind] <= LINES:
             return True
         if self._timer is None:
-            self._timer = self._clock.call_later(self._until_ms - now_ms, self.tell)
+            self._timer = self._clock.call_later(self._until_ms - now_ms, self.log_left_out_lines)
         return False
 
-    def tell(self) -> None:
+    def log_left_out_lines(self) -> None:
         """Log for each kind how many lines were left out, and start counting again."""
         if self._timer is not None:
             self._timer.cancel()
@@ -99,6 +99,6 @@ def limit_lines(clock: Clock) -> Iterator[None]:
     try:
         yield
     finally:
-        limit.tell()
+        limit.log_left_out_lines()
         for logger in loggers:
             logger.removeFilter(limit)

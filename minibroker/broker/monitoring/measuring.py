@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from minibroker.broker.configs.listeners import Listener, make_broker_listeners
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.server import BoundListener, Server, bind
+from minibroker.broker.server import BoundListener, Server, bind_listener
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.named_tuples import NamedTuple
 
@@ -62,7 +62,7 @@ def bind_metrics(
     from minibroker.broker.monitoring.request_statistics import RequestStatistics
 
     host = make_broker_listeners(settings)[0].host
-    bound = bind(Listener("METRICS", "HTTP", host, port, "", 0), settings)
+    bound = bind_listener(Listener("METRICS", "HTTP", host, port, "", 0), settings)
     with bound.socket:
         yield Measurements(
             bound, wall_ms() / 1000, RequestStatistics(), SyncStatistics(), CleanerStatistics(), Counter(), over_tls

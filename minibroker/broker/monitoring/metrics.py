@@ -70,7 +70,7 @@ class Row(NamedTuple):
         return f"{PREFIX}{self.name}" + ("_total" if self.kind is CounterMetricFamily else "")
 
     @property
-    def lines_each(self) -> int:
+    def lines_per_sample(self) -> int:
         """Return the number of lines of a sample; a histogram has its buckets, count and sum."""
         return len(DURATION_BUCKETS_MS) + 3 if self.kind is HistogramMetricFamily else 1
 
@@ -80,7 +80,7 @@ async def write_exposition(observed: Observed) -> bytes:
     parts = []
     for row in ROWS:
         samples = iter(row.samples(observed))
-        count = max(1, LINES_PER_SLICE // row.lines_each)
+        count = max(1, LINES_PER_SLICE // row.lines_per_sample)
         piece = list(islice(samples, count))
         parts.append(_write_row(row, piece))
         await asyncio.sleep(0)
@@ -120,7 +120,7 @@ def _without_head(text: bytes) -> bytes:
 # --- what each row looks at -----------------------------------------------------------------------
 
 
-def _by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[Observed], Iterator[Sample]]:
+def _sample_by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[Observed], Iterator[Sample]]:
     def samples(observed: Observed) -> Iterator[Sample]:
         for key, statistics in list(observed.requests.by_api.items()):
             yield (get_api_name(key),), value(statistics)
@@ -146,12 +146,12 @@ def _sample_durations(statistics: ApiStatistics | SyncStatistics) -> tuple[list[
 
 
 def _sample_connections(observed: Observed) -> Iterator[Sample]:
-    counts = Counter((each.node.node_id, each.listener) for each in observed.server.connections())
+    counts = Counter((each.node.node_id, each.listener) for each in observed.server.list_connections())
     for node_id, listener in observed.server.accepted:
         yield (str(node_id), listener), counts[node_id, listener]
 
 
-def _count_accepted(observed: Observed) -> Iterator[Sample]:
+def _sample_accepted(observed: Observed) -> Iterator[Sample]:
     for (node_id, listener), count in observed.server.accepted.items():
         yield (str(node_id), listener), count
 
@@ -164,8 +164,8 @@ def _sample_authentications(name: str) -> Callable[[Observed], Iterator[Sample]]
     return samples
 
 
-def _count_delayed(observed: Observed) -> Iterator[Sample]:
-    yield (), sum(each.waiting for each in observed.server.connections())
+def _sample_delayed(observed: Observed) -> Iterator[Sample]:
+    yield (), sum(each.has_delayed_request for each in observed.server.list_connections())
 
 
 def _sample_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
@@ -198,7 +198,7 @@ def _iterate_partitions(cluster: Cluster) -> Iterator[Partition]:
         yield from (partition for partition in list(topic.partitions) if hasattr(partition, "log"))
 
 
-def _fetch_sessions(observed: Observed) -> Iterator[Sample]:
+def _sample_fetch_sessions(observed: Observed) -> Iterator[Sample]:
     for node_id, node in list(observed.cluster.nodes.items()):
         yield (str(node_id),), len(node.sessions)
 
@@ -246,7 +246,7 @@ def _sample_cleaner(name: str) -> Callable[[Observed], Iterator[Sample]]:
 
 
 def _sample_client_metrics(observed: Observed) -> Iterator[Sample]:
-    for metric in observed.cluster.telemetry.metrics(connected=True):
+    for metric in observed.cluster.telemetry.iterate_metrics(connected=True):
         attributes = ",".join(f"{name}={value}" for name, value in metric.attributes.items())
         yield (metric.client_id, metric.client_instance_id, metric.name, attributes), metric.value
 
@@ -280,16 +280,22 @@ ROWS: tuple[Row, ...] = (
         COUNTER,
         API,
         "Requests that failed, or whose client left before the answer.",
-        _by_api(lambda s: s.lost),
+        _sample_by_api(lambda s: s.lost),
     ),
-    Row("request_bytes", COUNTER, API, "Bytes of requests that could be read.", _by_api(lambda s: s.received_bytes)),
-    Row("response_bytes", COUNTER, API, "Bytes of answers that were sent.", _by_api(lambda s: s.sent_bytes)),
-    Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _by_api(_sample_durations)),
     Row(
-        "requests_delayed", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _count_delayed
+        "request_bytes",
+        COUNTER,
+        API,
+        "Bytes of requests that could be read.",
+        _sample_by_api(lambda s: s.received_bytes),
+    ),
+    Row("response_bytes", COUNTER, API, "Bytes of answers that were sent.", _sample_by_api(lambda s: s.sent_bytes)),
+    Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _sample_by_api(_sample_durations)),
+    Row(
+        "requests_delayed", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _sample_delayed
     ),
     Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _sample_connections),
-    Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _count_accepted),
+    Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _sample_accepted),
     Row(
         "authentications", COUNTER, NODE + LISTENER, "Clients that authenticated.", _sample_authentications("succeeded")
     ),
@@ -315,7 +321,7 @@ ROWS: tuple[Row, ...] = (
         _sample_authentications("reauthentication_failed"),
     ),
     Row("expired_connections_closed", COUNTER, NODE + LISTENER, EXPIRED_HELP, _sample_authentications("expired")),
-    Row("fetch_sessions", GAUGE, NODE, "Fetch sessions in the cache.", _fetch_sessions),
+    Row("fetch_sessions", GAUGE, NODE, "Fetch sessions in the cache.", _sample_fetch_sessions),
     Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _sample_syncs),
     Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _sample_one(lambda o: o.syncs.failures)),
     Row("groups", GAUGE, GROUP, "Groups by type and state.", _sample_groups),
@@ -370,7 +376,7 @@ ROWS: tuple[Row, ...] = (
         GAUGE,
         (),
         "Connected clients that push metrics.",
-        _sample_one(lambda o: len(o.cluster.telemetry.instances())),
+        _sample_one(lambda o: len(o.cluster.telemetry.list_connected_instances())),
     ),
     Row("client_metric", GAUGE, CLIENT, CLIENT_HELP, _sample_client_metrics),
     Row(

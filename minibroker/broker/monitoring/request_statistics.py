@@ -40,24 +40,24 @@ class RequestStatistics(Interceptor):
     def __init__(self) -> None:
         self.by_api: dict[ApiKey, ApiStatistics] = {}
 
-    def before(self, call: Call) -> None:
+    def before_request(self, call: Call) -> None:
         statistics = self.by_api.get(call.api_key)
         if statistics is None:
             statistics = self.by_api[call.api_key] = ApiStatistics()
         statistics.requests[call.context.version] += 1
         statistics.received_bytes += call.received_bytes
 
-    def answer(self, call: Call, response: Message) -> Message:
+    def alter_response(self, call: Call, response: Message) -> Message:
         codes = collect_error_codes(response)
         if codes:
             self.by_api[call.api_key].errors.update(codes)
         return response
 
-    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+    def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         statistics = self.by_api[call.api_key]
         statistics.sent_bytes += sent_bytes
         statistics.duration_ms += duration_ms
         statistics.durations[bisect_left(DURATION_BUCKETS_MS, duration_ms)] += 1
 
-    def lost(self, call: Call) -> None:
+    def on_lost(self, call: Call) -> None:
         self.by_api[call.api_key].lost += 1

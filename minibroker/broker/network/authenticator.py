@@ -105,9 +105,9 @@ class SaslListener:
         self._cluster = cluster
         self._read_from = cluster().static_settings
         self._read_settings(self._read_from)
-        self.read_again()
+        self.reload_settings()
 
-    def read_again(self) -> None:
+    def reload_settings(self) -> None:
         """Read the settings if they have changed. If they are invalid, log that and keep the old ones."""
         settings = self._cluster().settings
         if self._read_from is settings:
@@ -118,20 +118,20 @@ class SaslListener:
         except SettingsError as error:
             log.error("clients authenticate as before: %s", error)
 
-    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
+    def find_credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
         """Return the SCRAM credential of a user, or None."""
         return self._cluster().image.scram_credentials.get((name, mechanism))
 
-    def credentials(self, mechanism: int) -> Iterator[UserScramCredentialRecord]:
+    def iterate_credentials(self, mechanism: int) -> Iterator[UserScramCredentialRecord]:
         """Return the SCRAM credentials of some users for a mechanism."""
         some = islice(self._cluster().image.scram_credentials.values(), SOME_USERS)
         return (each for each in some if each.mechanism == mechanism)
 
-    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+    def find_token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         """Return what SCRAM needs to authenticate by a token, or None."""
-        return self._cluster().image.tokens.login(token_id, mechanism)
+        return self._cluster().image.tokens.find_login(token_id, mechanism)
 
-    def nonce(self) -> str:
+    def make_nonce(self) -> str:
         """Return a random text that nobody can predict."""
         return f"{self._cluster().random.getrandbits(NONCE_BITS):x}"
 
@@ -182,7 +182,7 @@ class Authenticator:
         self._failure: Reply | None = None
         self._timer: Timer | None = None  # for the end of the session
         self._reauthenticated_ms = -float("inf")
-        listener.read_again()
+        listener.reload_settings()
         self._require_authentication()
 
     # --- the order of requests ------------------------------------------------------------------
@@ -192,7 +192,7 @@ class Authenticator:
         """Return the mechanism that the client has chosen, or an empty text."""
         return self._mechanism
 
-    def objection(self, key: int) -> str | None:
+    def find_objection(self, key: int) -> str | None:
         """Return why a client that must authenticate may not send a request of this API now, or None if it may."""
         if key in ADMITTED[self._state]:
             return None
@@ -210,12 +210,12 @@ class Authenticator:
         """Send these items after the delay for failures, and close the connection."""
         return self._begin_coroutine(self._refuse_after_delay(reason, lambda: items))
 
-    def note_versions_told(self) -> None:
+    def note_api_versions_sent(self) -> None:
         """Note that the client has sent ApiVersions, which it may do once, as its first request."""
         if self._state is State.FIRST:
             self._state = State.VERSIONS_TOLD
 
-    def may_begin(self) -> bool:
+    def may_send_handshake(self) -> bool:
         """Return whether the client may send a SaslHandshake now.
 
         After an authentication it may do so only if its session has a limited lifetime, and at most once a second.
@@ -226,11 +226,13 @@ class Authenticator:
             return False
         return self._now_ms() - self._reauthenticated_ms >= LEAST_BETWEEN_REAUTHENTICATIONS_MS
 
-    async def begin(self, mechanism: str, version: int, answer: Callable[[ErrorCode, list[str]], Answered]) -> Answered:
+    async def begin_exchange(
+        self, mechanism: str, version: int, answer: Callable[[ErrorCode, list[str]], Answered]
+    ) -> Answered:
         """Begin the exchange of a mechanism. Return the result of `answer`."""
-        self._listener.read_again()
+        self._listener.reload_settings()
         if self._state in (State.AUTHENTICATED, State.EXPIRED):
-            self._begin_anew(mechanism)
+            self._restart_exchange(mechanism)
         enabled = self._listener.mechanisms
         if mechanism not in enabled or self._ask_judges(mechanism, None).is_refused:
             others = [name for name in enabled if name != mechanism]
@@ -241,10 +243,10 @@ class Authenticator:
             self._mechanism = mechanism
             self._exchange = enabled[mechanism].begin(self._listener)
         if version == 0:
-            self._connection.divert(self._take_frame)
+            self._connection.divert_frames(self._take_frame)
         return answer(ErrorCode.NONE, list(enabled))
 
-    def _begin_anew(self, mechanism: str) -> None:
+    def _restart_exchange(self, mechanism: str) -> None:
         self._stop_timer()
         self._previous = self._connection.principal
         self._reauthenticated_ms = self._now_ms()
@@ -263,7 +265,7 @@ class Authenticator:
 
     # --- the exchange ---------------------------------------------------------------------------
 
-    async def evaluate(self, token: bytes, answer: Answer[Answered]) -> Answered:
+    async def evaluate_token(self, token: bytes, answer: Answer[Answered]) -> Answered:
         """Handle the client's next token. Return the result of `answer` for the reply."""
         if self._failure is not None:  # the request that failed is run again
             return await self._fail_with_reply(self._failure, answer)
@@ -308,12 +310,12 @@ class Authenticator:
             return await self._fail_with_reply(
                 self._make_invalid_credentials(), answer, "they are refused all the same"
             )
-        return self._let_in(end, verdict.session_ms, answer)
+        return self._accept_client(end, verdict.session_ms, answer)
 
     def _ask_judges(self, mechanism: str, user: str | None) -> Verdict:
         """Return what the judges decide, all together."""
         login = Login(self._connection, self._connection.node.node_id, self.client_id, mechanism, user)
-        verdicts = [verdict for each in self._listener.judges if (verdict := each.authenticating(login)) is not None]
+        verdicts = [verdict for each in self._listener.judges if (verdict := each.judge_login(login)) is not None]
         if not verdicts:
             return ADMIT
         sessions = [verdict.session_ms for verdict in verdicts if verdict.session_ms is not None]
@@ -323,7 +325,7 @@ class Authenticator:
             min(sessions, default=None),
         )
 
-    def _let_in(self, end: Authenticated, session_ms: int | None, answer: Answer[Answered]) -> Answered:
+    def _accept_client(self, end: Authenticated, session_ms: int | None, answer: Answer[Answered]) -> Answered:
         statistics = self._listener.statistics
         if self._previous is None:
             statistics.succeeded += 1
@@ -337,7 +339,7 @@ class Authenticator:
         connection.template = None
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
-        connection.divert(None)
+        connection.divert_frames(None)
         return answer(Reply(ErrorCode.NONE, "", end.token, self._begin_session(end.expires_ms, session_ms)))
 
     def _begin_session(self, expires_ms: int | None, session_ms: int | None) -> int:
@@ -368,22 +370,22 @@ class Authenticator:
     def _take_frame(self, _: Connection, frame: memoryview) -> Outcome:
         """Handle a token that was sent as a frame without a header."""
         try:
-            return self._begin_coroutine(self.evaluate(bytes(frame), _encode_bare))
+            return self._begin_coroutine(self.evaluate_token(bytes(frame), _encode_bare))
         except Exception as error:
             self._log_failure(error)
-        self._connection.end()
+        self._connection.close_after_answers()
         return None
 
     def _begin_coroutine(self, coroutine: Coroutine[Any, Any, list[Any]]) -> Outcome:
         """Return the items to send, or what is not done yet."""
         connection = self._connection
         delayed: DelayedOperation[list[Any] | None]
-        delayed = DelayedOperation(coroutine, Slicer(), connection.answered, self._fail_connection)
-        return delayed.begin()
+        delayed = DelayedOperation(coroutine, Slicer(), connection.send_delayed_answer, self._fail_connection)
+        return delayed.run_first_slice()
 
     def _fail_connection(self, error: Exception) -> None:
         self._log_failure(error)
-        self._connection.fail()
+        self._connection.close_after_failure()
 
     def _log_failure(self, error: Exception) -> None:
         connection = self._connection
@@ -412,7 +414,7 @@ class Authenticator:
         self._state = State.FAILED
         if self._listener.failure_delay_ms:
             await sleep(self._listener.clock, self._listener.failure_delay_ms)
-        connection.end()
+        connection.close_after_answers()
         return answer()
 
     def _count_failure(self) -> None:
@@ -421,7 +423,7 @@ class Authenticator:
         else:
             self._listener.statistics.reauthentication_failed += 1
 
-    def lost(self) -> None:
+    def on_connection_lost(self) -> None:
         """Stop the timer of a closed connection."""
         self._stop_timer()
 

@@ -28,7 +28,7 @@ from minibroker.broker.network.framing import (
     PartialFrame,
     read_frame_size,
 )
-from minibroker.broker.network.gone_clients import Nowhere, lose, run_for_nobody
+from minibroker.broker.network.gone_clients import Nowhere, report_lost_answers, run_for_nobody
 from minibroker.broker.network.output_items import Due
 from minibroker.broker.network.pipelines import REQUESTS_PER_TURN, Pipelines
 from minibroker.broker.security.principals import ANONYMOUS, Principal
@@ -76,7 +76,7 @@ class Connection:
 
     `execute(connection, frame)` runs one request (`frame` is a writable memoryview without the size, valid only during
     the call) and returns the items to send, a `Due`, a `DelayedOperation`, or None when the request has no answer.
-    `listen(connection)` requests a call of `turn_ended` at the end of the loop's turn.
+    `listen(connection)` requests a call of `on_turn_ended` at the end of the loop's turn.
     """
 
     __slots__ = (
@@ -158,13 +158,13 @@ class Connection:
 
     # --- input ----------------------------------------------------------------------------------
 
-    def room(self, scratch: memoryview) -> memoryview:
+    def get_receive_buffer(self, scratch: memoryview) -> memoryview:
         """Return the buffer for the next bytes: that of a partial frame, or else `scratch`."""
         if self._partial is not None:
-            return self._partial.room()
+            return self._partial.get_room()
         return scratch[:OWN_BYTES] if self._budget.full else scratch
 
-    def received(self, scratch: memoryview, count: int) -> None:
+    def take_received(self, scratch: memoryview, count: int) -> None:
         """Take the `count` bytes at the start of what `room` returned, without keeping a view of `scratch`."""
         partial = self._partial
         if self.closed:
@@ -172,7 +172,7 @@ class Connection:
         if partial is None:
             self._take_bytes(scratch[:count])
             return
-        partial.filled(count)
+        partial.note_filled(count)
         self._extend_frame(partial)
 
     def _take_bytes(self, data: memoryview) -> None:
@@ -180,7 +180,7 @@ class Connection:
             self._run_complete_frames(data)
             return
         self._backlog += data
-        self._budget.backlog(len(data))
+        self._budget.add_backlog_bytes(len(data))
         if len(self._backlog) >= BACKLOG_LIMIT_BYTES or self._budget.full:
             self._outlet.pause_reading()
 
@@ -195,24 +195,24 @@ class Connection:
             return
         if not grown:
             self._outlet.pause_reading()
-            partial.wait(lambda: self._outlet.call_soon(self._continue_with_budget))
+            partial.wait_for_room(lambda: self._outlet.call_soon(self._continue_with_budget))
         elif partial.complete:
             self._partial = None
             self._running = partial
             try:
                 self._run_complete_frames(partial.bytes)
             finally:
-                left = self.hand_over()  # None if somebody else has taken it
+                left = self.hand_over_frame()  # None if somebody else has taken it
                 if left is not None:
                     left.close()
 
-    def _give_way(self) -> None:
+    def _close_to_free_memory(self) -> None:
         """Close the connection, as it holds memory that others need and hardly makes progress."""
         self._log_end("it sends hardly anything of a request for whose memory others wait")
         if self._partial is not None:
             self._partial.close()
             self._partial = None
-        self.fail()
+        self.close_after_failure()
 
     def _log_end(self, reason: str) -> None:
         log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
@@ -237,14 +237,14 @@ class Connection:
         elif self._delayed is not None or self.muted or self._outlet.congested or position < 0:
             self._backlog = bytearray(data[abs(position) :])
             if self._backlog:
-                self._budget.backlog(len(self._backlog))
+                self._budget.add_backlog_bytes(len(self._backlog))
             if position < 0:
-                self._pipelines.wait(self)
+                self._pipelines.queue_connection(self)
         elif self.is_gone:
             self._forget_client()
         elif position < len(data):
             self._partial = partial = PartialFrame(
-                data[position:], self.limit_bytes, self._budget, self._give_way, self._least_bytes
+                data[position:], self.limit_bytes, self._budget, self._close_to_free_memory, self._least_bytes
             )
             self._extend_frame(partial)
 
@@ -256,7 +256,7 @@ class Connection:
             if stop > end:
                 break
             if ran == 1:
-                stop_at = self._pipelines.stop_at()
+                stop_at = self._pipelines.get_turn_deadline()
             if ran >= REQUESTS_PER_TURN or (ran and time.monotonic() > stop_at):
                 return -position
             outcome = self._execute(self, data[position + PREFIX.size : stop])
@@ -294,7 +294,7 @@ class Connection:
         if self._due is None:
             self._outlet.close()
 
-    def turn_ended(self) -> None:
+    def on_turn_ended(self) -> None:
         """Send the answers that waited for the end of the turn."""
         due, self._due = self._due, None
         if due is None:
@@ -302,7 +302,7 @@ class Connection:
         items: list[Any] = []
         try:
             for each in due:
-                items += each if isinstance(each, list) else each.items()
+                items += each if isinstance(each, list) else each.list_items_to_send()
         except Exception:
             log.exception("closing %s: a request failed", self.peer, extra=self.log_fields)
             self.closed = True
@@ -315,9 +315,9 @@ class Connection:
     def _refuse_frame(self, error: FrameError) -> None:
         """Close the connection, as the next frame cannot be found after an invalid size."""
         self._log_end(f"it sent {error}")
-        self.end()
+        self.close_after_answers()
 
-    def divert(self, execute: Execute | None) -> None:
+    def divert_frames(self, execute: Execute | None) -> None:
         """Pass the next frames, which are no requests and may be short, to `execute`; None ends this."""
         if execute is not None:
             self._diverted, self._execute, self._least_bytes = self._execute, execute, 0
@@ -326,7 +326,7 @@ class Connection:
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def hand_over(self) -> PartialFrame | None:
+    def hand_over_frame(self) -> PartialFrame | None:
         """Hand over the running frame, whose bytes stay valid until the caller closes it.
 
         Return None for a frame in the scratch buffer; the caller must copy its bytes.
@@ -351,12 +351,12 @@ class Connection:
     def _keep_delayed(self, delayed: DelayedOperation[Any], size_bytes: int) -> None:
         self._delayed = delayed
         self._request_bytes = size_bytes
-        self.hold_request()
+        self.count_held_request()
 
-    def hold_request(self) -> None:
+    def count_held_request(self) -> None:
         """Count the delayed request if it stays in memory until it is answered."""
         if self._delayed is not None and self._delayed.holds_request:
-            self._budget.purgatory.book(self, self._request_bytes)
+            self._budget.purgatory.add_request(self, self._request_bytes)
 
     def give_up(self, reason: str) -> None:
         """Close the connection in the next turn unless its delayed request is answered before."""
@@ -366,15 +366,15 @@ class Connection:
     def _close_given_up(self) -> None:
         if self._delayed is not None:
             self._delayed.give_up()
-            self.fail()
+            self.close_after_failure()
 
     def _take_delayed(self) -> DelayedOperation[Any] | None:
         """Remove and return the delayed request, if there is one."""
         delayed, self._delayed = self._delayed, None
-        self._budget.purgatory.forget(self)
+        self._budget.purgatory.remove_request(self)
         return delayed
 
-    def answered(self, items: list[Any] | None) -> None:
+    def send_delayed_answer(self, items: list[Any] | None) -> None:
         """Send the answer of the delayed request, if it has one; the frames behind it run in the next turn."""
         self._take_delayed()
         self._send_items(items or [])
@@ -383,13 +383,13 @@ class Connection:
         else:
             self._outlet.call_soon(self.resume)
 
-    def ask_again(self) -> None:
+    def rerun_delayed_request(self) -> None:
         """Run the delayed request once more, as the cluster is another one; close the connection if it is too late."""
         self.unmute()  # the clock may be a different one now
         if self._delayed is not None and not self._delayed.run_again():
-            self.fail()
+            self.close_after_failure()
 
-    def fail(self) -> None:
+    def close_after_failure(self) -> None:
         """Close the connection once earlier answers are sent, as a request cannot be answered."""
         self.closed = True
         delayed = self._take_delayed()
@@ -404,7 +404,7 @@ class Connection:
         backlog, self._backlog = self._backlog, None
         self._outlet.resume_reading()
         if backlog or self.is_gone:
-            self._budget.backlog(-len(backlog))
+            self._budget.add_backlog_bytes(-len(backlog))
             self._run_complete_frames(memoryview(backlog))
 
     @property
@@ -413,16 +413,16 @@ class Connection:
         return {"peer": self.peer, "software": self.software or None, "listener": self.listener}
 
     @property
-    def waiting(self) -> bool:
+    def has_delayed_request(self) -> bool:
         """Return whether a request of this client waits for its answer."""
         return self._delayed is not None
 
     @property
-    def owes_bytes(self) -> bool:
+    def has_partial_request(self) -> bool:
         """Return whether the client has begun a request whose rest the broker is ready to read."""
         return self._partial is not None and not self._partial.waits
 
-    def end(self) -> None:
+    def close_after_answers(self) -> None:
         """Close the connection once earlier answers are sent, and that of the request which runs."""
         self.closed = True
 
@@ -434,16 +434,16 @@ class Connection:
         if farewell is not None:
             self._farewells[key] = farewell
 
-    def lost(self) -> None:
+    def on_lost(self) -> None:
         """Drop what only the client needs, as the socket is closed; the backlog runs as far as it changes something."""
         self.is_gone = True
         due, self._due = self._due, None
-        lose(due or ())
+        report_lost_answers(due or ())
         if self._partial is not None:
             self._partial.close()
             self._partial = None
         delayed, runs = self._delayed, bool(self._backlog) and not self.closed and self._diverted is None
-        if delayed is not None and not (runs and delayed.must_end):
+        if delayed is not None and not (runs and delayed.must_complete):
             self._take_delayed()
             delayed.drop()
         if not runs:
@@ -460,7 +460,7 @@ class Connection:
         for farewell in () if farewells is None else farewells.values():
             farewell()
         if self.authenticator is not None:
-            self.authenticator.lost()
+            self.authenticator.on_connection_lost()
         if self._backlog is not None:
-            self._budget.backlog(-len(self._backlog))
+            self._budget.add_backlog_bytes(-len(self._backlog))
             self._backlog = None

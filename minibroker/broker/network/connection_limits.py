@@ -48,9 +48,9 @@ class ConnectionLimits:
         self._next_ms: dict[str, float] = {}  # by listener, when the first that waits may be admitted
         self._rates: dict[str, Rate] = {}
 
-    def came(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
+    def on_connected(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
         """Take in a new connection, or let it wait, or have it closed."""
-        settings, host = self.cluster.settings_of(self._node_id), connection.host
+        settings, host = self.cluster.get_node_settings(self._node_id), connection.host
         self._open[host] += 1
         most = settings["max.connections.per.ip"]
         if settings["max.connections.per.ip.overrides"]:
@@ -61,7 +61,7 @@ class ConnectionLimits:
             close_soon()
             return
         bound = self._find_quota(host)
-        throttle_ms = 0 if bound is None else self._throttle_ms(host, bound)
+        throttle_ms = 0 if bound is None else self._compute_throttle_ms(host, bound)
         if throttle_ms:
             log.info("closing %s in %d ms: its address has more new connections than its quota", host, throttle_ms)
             connection.mute()
@@ -77,7 +77,7 @@ class ConnectionLimits:
         connection.mute()
         waiting[connection] = close_soon
 
-    def gone(self, connection: Accepted) -> None:
+    def on_closed(self, connection: Accepted) -> None:
         """Forget a connection that has been closed, and let others take its place; nothing if it did not come."""
         if connection in self._admitted:
             self._make_release(connection)
@@ -92,7 +92,7 @@ class ConnectionLimits:
 
     def admit_waiting(self) -> None:
         """Admit waiting connections if there is room, as the limit may have been raised."""
-        settings = self.cluster.settings_of(self._node_id)
+        settings = self.cluster.get_node_settings(self._node_id)
         for listener, waiting in self._waiting.items():
             while waiting and self._may_admit(listener, settings):
                 connection = next(iter(waiting))
@@ -101,9 +101,9 @@ class ConnectionLimits:
                 if waiting:
                     self._count_next(listener, settings)
 
-    def close_excess(self) -> None:
+    def close_excess_connections(self) -> None:
         """Close the connections that were idle for longest, while there are more than `max.connections`."""
-        settings = self.cluster.settings_of(self._node_id)
+        settings = self.cluster.get_node_settings(self._node_id)
         excess = len(self._admitted) - settings["max.connections"]
         if excess <= 0:
             return
@@ -116,7 +116,7 @@ class ConnectionLimits:
     def _admit_or_wait(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
         self._admitted[connection] = close_soon
         self._admitted_by[connection.listener] += 1
-        self.close_excess()
+        self.close_excess_connections()
 
     def _make_release(self, connection: Accepted) -> Callable[[], None]:
         self._admitted_by[connection.listener] -= 1
@@ -138,9 +138,9 @@ class ConnectionLimits:
     def _count_next(self, listener: str, settings: Settings) -> None:
         """Count the next connection of a listener for the rates, which say when it may be admitted."""
         rate = "max.connection.creation.rate"
-        throttle_ms = self._throttle_ms(listener, get_listener_setting(settings, rate, listener))
+        throttle_ms = self._compute_throttle_ms(listener, get_listener_setting(settings, rate, listener))
         if not self._is_exempt(listener, settings):
-            throttle_ms = max(throttle_ms, self._throttle_ms(EVERYBODY, settings[rate]))
+            throttle_ms = max(throttle_ms, self._compute_throttle_ms(EVERYBODY, settings[rate]))
         self._next_ms[listener] = self._clock.monotonic_ms() + throttle_ms
         if throttle_ms:
             self._clock.call_later(throttle_ms, self.admit_waiting)
@@ -153,7 +153,7 @@ class ConnectionLimits:
                 return bound
         return None
 
-    def _throttle_ms(self, who: str, bound: float) -> int:
+    def _compute_throttle_ms(self, who: str, bound: float) -> int:
         """Count a new connection; return for how many ms it must wait, at most one window."""
         settings, now_ms = self.cluster.settings, int(self._clock.monotonic_ms())
         size_ms: int = 1000 * settings["quota.window.size.seconds"]
@@ -162,4 +162,4 @@ class ConnectionLimits:
             del self._rates[next(iter(self._rates))]
         self._rates[who] = rate
         rate.record(1, now_ms)
-        return min(rate.throttle_ms(bound, now_ms), size_ms) if bound else size_ms
+        return min(rate.compute_throttle_ms(bound, now_ms), size_ms) if bound else size_ms

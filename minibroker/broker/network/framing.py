@@ -60,19 +60,19 @@ class Pool:
         self._holders: dict[PartialFrame, int] = {}  # in the order in which the frames began
         self._growing: dict[PartialFrame, float] = {}  # since when each has hardly grown, the oldest first
 
-    def book(self, frame: PartialFrame, size_bytes: int) -> None:
+    def set_held_bytes(self, frame: PartialFrame, size_bytes: int) -> None:
         """Set the memory of `frame` to `size_bytes`."""
         self.held_bytes += size_bytes - self._holders.get(frame, 0)
         self._holders[frame] = size_bytes
         if size_bytes > OWN_BYTES and frame not in self._growing:
-            self.grew(frame)
+            self.note_progress(frame)
 
-    def grew(self, frame: PartialFrame) -> None:
+    def note_progress(self, frame: PartialFrame) -> None:
         """Record that `frame` has made progress."""
         self._growing.pop(frame, None)
         self._growing[frame] = self._now_ms()
 
-    def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
+    def wait_for_room(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
         """Call `wake` when there is room for the next bytes of `frame`; make room if there are idle ones."""
         self.waiting[frame] = wake
         self._growing.pop(frame, None)  # it waits for memory, not for its client
@@ -101,7 +101,7 @@ class Pool:
     def _find_oldest(self) -> PartialFrame | None:
         return next((frame for frame in self._holders if not frame.complete), None)
 
-    def give_back(self, frame: PartialFrame) -> None:
+    def release_frame(self, frame: PartialFrame) -> None:
         """Remove `frame`, and wake the frames whose next bytes now fit, the one that lacks least first."""
         self.waiting.pop(frame, None)
         self._growing.pop(frame, None)
@@ -120,11 +120,11 @@ class Pool:
             self._wake_frame(waiting)
 
     def _wake_frame(self, frame: PartialFrame) -> None:
-        self.grew(frame)
+        self.note_progress(frame)
         self.waiting.pop(frame)()
 
     def _count_growth_bytes(self, frame: PartialFrame) -> int:
-        return frame.next_bytes() - self._holders.get(frame, 0)
+        return frame.choose_buffer_bytes() - self._holders.get(frame, 0)
 
 
 class FrameBudget:
@@ -149,26 +149,26 @@ class FrameBudget:
     def held_bytes(self) -> int:
         return self.small.held_bytes + self.large.held_bytes + self.backlog_bytes
 
-    def book(self, frame: PartialFrame, size_bytes: int) -> None:
+    def set_held_bytes(self, frame: PartialFrame, size_bytes: int) -> None:
         """Set the memory of `frame` to `size_bytes`, which have already arrived."""
-        frame.pool.book(frame, size_bytes)
+        frame.pool.set_held_bytes(frame, size_bytes)
         self._count_waiting()
 
-    def take(self, frame: PartialFrame, size_bytes: int) -> bool:
+    def try_to_book(self, frame: PartialFrame, size_bytes: int) -> bool:
         """Book `size_bytes` in total for `frame`; return False, and book nothing, if it must wait."""
         if not frame.pool.has_room(frame, size_bytes):
             return False
-        self.book(frame, size_bytes)
+        self.set_held_bytes(frame, size_bytes)
         return True
 
-    def give_back(self, frame: PartialFrame) -> None:
+    def release_frame(self, frame: PartialFrame) -> None:
         """Remove `frame`, and let waiting frames try again."""
-        frame.pool.give_back(frame)
+        frame.pool.release_frame(frame)
         self._count_waiting()
 
-    def wait(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
+    def wait_for_room(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
         """Call `wake` when `take` should be tried again for `frame`."""
-        frame.pool.wait(frame, wake)
+        frame.pool.wait_for_room(frame, wake)
         self._schedule_look()
 
     def _schedule_look(self) -> None:
@@ -182,7 +182,7 @@ class FrameBudget:
             pool.make_room(list(pool.waiting))
         self._schedule_look()
 
-    def backlog(self, more_bytes: int) -> None:
+    def add_backlog_bytes(self, more_bytes: int) -> None:
         """Add `more_bytes`, which may be negative, to the bytes behind unfinished requests."""
         self.backlog_bytes += more_bytes
         self._count_waiting()
@@ -190,7 +190,7 @@ class FrameBudget:
     def _count_waiting(self) -> None:
         self.full = self.held_bytes >= self.large.limit_bytes
 
-    def buffer(self, size_bytes: int, total_bytes: int) -> memoryview:
+    def get_buffer(self, size_bytes: int, total_bytes: int) -> memoryview:
         """Return a buffer of `size_bytes`, or of the whole frame if one is at hand; its content is arbitrary."""
         if size_bytes > SPARE_BYTES:
             return memoryview(reserve_memory(total_bytes))[:size_bytes]
@@ -201,8 +201,8 @@ class FrameBudget:
         self._lent = True
         return memoryview(self._memory)[:total_bytes]
 
-    def take_back(self, buffer: memoryview) -> None:
-        """Keep the memory of `buffer` for the next frame, as it is warm and need not be zeroed."""
+    def keep_buffer(self, buffer: memoryview) -> None:
+        """Keep the memory of `get_buffer` for the next frame, as it is warm and need not be zeroed."""
         if buffer.obj is self._memory:
             self._lent = False
 
@@ -263,23 +263,23 @@ class PartialFrame:
         """Return whether the frame waits for memory."""
         return self in self.pool.waiting
 
-    def room(self) -> memoryview:
+    def get_room(self) -> memoryview:
         """Return the buffer for the next bytes; never empty after `grow`."""
         return self._buffer[self._filled : self._filled + READ_BYTES]
 
-    def filled(self, count: int) -> None:
+    def note_filled(self, count: int) -> None:
         """Record that `count` bytes were written to the start of `room()`."""
         self._filled += count
         if self._filled - self._seen_bytes >= LEAST_PROGRESS_BYTES:
             self._seen_bytes = self._filled
-            self.pool.grew(self)
+            self.pool.note_progress(self)
 
     @property
     def missing_bytes(self) -> int:
         """Return the number of missing bytes, once it is known."""
         return self._total - self._filled
 
-    def next_bytes(self) -> int:
+    def choose_buffer_bytes(self) -> int:
         """Return the next size of the buffer."""
         return min(self._total, max(OWN_BYTES, 2 * self._filled))
 
@@ -289,15 +289,15 @@ class PartialFrame:
             self._begin_frame()
         if self._filled < len(self._buffer) or self.complete:
             return True
-        size = self.next_bytes()
-        if not self._budget.take(self, size):
+        size = self.choose_buffer_bytes()
+        if not self._budget.try_to_book(self, size):
             return False
         if isinstance(self._buffer.obj, mmap):
             self._buffer = memoryview(self._buffer.obj)[:size]
             return True
-        larger = self._budget.buffer(size, self._total)
+        larger = self._budget.get_buffer(size, self._total)
         larger[: self._filled] = self._buffer[: self._filled]
-        self._budget.take_back(self._buffer)
+        self._budget.keep_buffer(self._buffer)
         self._buffer = larger
         return True
 
@@ -305,13 +305,13 @@ class PartialFrame:
         self._total = PREFIX.size + read_frame_size(self._buffer, 0, self._limit_bytes, self._least_bytes)
         if self._total > SMALL_FRAME_BYTES:
             self.pool = self._budget.large
-        self._budget.book(self, len(self._buffer))
+        self._budget.set_held_bytes(self, len(self._buffer))
 
-    def wait(self, wake: Callable[[], None]) -> None:
+    def wait_for_room(self, wake: Callable[[], None]) -> None:
         """Call `wake` when `grow` should be tried again."""
-        self._budget.wait(self, wake)
+        self._budget.wait_for_room(self, wake)
 
     def close(self) -> None:
         """Release the frame's memory, to which other frames may then write."""
-        self._budget.take_back(self._buffer)
-        self._budget.give_back(self)
+        self._budget.keep_buffer(self._buffer)
+        self._budget.release_frame(self)

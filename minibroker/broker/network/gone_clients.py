@@ -28,19 +28,19 @@ class Nowhere:
 
     def send(self, items: list[Any]) -> None:
         """Tell the answers' observers that they are lost."""
-        lose([items])
+        report_lost_answers([items])
 
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
 
 
-def lose(answers: Sequence[list[Any] | Due]) -> None:
+def report_lost_answers(answers: Sequence[list[Any] | Due]) -> None:
     """Tell the observers of answers that they are lost."""
     for answer in answers:
         for item in answer if isinstance(answer, list) else (answer,):
             if isinstance(item, Mark | ObservedDue):
-                item.lost()
+                item.on_lost()
 
 
 def run_for_nobody(execute: Execute, connection: Connection, frame: memoryview) -> Outcome:
@@ -48,7 +48,7 @@ def run_for_nobody(execute: Execute, connection: Connection, frame: memoryview) 
     if API_KEY.unpack_from(frame)[0] in READS:
         return None
     outcome = execute(connection, frame)
-    if isinstance(outcome, DelayedOperation) and not outcome.must_end:
+    if isinstance(outcome, DelayedOperation) and not outcome.must_complete:
         outcome.close()
         return None
     return outcome

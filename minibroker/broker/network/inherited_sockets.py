@@ -48,7 +48,7 @@ class InheritedSockets:
         """Return the addresses of those that are left."""
         return [HostPort(*each.getsockname()[:2]) for each in self._left]
 
-    def share_out(self, listeners: Sequence[Listener]) -> list[socket.socket | None]:
+    def assign_to_listeners(self, listeners: Sequence[Listener]) -> list[socket.socket | None]:
         """Return the socket of each listener, if it has one. Who asks for any free port gets what others leave."""
         shares: list[socket.socket | None] = [None] * len(listeners)
         for at in sorted(range(len(listeners)), key=lambda at: listeners[at].port == 0):

@@ -34,19 +34,19 @@ class Pipelines:
         self._line: dict[Resumable, None] = {}
         self._stop_at = 0.0  # 0: nothing has asked in this turn
 
-    def stop_at(self) -> float:
+    def get_turn_deadline(self) -> float:
         """Return until when, by the monotonic clock, this turn of the loop may run requests behind a first one."""
         if not self._stop_at:
             self._stop_at = time.monotonic() + TURN_SECONDS
-            self._come_soon()
+            self._schedule_turn()
         return self._stop_at
 
-    def wait(self, connection: Resumable) -> None:
+    def queue_connection(self, connection: Resumable) -> None:
         """Resume `connection` when those before it have had their turn."""
         self._line[connection] = None
-        self._come_soon()
+        self._schedule_turn()
 
-    def _come_soon(self) -> None:
+    def _schedule_turn(self) -> None:
         if not self._is_due:
             self._is_due = True
             self._call_soon(self._begin_turn)
@@ -54,13 +54,13 @@ class Pipelines:
     def _begin_turn(self) -> None:
         self._is_due = False
         try:
-            self._run_line()
+            self._resume_queued()
         finally:
             self._stop_at = 0.0  # sockets that are ready share the next slice
             if self._line:
-                self._come_soon()
+                self._schedule_turn()
 
-    def _run_line(self) -> None:
+    def _resume_queued(self) -> None:
         if self._line:
             stop_at = self._stop_at = time.monotonic() + TURN_SECONDS
             for connection in list(self._line):

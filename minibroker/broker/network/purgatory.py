@@ -27,20 +27,20 @@ class Purgatory:
         self.held_bytes = 0
         self._held: dict[Waiting, int] = {}
 
-    def book(self, client: Waiting, size_bytes: int) -> None:
+    def add_request(self, client: Waiting, size_bytes: int) -> None:
         """Add a waiting request of `client`; if several are too large, drop the one that has waited longest."""
         if size_bytes <= OWN_BYTES:
             return
-        self.forget(client)
+        self.remove_request(client)
         self._held[client] = size_bytes
         self.held_bytes += size_bytes
         while self.held_bytes > self.limit_bytes:
             largest = max(self._held, key=self._held.__getitem__)
             size_bytes = self._held[largest]
-            self.forget(largest)
+            self.remove_request(largest)
             reason = f"its request of {size_bytes} bytes waits, and with those of others that is more than"
             largest.give_up(f"{reason} {self.limit_bytes}")
 
-    def forget(self, client: Waiting) -> None:
+    def remove_request(self, client: Waiting) -> None:
         """Remove the waiting request of `client`."""
         self.held_bytes -= self._held.pop(client, 0)

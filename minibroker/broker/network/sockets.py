@@ -128,7 +128,7 @@ class ClientSocket:
     def connection_lost(self, error: Exception | None) -> None:
         self._shared.sockets.discard(self)
         self._drop_queue()
-        self._connection.lost()
+        self._connection.on_lost()
         self._shared.lost(self._connection)
         del self._connection  # which refers to this socket, too
 
@@ -165,11 +165,11 @@ class ClientSocket:
     # --- reading --------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._connection.room(self._shared.scratch)
+        return self._connection.get_receive_buffer(self._shared.scratch)
 
     def buffer_updated(self, nbytes: int) -> None:
         self.progress_ms = self._shared.now_ms()
-        self._connection.received(self._shared.scratch, nbytes)
+        self._connection.take_received(self._shared.scratch, nbytes)
         if self._shared.polling is not None:
             self._shared.polling.note_read()
 
@@ -210,19 +210,19 @@ class ClientSocket:
         elif self._is_full:
             self._count_unread()
 
-    def untaken_bytes(self) -> int:
+    def count_untaken_bytes(self) -> int:
         """Return how many written bytes the client has not read; while it is not 0, nothing more is written."""
         return self._transport.get_write_buffer_size()
 
     def _count_unread(self) -> None:
         queued_bytes = sum([len(item) for item in self._queue if item.__class__ in BYTES])
-        self._shared.unread.book(self, self.untaken_bytes() + queued_bytes)
+        self._shared.unread.set_unread_bytes(self, self.count_untaken_bytes() + queued_bytes)
 
-    def hold(self) -> None:
+    def hold_output(self) -> None:
         """Hold back all output, as if the process were stopped."""
         self._held = self._write_paused = True
 
-    def let_go(self) -> None:
+    def release_output(self) -> None:
         """Send the output that was held back."""
         if self._held:
             self._held = False
@@ -234,7 +234,7 @@ class ClientSocket:
 
     def resume_writing(self) -> None:
         self._is_full = False
-        self._shared.unread.forget(self)  # it read everything; what is left is booked again
+        self._shared.unread.remove_client(self)  # it read everything; what is left is booked again
         self._may_write()
 
     def _may_write(self) -> None:
@@ -256,7 +256,7 @@ class ClientSocket:
         if self.congested:
             self._count_unread()
         elif not self._transport.is_closing():
-            self._shared.unread.forget(self)
+            self._shared.unread.remove_client(self)
             self._connection.resume()
 
     def _write_pending(self) -> None:
@@ -274,7 +274,7 @@ class ClientSocket:
                 self._transport.close()
                 return
             elif queue[0].__class__ is Mark:
-                queue.popleft().reached()
+                queue.popleft().on_reached()
             else:
                 budget_bytes -= self._send_region(queue[0])
             if budget_bytes <= 0 and queue:
@@ -293,7 +293,7 @@ class ClientSocket:
             data = self._read_region(region, region.position, region.size_bytes)
             if len(data) != region.size_bytes:
                 queue.extendleft(reversed(joined))  # nothing of it is sent
-                self._close_as_shorter(region)
+                self._close_for_missing_bytes(region)
                 return 0
             queue.popleft()
             joined.append(data)
@@ -305,7 +305,7 @@ class ClientSocket:
         data = b"".join([item for item in joined if item.__class__ is not Mark] if marks else joined)
         self._transport.write(data)
         for mark in marks:
-            mark.reached()
+            mark.on_reached()
         return len(data)
 
     def _is_long(self, item: Any) -> bool:
@@ -338,7 +338,7 @@ class ClientSocket:
             log.error("reading %s at %d failed: %s", region.file.path, position, error)
             sent = 0
         if sent == 0:
-            self._close_as_shorter(region)
+            self._close_for_missing_bytes(region)
         elif sent == left:
             self._queue.popleft()
             self._sent_bytes = 0
@@ -370,14 +370,14 @@ class ClientSocket:
             return b""
 
     def _drop_queue(self) -> None:
-        self._shared.unread.forget(self)
+        self._shared.unread.remove_client(self)
         dropped = list(self._queue)
         self._queue.clear()
         for item in dropped:
             if item.__class__ is Mark:
-                item.lost()
+                item.on_lost()
 
-    def _close_as_shorter(self, region: Any) -> None:
+    def _close_for_missing_bytes(self, region: Any) -> None:
         """Close the connection, as the length was already sent and the bytes are missing."""
         log.error("%s ends before the %d bytes at %d", region.file.path, region.size_bytes, region.position)
         self.abort()
@@ -389,7 +389,7 @@ def get_peer_name(transport: asyncio.BaseTransport) -> str:
     return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name or "?")
 
 
-def host_name(transport: asyncio.BaseTransport) -> str:
+def get_host_name(transport: asyncio.BaseTransport) -> str:
     """Return the address of the client as Java writes it, with which rules about hosts are compared as texts.
 
     IPv6 has all of its eight numbers; IPv4 in it is IPv4.

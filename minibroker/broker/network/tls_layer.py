@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from minibroker.broker.network.framing import OWN_BYTES
-from minibroker.broker.network.sockets import ClientSocket, Shared, get_peer_name, host_name
+from minibroker.broker.network.sockets import ClientSocket, Shared, get_host_name, get_peer_name
 from minibroker.broker.security.distinguished_names import MalformedName, read_subject
 from minibroker.broker.security.principal_mapping import NoRuleApplies
 from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
@@ -41,10 +41,10 @@ NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNSUP
 class Limits(Protocol):
     """The limits that admit, mute or close new connections."""
 
-    def came(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
+    def on_connected(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
         """Admit a new connection, mute it, or close it."""
 
-    def gone(self, connection: TlsLayer) -> None:
+    def on_closed(self, connection: TlsLayer) -> None:
         """Remove a closed connection."""
 
 
@@ -90,9 +90,9 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         connected: socket.socket = transport.get_extra_info("socket")
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.peer, self.host = get_peer_name(transport), host_name(transport)
+        self.peer, self.host = get_peer_name(transport), get_host_name(transport)
         self._shared.handshakes.add(self)
-        self._limits.came(self, self._abort_soon)
+        self._limits.on_connected(self, self._abort_soon)
         if not self._is_muted:
             self._await_handshake()
         if self._shared.closed:
@@ -138,7 +138,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         if self in self._shared.handshakes and self._handshake_bytes:
             log.info("%s has gone during the TLS handshake", self.peer)
         self._end_handshake()
-        self._limits.gone(self)
+        self._limits.on_closed(self)
         self._count_waiting(0)
         if self._application is not None:
             self._application.connection_lost(error)
@@ -168,7 +168,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._loop.call_soon(self.abort)
 
     def _await_handshake(self) -> None:
-        self._deadline = self._shared.clock.call_later(self._limit_ms, self._is_late)
+        self._deadline = self._shared.clock.call_later(self._limit_ms, self._on_handshake_timeout)
 
     def _shake_hands(self) -> None:
         try:
@@ -196,14 +196,14 @@ class TlsLayer(asyncio.BufferedProtocol):
         certificate = self._tls.getpeercert(binary_form=True)
         if certificate is None or self._mapping is None:
             return ANONYMOUS
-        return Principal(USER, self._mapping.name(read_subject(certificate)))
+        return Principal(USER, self._mapping.map_name(read_subject(certificate)))
 
     def _end_handshake(self) -> None:
         self._shared.handshakes.discard(self)
         if self._deadline is not None:
             self._deadline.cancel()
 
-    def _is_late(self) -> None:
+    def _on_handshake_timeout(self) -> None:
         self._give_up(f"its TLS handshake took more than {self._limit_ms:g} ms")
 
     def _give_up(self, reason: str) -> None:
@@ -258,7 +258,7 @@ class TlsLayer(asyncio.BufferedProtocol):
     def _count_waiting(self, waiting_bytes: int) -> None:
         """Count encrypted data that waits as bytes behind unfinished requests."""
         if waiting_bytes != self._counted_bytes:
-            self._shared.budget.backlog(waiting_bytes - self._counted_bytes)
+            self._shared.budget.add_backlog_bytes(waiting_bytes - self._counted_bytes)
             self._counted_bytes = waiting_bytes
 
     def _decrypt_again(self) -> None:

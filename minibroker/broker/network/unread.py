@@ -24,7 +24,7 @@ class Reader(Protocol):
     @property
     def peer(self) -> str: ...
 
-    def untaken_bytes(self) -> int:
+    def count_untaken_bytes(self) -> int:
         """Return how many written bytes the client has not taken; while it is not 0, nothing more is written."""
 
     def abort(self) -> None:
@@ -44,7 +44,7 @@ class _Holding:
         self.untaken_bytes = -1
         self.since_ms = 0.0
 
-    def look(self, untaken_bytes: int, now_ms: float) -> None:
+    def update(self, untaken_bytes: int, now_ms: float) -> None:
         if untaken_bytes != self.untaken_bytes:
             self.untaken_bytes = untaken_bytes
             self.since_ms = now_ms
@@ -59,27 +59,27 @@ class Unread:
         self._now_ms = now_ms
         self._holdings: dict[Reader, _Holding] = {}
 
-    def book(self, client: Reader, held_bytes: int) -> None:
+    def set_unread_bytes(self, client: Reader, held_bytes: int) -> None:
         """Set the unread bytes of `client` to `held_bytes`; disconnect clients if the sum is too large."""
         if held_bytes <= OWN_UNREAD_BYTES:
-            self.forget(client)
+            self.remove_client(client)
             return
         holding = self._holdings.get(client)
         if holding is None:
             holding = self._holdings[client] = _Holding()
-        holding.look(client.untaken_bytes(), self._now_ms())
+        holding.update(client.count_untaken_bytes(), self._now_ms())
         self.held_bytes += held_bytes - holding.held_bytes
         holding.held_bytes = held_bytes
         if self.held_bytes > self.limit_bytes:
             self._disconnect_largest(client)
 
-    def forget(self, client: Reader) -> None:
+    def remove_client(self, client: Reader) -> None:
         """Remove `client`, for which hardly anything waits any more."""
         holding = self._holdings.pop(client, None)
         if holding is not None:
             self.held_bytes -= holding.held_bytes
 
-    def stalled(self, limit_ms: float) -> list[Reader]:
+    def list_stalled_clients(self, limit_ms: float) -> list[Reader]:
         """Return the clients that have read nothing for `limit_ms`; the precision is the interval of the calls."""
         self._disconnect_stalled()
         since_ms = self._now_ms() - limit_ms
@@ -88,7 +88,7 @@ class Unread:
     def _disconnect_stalled(self) -> None:
         now_ms = self._now_ms()
         for client, holding in self._holdings.items():
-            holding.look(client.untaken_bytes(), now_ms)
+            holding.update(client.count_untaken_bytes(), now_ms)
 
     def _disconnect_largest(self, writing: Reader) -> None:
         """Disconnect clients until the rest fits: those stalled for most seconds first, and of these the largest."""
@@ -101,7 +101,7 @@ class Unread:
         for client, holding in sorted(self._holdings.items(), key=gain, reverse=True):
             if self.held_bytes <= self.limit_bytes:
                 return
-            self.forget(client)
+            self.remove_client(client)
             log.warning(TOO_MUCH, client.peer, holding.held_bytes, self.limit_bytes)
             if client is writing:
                 client.abort_soon()  # it is in the middle of a write

@@ -36,7 +36,7 @@ OF_CLIENTS: Mapping[str, Limit] = {
 OF_ADDRESSES: Mapping[str, Limit] = {"connection_creation_rate": INT}
 
 
-def check_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
+def parse_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
     """Return the entity of these parts, and its possible quotas. Raises KafkaError(INVALID_REQUEST)."""
     entity = dict(parts)
     for kind, name in entity.items():
@@ -67,7 +67,7 @@ def _is_address(name: str | None) -> bool:
         return False
 
 
-def check_value(limits: Mapping[str, Limit], key: str, value: float) -> None:
+def check_quota_value(limits: Mapping[str, Limit], key: str, value: float) -> None:
     """Check that a quota may have this value. Raises KafkaError(INVALID_REQUEST)."""
     limit = limits.get(key)
     if limit is None:
@@ -117,7 +117,7 @@ class Filter:
         if kind not in (USER, CLIENT_ID, IP):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
 
-    def find(self, entities: Iterable[QuotaEntity]) -> Iterator[QuotaEntity]:
+    def find_entities(self, entities: Iterable[QuotaEntity]) -> Iterator[QuotaEntity]:
         """Yield the entities that match."""
         return (entity for entity in entities if self._matches_entity(dict(entity)))
 

@@ -51,7 +51,7 @@ class Usage:
         self._run_ns = 0
         self._since_ns: int | None = perf_counter_ns()  # while the time is charged
 
-    def stop(self) -> None:
+    def stop_time(self) -> None:
         """Stop the charged time."""
         if self._since_ns is not None:
             self._run_ns += perf_counter_ns() - self._since_ns
@@ -60,12 +60,12 @@ class Usage:
     def measure_taken_ns(self) -> int:
         """Return the time since the start, or since this was asked before."""
         if self._since_ns is not None:
-            self.stop()
+            self.stop_time()
             self._since_ns = perf_counter_ns()
         taken_ns, self._run_ns = self._run_ns, 0
         return taken_ns
 
-    def go_on(self) -> None:
+    def resume_time(self) -> None:
         """Charge the time again from now on."""
         self._since_ns = perf_counter_ns()
 
@@ -82,13 +82,13 @@ class Metered:
     def __await__(self) -> Generator[Any, None, Any]:
         error: Exception | None = None
         while True:
-            self._usage.go_on()
+            self._usage.resume_time()
             try:
                 awaited = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
             except StopIteration as end:
                 return end.value
             finally:
-                self._usage.stop()
+                self._usage.stop_time()
             error = None
             try:
                 yield awaited
@@ -160,7 +160,7 @@ class QuotaManager:
         throttle_ms = max(self._charge_value(client, FETCHED, size_bytes), self._charge_time(client, usage))
         usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
         if throttle_ms:
-            self._take_back(client, FETCHED, size_bytes)
+            self._undo_charge(client, FETCHED, size_bytes)
         return not throttle_ms
 
     def _charge_time(self, client: Client, usage: Usage) -> int:
@@ -168,14 +168,14 @@ class QuotaManager:
             self._charge_value(client, REQUESTS, usage.measure_taken_ns() * PERCENT_A_NS), self._make_windows().size_ms
         )
 
-    def _take_back(self, client: Client, key: str, size_bytes: int) -> None:
+    def _undo_charge(self, client: Client, key: str, size_bytes: int) -> None:
         """Undo a charge, as the bytes are not sent after all."""
         quota = self._find_quota(client, key)
         rate = None if quota is None else self._rates.get((client.node.node_id, key, quota.who))
         if rate is not None:
-            rate.take_back(size_bytes)
+            rate.undo_record(size_bytes)
 
-    def most_bytes(self, client: Client, key: str) -> int:
+    def get_most_bytes(self, client: Client, key: str) -> int:
         """Return the most bytes that a quota can ever allow, which limits an answer."""
         quota = self._find_quota(client, key)
         if quota is None:
@@ -199,13 +199,13 @@ class QuotaManager:
                 del self._buckets[next(iter(self._buckets))]
             bucket = self._buckets[quota.who] = TokenBucket(self._make_saved_windows())
         if strict:
-            throttle_ms = bucket.throttle_ms(quota.bound, now_ms)
+            throttle_ms = bucket.compute_throttle_ms(quota.bound, now_ms)
             if throttle_ms:
                 usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
                 raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         bucket.record(count, quota.bound, now_ms)
         if not strict:
-            usage.throttle_ms = max(usage.throttle_ms, bucket.throttle_ms(quota.bound, now_ms))
+            usage.throttle_ms = max(usage.throttle_ms, bucket.compute_throttle_ms(quota.bound, now_ms))
 
     def _charge_value(self, client: Client, key: str, value: float) -> int:
         quota = self._find_quota(client, key)
@@ -218,7 +218,7 @@ class QuotaManager:
             self._make_room(now_ms)
             rate = self._rates[place] = Rate(self._make_windows())
         rate.record(value, now_ms)
-        return rate.throttle_ms(quota.bound, now_ms)
+        return rate.compute_throttle_ms(quota.bound, now_ms)
 
     def _find_quota(self, client: Client, key: str) -> Quota | None:
         return find_quota_for(self._cluster.image.quotas, key, client.principal.name, client.client_id or "")

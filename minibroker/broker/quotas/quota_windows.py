@@ -42,16 +42,16 @@ class Rate:
         samples[-1].total += value
         samples[-1].last_ms = now_ms
 
-    def take_back(self, value: float) -> None:
+    def undo_record(self, value: float) -> None:
         """Undo a record."""
         self._samples[-1].total -= value
 
     def measure(self, now_ms: int) -> float:
         """Return the use per second."""
         self._drop_old_windows(now_ms)
-        return sum(sample.total for sample in self._samples) * 1000 / self.window_ms(now_ms)
+        return sum(sample.total for sample in self._samples) * 1000 / self.measure_window_ms(now_ms)
 
-    def window_ms(self, now_ms: int) -> int:
+    def measure_window_ms(self, now_ms: int) -> int:
         """Return the time over which the use is measured: at least all windows but one."""
         self._drop_old_windows(now_ms)
         number, size_ms = self._windows
@@ -67,10 +67,10 @@ class Rate:
         limit_ms = now_ms - self._windows.number * self._windows.size_ms
         self._samples[:] = [sample for sample in self._samples if sample.last_ms > limit_ms]
 
-    def throttle_ms(self, bound: float, now_ms: int) -> int:
+    def compute_throttle_ms(self, bound: float, now_ms: int) -> int:
         """Return how long to wait until the use is within `bound` per second, 0 if it is."""
         value = self.measure(now_ms)
-        return round((value - bound) / bound * self.window_ms(now_ms)) if value > bound else 0
+        return round((value - bound) / bound * self.measure_window_ms(now_ms)) if value > bound else 0
 
 
 class TokenBucket:
@@ -96,7 +96,7 @@ class TokenBucket:
         self._last_ms = now_ms
         return self._tokens
 
-    def throttle_ms(self, bound: float, now_ms: int) -> int:
+    def compute_throttle_ms(self, bound: float, now_ms: int) -> int:
         """Return how long to wait until nothing is owed, 0 if nothing is."""
         tokens = self.measure(bound, now_ms)
         return round(-tokens / bound * 1000) if tokens < 0 else 0

@@ -24,7 +24,7 @@ MAX_ANSWER_BYTES = 100 << 20  # the limit of requests, too
 MAX_LASTING_BYTES = 4 << 20  # of cached answers; the largest may exceed it
 
 
-def answer_start(header_version: int) -> bytes:
+def make_answer_start(header_version: int) -> bytes:
     """Return the start of answers with this header: space for size and correlation id, then the constant part."""
     return bytes(SIZE.size) + ResponseHeader().encode(header_version)
 
@@ -32,7 +32,7 @@ def answer_start(header_version: int) -> bytes:
 def set_throttle_time(context: RequestContext, response: Message) -> Message:
     """Return the answer with the client's throttle time set."""
     if context.usage is not None:
-        throttle_ms = context.throttle(produced=isinstance(response, ProduceResponse))
+        throttle_ms = context.charge_and_throttle(produced=isinstance(response, ProduceResponse))
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
     return response
@@ -69,7 +69,7 @@ class LastingAnswers:
         self._answers: dict[Hashable, bytes] = {}
         self._size_bytes = 0
 
-    def answer(self, cluster: Cluster, asked: Hashable, correlation_id: int) -> list[Any] | None:
+    def find_answer(self, cluster: Cluster, asked: Hashable, correlation_id: int) -> list[Any] | None:
         """Return the items of the cached answer, or None."""
         if self._generation != (cluster, cluster.generation):
             return None
@@ -79,7 +79,7 @@ class LastingAnswers:
         size_bytes = len(kept) + SIZE.size
         return [SIZE_AND_CORRELATION_ID.pack(size_bytes, correlation_id), kept]
 
-    def keeper(self, cluster: Cluster, asked: Hashable) -> Callable[[list[Any]], None]:
+    def make_keeper(self, cluster: Cluster, asked: Hashable) -> Callable[[list[Any]], None]:
         """Return a function that caches the items of an answer, unless something changes before they are computed."""
         begun = (cluster, cluster.generation)
 
@@ -95,9 +95,9 @@ class LastingAnswers:
         return keep
 
 
-def mark_answer(call: Call, items: list[Any]) -> list[Any]:
+def add_sent_mark(call: Call, items: list[Any]) -> list[Any]:
     """Return the answer's items after the interceptors, and a mark that reports when they are sent."""
-    items = call.encoded(items)
+    items = call.alter_frame(items)
     end = items.index(CLOSE) if CLOSE in items else len(items)
     items.insert(end, Mark(call, sum(map(_measure_item, items[:end]))))
     return items

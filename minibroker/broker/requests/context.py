@@ -134,13 +134,13 @@ class RequestContext:
 
         Raises KafkaError: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
         """
-        self.authorize(right, key if isinstance(key, str) else self.topic(key).name)
+        self.authorize(right, key if isinstance(key, str) else self.get_topic(key).name)
 
     def get_allowed_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Return the principal's allowed operations on a resource, as an int32 with a bit for each (KIP-430)."""
         return sum(1 << right.operation for right in OPERATIONS[resource_type] if self.allows(right, name))
 
-    def throttle(self, *, produced: bool) -> int:
+    def charge_and_throttle(self, *, produced: bool) -> int:
         """Charge the request to the client's quotas, and mute its connection if it exceeds them.
 
         Return the throttle time in ms for the answer, which is sent at once (KIP-219).
@@ -169,9 +169,9 @@ class RequestContext:
     def find_partition(self, key: str | bytes, index: int) -> Partition | None:
         """Return this partition of the topic of this name or id, or None; any node may lead it."""
         topic = self.find_topic(key)
-        return None if topic is None else topic.partition(index)
+        return None if topic is None else topic.find_partition(index)
 
-    def topic(self, key: str | bytes, message: str | None = None) -> Topic:
+    def get_topic(self, key: str | bytes, message: str | None = None) -> Topic:
         """Return the topic of this name or id.
 
         Raises KafkaError with `message`: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
@@ -182,12 +182,12 @@ class RequestContext:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID, message)
         return topic
 
-    def partition(self, key: str | bytes, index: int) -> Partition:
+    def get_led_partition(self, key: str | bytes, index: int) -> Partition:
         """Return this partition of the topic of this name or id, which this node leads.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        topic = self.cluster.image.topics.get(key) if isinstance(key, str) else self.topic(key)
+        topic = self.cluster.image.topics.get(key) if isinstance(key, str) else self.get_topic(key)
         return get_led_partition(self.node.node_id, topic, index)
 
     # --- what the answer waits for --------------------------------------------------------------
@@ -219,12 +219,12 @@ class RequestContext:
         self.frame = None
         if self.kept is not None:
             self.release_frame()
-        self.connection.hold_request()
+        self.connection.count_held_request()
 
-    def be_lost(self) -> None:
+    def on_lost(self) -> None:
         """Note that nobody gets the answer."""
         if self.call is not None:
-            self.call.lost()
+            self.call.on_lost()
 
     def release_frame(self) -> None:
         """Close the frame that was kept."""
@@ -232,7 +232,7 @@ class RequestContext:
         if kept is not None:
             kept.close()
 
-    def begin_again(self, cluster: Broker) -> None:
+    def reset_for_cluster(self, cluster: Broker) -> None:
         """Forget what the handler has left, as it runs on `cluster` now."""
         self.cluster = cluster
         self.waits = self.timeout = self.refusals = self.lost_change = None
@@ -241,7 +241,7 @@ class RequestContext:
     def keep_frame(self) -> bool:
         """Keep the request's records valid for later steps; return False if they must be copied."""
         if not self.frame_is_kept:
-            self.kept = self.connection.hand_over()
+            self.kept = self.connection.hand_over_frame()
             self.frame_is_kept = self.kept is not None
         return self.frame_is_kept
 

@@ -29,10 +29,10 @@ from minibroker.broker.delayed_operations import (
 from minibroker.broker.quotas.quota_manager import Metered, Usage
 from minibroker.broker.requests.answers import (
     LastingAnswers,
-    answer_start,
+    add_sent_mark,
     encode_answer,
     encode_answer_in_steps,
-    mark_answer,
+    make_answer_start,
     set_throttle_time,
 )
 from minibroker.broker.requests.context import RequestContext
@@ -84,20 +84,20 @@ class Dispatcher:
             return self.execute(connection, frame)
         except Exception as error:
             log_failure(connection, read_client_id(frame), log_fields(frame), error)
-        connection.end()
+        connection.close_after_answers()
         return None
 
     def listen_to_turn(self, connection: Connection) -> None:
-        """Call `turn_ended` of the connection when the current turn of the loop ends."""
-        self.cluster.turn.listen(connection)
+        """Call `on_turn_ended` of the connection when the current turn of the loop ends."""
+        self.cluster.turn.add_listener(connection)
 
     def execute(self, connection: Connection, frame: memoryview) -> Outcome:
         """Run the request in `frame`; return what is to be sent, or what is not done yet. Raises Unanswerable."""
         key, version, correlation_id = START.unpack_from(frame, 0)
         if connection.must_authenticate:
-            authenticator = _find_missing_authentication(connection, key)
+            authenticator = _check_authenticated(connection, key)
             if authenticator is not None:
-                return self._refuse_misplaced(authenticator, key, version, correlation_id, frame)
+                return self._refuse_during_exchange(authenticator, key, version, correlation_id, frame)
         template = connection.template
         if template is not None and key == template.key and version == template.version:
             outcome: Outcome = self._run_template(connection, template, correlation_id, frame)
@@ -133,7 +133,7 @@ class Dispatcher:
 
     def _run_template(self, connection: Connection, template: Any, correlation_id: int, frame: memoryview) -> Outcome:
         """Run a request by its template; return None if it must be decoded, as also for most interceptors."""
-        if self.interceptors and not only_watch(self.interceptors):
+        if self.interceptors and not do_all_only_watch(self.interceptors):
             return None
         outcome: Outcome = template.run(self.cluster, correlation_id, frame)
         if outcome is None or not self.interceptors:
@@ -158,18 +158,18 @@ class Dispatcher:
         """Begin a request that is not decoded yet, as it is too large for one step, or that interceptors see."""
         if request is None:
             context.frame_is_kept = True
-            context.kept = None if self.interceptors else context.connection.hand_over()
+            context.kept = None if self.interceptors else context.connection.hand_over_frame()
             if context.kept is None:
                 frame = memoryview(bytearray(frame))
         if self.interceptors:
-            if request is not None and only_watch(self.interceptors):
+            if request is not None and do_all_only_watch(self.interceptors):
                 context.frame = frame  # for the template of the next one
             coroutine = self._answer_with_hooks(context, route, correlation_id, request, frame, position)
         else:
             coroutine = self._read_and_answer(context, route, correlation_id, frame, position)
         return self._begin_coroutine(context, route, coroutine)
 
-    def _refuse_misplaced(
+    def _refuse_during_exchange(
         self, authenticator: Authenticator, key: int, version: int, correlation_id: int, frame: memoryview
     ) -> Outcome:
         """Answer a request in the middle of a SASL exchange with ILLEGAL_SASL_STATE, and close the connection.
@@ -185,7 +185,7 @@ class Dispatcher:
         try:
             _, position = RequestHeader.decode_from(frame, route.header_version)
             route.request_class.decode_from(frame, version, position)
-            response = route.refusal(KafkaError(ErrorCode.ILLEGAL_SASL_STATE, reason))
+            response = route.make_refusal(KafkaError(ErrorCode.ILLEGAL_SASL_STATE, reason))
         except (MalformedMessage, KafkaError) as error:
             raise Unanswerable(reason) from error
         return authenticator.refuse(reason, encode_answer(response, version, route.answer_start, correlation_id))
@@ -195,16 +195,16 @@ class Dispatcher:
         connection = context.connection
         host = None if self.cluster.authorizer is None else connection.host
         asked = connection.node, connection.listener, connection.principal, host, context.version, bytes(body)
-        answer = self._lasting.answer(self.cluster, asked, correlation_id)
+        answer = self._lasting.find_answer(self.cluster, asked, correlation_id)
         if answer is None:
-            context.keep_answer = self._lasting.keeper(self.cluster, asked)
+            context.keep_answer = self._lasting.make_keeper(self.cluster, asked)
         return answer
 
     def _run_handler(self, context: RequestContext, route: Route, correlation_id: int, request: Message) -> Outcome:
         """Run the handler; return its outcome as `execute` does. The answer of one that must wait comes later."""
         commits = self.cluster.commits
         try:
-            response = route.attempt(context, request, self.slicer)
+            response = route.run_handler(context, request, self.slicer)
         except BaseException:
             context.release_frame()
             raise
@@ -214,15 +214,15 @@ class Dispatcher:
         if must_sync or not (response is None or isinstance(response, Message)):
             context.stage = Stage.RUNNING
             kept = None if route.key == ApiKey.PRODUCE else request
-            coroutine = self._answer_after(context, route, correlation_id, kept, response, commits)
+            coroutine = self._answer_after_coroutine(context, route, correlation_id, kept, response, commits)
             is_paused = isinstance(response, Begun) and response.is_paused
             return self._begin_coroutine(context, route, coroutine, is_paused=is_paused)
         if context.waits is not None and response is not None:
             return Due(context, route, correlation_id, response)
         if response is None:
-            context.throttle(produced=True)
+            context.charge_and_throttle(produced=True)
             return None
-        items = route.answer(context, correlation_id, response)
+        items = route.encode_answer(context, correlation_id, response)
         if context.lasts and context.keep_answer is not None:
             context.keep_answer(items)
         return items
@@ -236,13 +236,13 @@ class Dispatcher:
         is_paused: bool = False,
     ) -> Outcome:
         """Run a request up to where it waits; return the items of its answer, or what is not done yet."""
-        answered, fail = context.connection.answered, partial(fail_request, context, route)
+        answered, fail = context.connection.send_delayed_answer, partial(fail_request, context, route)
         delayed = DelayedOperation(coroutine, self.slicer, answered, fail, context, route.key)
-        return delayed.begin(is_paused=is_paused)
+        return delayed.run_first_slice(is_paused=is_paused)
 
     # --- what waits -----------------------------------------------------------------------------
 
-    async def _answer_after(
+    async def _answer_after_coroutine(
         self,
         context: RequestContext,
         route: Route,
@@ -258,12 +258,12 @@ class Dispatcher:
         try:
             response = await self._finish_response(context, route, request, outcome, commits)
             if response is None:
-                context.throttle(produced=True)
+                context.charge_and_throttle(produced=True)
                 return None
             if context.was_paused:
                 items = await self._encode_answer(context, route, correlation_id, set_throttle_time(context, response))
             else:
-                items = route.answer(context, correlation_id, response)
+                items = route.encode_answer(context, correlation_id, response)
             if context.lasts and context.keep_answer is not None:
                 context.keep_answer(items)
             return items
@@ -289,15 +289,15 @@ class Dispatcher:
                     else:
                         response = await (outcome if context.usage is None else Metered(context.usage, outcome))
                 except KafkaError as error:
-                    response = route.refusal(error)
+                    response = route.make_refusal(error)
                 if route.durable and context.cluster.commits != commits:
                     context.wait_for_metadata()
                 if context.waits is not None:
                     await wait_until_written(context)
             except ClusterReplaced:
-                context.begin_again(self.cluster)
+                context.reset_for_cluster(self.cluster)
                 commits = self.cluster.commits
-                outcome = route.attempt(context, request)
+                outcome = route.run_handler(context, request)
             else:
                 context.stage = Stage.ANSWERING
                 return response
@@ -306,12 +306,12 @@ class Dispatcher:
         """Run the handler; return its response once what it reports is written."""
         context.stage, context.cluster = Stage.RUNNING, self.cluster
         commits = self.cluster.commits
-        return await self._finish_response(context, route, request, route.attempt(context, request), commits)
+        return await self._finish_response(context, route, request, route.run_handler(context, request), commits)
 
     async def _decode_large(self, context: RequestContext, route: Route, frame: memoryview, position: int) -> Message:
         """Decode a large request in steps. Raises Unanswerable."""
         try:
-            request, context.long_arrays = await in_slices(route.read(frame, position))
+            request, context.long_arrays = await in_slices(route.decode_in_steps(frame, position))
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         return request
@@ -326,10 +326,10 @@ class Dispatcher:
             context.may_take_apart = True
             context.stage, context.cluster = Stage.RUNNING, self.cluster
             commits = self.cluster.commits
-            outcome = route.attempt(context, request)
+            outcome = route.run_handler(context, request)
             if route.key == ApiKey.PRODUCE:
                 request = None
-            return await self._answer_after(context, route, correlation_id, request, outcome, commits)
+            return await self._answer_after_coroutine(context, route, correlation_id, request, outcome, commits)
         finally:
             context.release_frame()
 
@@ -355,15 +355,15 @@ class Dispatcher:
             response = await call.run()
             context.stage = Stage.ANSWERING
             if response is None:
-                context.throttle(produced=True)
-                call.sent(0)
+                context.charge_and_throttle(produced=True)
+                call.on_sent(0)
                 return None
-            response = call.answered(set_throttle_time(context, response))
+            response = call.alter_response(set_throttle_time(context, response))
             if context.was_paused:
-                return mark_answer(call, await self._encode_answer(context, route, correlation_id, response))
-            return mark_answer(call, encode_answer(response, route.version, route.answer_start, correlation_id))
+                return add_sent_mark(call, await self._encode_answer(context, route, correlation_id, response))
+            return add_sent_mark(call, encode_answer(response, route.version, route.answer_start, correlation_id))
         except BaseException:
-            call.lost()
+            call.on_lost()
             raise
         finally:
             context.release_frame()
@@ -376,9 +376,9 @@ class Dispatcher:
             steps = encode_answer_in_steps(response, route.version, route.answer_start, correlation_id)
             items, long_arrays = await in_slices(steps)
         except AnswerTooLarge as error:
-            self.slicer.start(release_arrays((*context.long_arrays, *error.long_arrays)))
+            self.slicer.start_steps(release_arrays((*context.long_arrays, *error.long_arrays)))
             raise Unanswerable(str(error)) from None
-        self.slicer.start(release_arrays((*context.long_arrays, *long_arrays)))
+        self.slicer.start_steps(release_arrays((*context.long_arrays, *long_arrays)))
         return items
 
     def _answer_unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:
@@ -390,11 +390,11 @@ class Dispatcher:
         ranges = [ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=served.versions[-1])]
         answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=ranges)
         for interceptor in reversed(self.interceptors):
-            answer = interceptor.unsupported(answer)
-        return encode_answer(answer, 0, answer_start(0), correlation_id)
+            answer = interceptor.alter_unsupported(answer)
+        return encode_answer(answer, 0, make_answer_start(0), correlation_id)
 
 
-def _find_missing_authentication(connection: Connection, key: int) -> Authenticator | None:
+def _check_authenticated(connection: Connection, key: int) -> Authenticator | None:
     """Return None if a client that must authenticate may send a request of this API now.
 
     Return its authenticator if the request comes in the middle of an exchange. Raises Unanswerable at any other time.
@@ -402,7 +402,7 @@ def _find_missing_authentication(connection: Connection, key: int) -> Authentica
     authenticator = connection.authenticator
     if authenticator is None:
         raise Unanswerable("a request on a connection that cannot authenticate")
-    objection = authenticator.objection(key)
+    objection = authenticator.find_objection(key)
     if objection is None:
         return None
     if authenticator.is_in_exchange:
@@ -410,7 +410,7 @@ def _find_missing_authentication(connection: Connection, key: int) -> Authentica
     raise Unanswerable(f"{_get_api_name(key)} {objection}")
 
 
-def only_watch(interceptors: list[Interceptor]) -> bool:
+def do_all_only_watch(interceptors: list[Interceptor]) -> bool:
     """Return whether none of the interceptors changes anything, or looks at decoded requests."""
     return all(interceptor.only_watches for interceptor in interceptors)
 
@@ -422,7 +422,7 @@ def _get_api_name(key: int) -> str:
 
 def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message | None:
     """Return the request in a large frame, or None if it has so many items that it takes more steps to decode."""
-    reading = route.read(frame, position)
+    reading = route.decode_in_steps(frame, position)
     try:
         next(reading)
     except StopIteration as end:
@@ -439,7 +439,7 @@ def fail_request(context: RequestContext, route: Route, error: Exception) -> Non
         log_failure(
             connection, context.client_id, {"api": apis.get_api_name(route.key), "version": route.version}, error
         )
-    connection.fail()
+    connection.close_after_failure()
 
 
 def log_failure(connection: Connection, client_id: str | None, fields: dict[str, Any], error: Exception) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from minibroker.broker.network.output_items import ObservedDue, Refusal
-from minibroker.broker.requests.answers import mark_answer
+from minibroker.broker.requests.answers import add_sent_mark
 from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
@@ -32,58 +32,58 @@ SIZE_BYTES = 4
 class Interceptor(Protocol):
     """Hooks, which run in the loop's thread and must not block. By default each does nothing.
 
-    `before` and `sent` are called in the order of the list, `answer` and `encoded` in the reverse order: the first
-    interceptor sees the request as the client sent it, and the answer as the client gets it. An exception from
-    `before`, `answer` or `encoded` closes the connection, as one from a handler does; one from `sent` or `lost` is
-    logged.
+    `before_request` and `on_sent` are called in the order of the list, `alter_response` and `alter_frame` in the
+    reverse order: the first interceptor sees the request as the client sent it, and the answer as the client gets it.
+    An exception from `before_request`, `alter_response` or `alter_frame` closes the connection, as one from a handler
+    does; one from `on_sent` or `on_lost` is logged.
 
     One that `only_watches` changes nothing, waits for nothing, and does not look at the decoded request. If all do,
-    requests that resemble earlier ones need not be decoded, and `answer` is called only if there is an error.
+    requests that resemble earlier ones need not be decoded, and `alter_response` is called only if there is an error.
     """
 
     only_watches: ClassVar[bool] = False
 
-    def before(self, call: Call) -> Message | Coroutine[Any, Any, Message | None] | None:
+    def before_request(self, call: Call) -> Message | Coroutine[Any, Any, Message | None] | None:
         """Called before a decoded request runs.
 
-        None lets it run. A message answers it, and neither the handler nor the `before` of those behind is called. It
-        may be a coroutine, which holds the request while it waits, and may itself `await call.run()`.
+        None lets it run. A message answers it, and neither the handler nor the `before_request` of those behind is
+        called. It may be a coroutine, which holds the request while it waits, and may itself `await call.run()`.
         """
         return None
 
-    def answer(self, call: Call, response: Message) -> Message:
+    def alter_response(self, call: Call, response: Message) -> Message:
         """Return `response`, or another message of the same API to send instead.
 
         Not called for a request that has no answer (Produce with acks=0).
         """
         return response
 
-    def unsupported(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
+    def alter_unsupported(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
         """Return `response`, or another answer to ApiVersions in a version that this broker does not know (KIP-511).
 
         Nothing else is called for such a request, as nobody can read it.
         """
         return response
 
-    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+    def alter_frame(self, call: Call, items: list[Any]) -> list[Any]:
         """Return `items`, or others to send instead: the answer's frame with its size field, as bytes and file regions.
 
         They are sent unchanged. A None among them closes the connection once everything before it is sent.
         """
         return items
 
-    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+    def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         """Called when the answer, of `sent_bytes` with its size field, was passed to the kernel or the socket's buffer.
 
         `duration_ms` counts from when the request was read. With 0 bytes, the request ran and has no answer.
         """
         return None
 
-    def lost(self, call: Call) -> None:
+    def on_lost(self, call: Call) -> None:
         """Called when the client disconnected or the request failed before the answer was sent."""
         return None
 
-    def authenticating(self, login: Login) -> Verdict | None:
+    def judge_login(self, login: Login) -> Verdict | None:
         """Called when a client asks for a SASL mechanism, and again once it has proven who it is.
 
         None lets it go on.
@@ -96,10 +96,10 @@ class Runs(Protocol):
 
     key: ApiKey
 
-    def request_in(self, frame: memoryview) -> Message:
+    def decode_request(self, frame: memoryview) -> Message:
         """Return the request in a frame that was decoded before."""
 
-    def response_in(self, frame: Any) -> Message:
+    def decode_response(self, frame: Any) -> Message:
         """Return the response in the frame of an answer."""
 
 
@@ -158,7 +158,7 @@ class Call:
         while self._next < len(self._interceptors):
             interceptor = self._interceptors[self._next]
             self._next += 1
-            response = interceptor.before(self)
+            response = interceptor.before_request(self)
             if not (response is None or isinstance(response, Message)):
                 response = await response
             if response is not None:
@@ -172,21 +172,21 @@ class Call:
     def watch(self, outcome: Any) -> Any:
         """Show those that only watch a request that has run undecoded; return its outcome for them to see, too."""
         for interceptor in self._interceptors:
-            interceptor.before(self)
-        return self.see(outcome) if isinstance(outcome, list) else ObservedDue(outcome, self)
+            interceptor.before_request(self)
+        return self.add_mark(outcome) if isinstance(outcome, list) else ObservedDue(outcome, self)
 
-    def see(self, items: list[Any]) -> list[Any]:
+    def add_mark(self, items: list[Any]) -> list[Any]:
         """Return the items of an answer to such a request, with a mark behind them."""
         if isinstance(items, Refusal):
-            self.answered(self._route.response_in(items[0]))
-        return mark_answer(self, items)
+            self.alter_response(self._route.decode_response(items[0]))
+        return add_sent_mark(self, items)
 
     def keep_frame(self) -> None:
         """Copy the request, whose bytes are overwritten while a hook holds it."""
         if not self.has_copy:
             self.has_copy = True
             self.frame = memoryview(bytearray(self.frame))
-            self.request = self._route.request_in(self.frame)
+            self.request = self._route.decode_request(self.frame)
 
     def fail(self, error: Exception) -> None:
         """Close the connection without an answer, as a hook has failed outside of the dispatcher."""
@@ -194,29 +194,29 @@ class Call:
         fields = {**connection.log_fields, "api": get_api_name(self.api_key), "client": self.context.client_id}
         who = connection.software or "unnamed client"
         log.error("closing %s (%s): a request failed", connection.peer, who, extra=fields, exc_info=error)
-        self.lost()
-        connection.fail()
+        self.on_lost()
+        connection.close_after_failure()
 
-    def answered(self, response: Message) -> Message:
+    def alter_response(self, response: Message) -> Message:
         """Return the response to send in place of `response`."""
         for interceptor in reversed(self._interceptors):
-            response = interceptor.answer(self, response)
+            response = interceptor.alter_response(self, response)
         return response
 
-    def encoded(self, items: list[Any]) -> list[Any]:
+    def alter_frame(self, items: list[Any]) -> list[Any]:
         """Return the items to send in place of `items`, the frame of the answer."""
         for interceptor in reversed(self._interceptors):
-            items = interceptor.encoded(self, items)
+            items = interceptor.alter_frame(self, items)
         return items
 
-    def sent(self, sent_bytes: int) -> None:
+    def on_sent(self, sent_bytes: int) -> None:
         """Notify all hooks that the answer was sent."""
         duration_ms = self.context.cluster.clock.monotonic_ms() - self.started_ms
-        self._notify_end(lambda interceptor: interceptor.sent(self, sent_bytes, duration_ms))
+        self._notify_end(lambda interceptor: interceptor.on_sent(self, sent_bytes, duration_ms))
 
-    def lost(self) -> None:
+    def on_lost(self) -> None:
         """Notify all hooks that there will be no answer."""
-        self._notify_end(lambda interceptor: interceptor.lost(self))
+        self._notify_end(lambda interceptor: interceptor.on_lost(self))
 
     def _notify_end(self, tell: Callable[[Interceptor], None]) -> None:
         if self._ended:

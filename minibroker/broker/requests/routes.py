@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 
 from minibroker.broker.delayed_operations import Begun, Promise, Slicer
-from minibroker.broker.requests.answers import answer_start, encode_answer, set_throttle_time
+from minibroker.broker.requests.answers import encode_answer, make_answer_start, set_throttle_time
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import Served
-from minibroker.broker.turn import failure_of
+from minibroker.broker.turn import find_failure
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -60,14 +60,14 @@ class Route:
         self.request_class: type[Message] = apis.get_request_class(served.key)
         self._response_class: type[Message] = apis.get_response_class(served.key)
         self.header_version = headers.get_request_header_version(served.key, version)
-        self.answer_start = answer_start(headers.get_response_header_version(served.key, version))
+        self.answer_start = make_answer_start(headers.get_response_header_version(served.key, version))
 
-    def read(self, frame: memoryview, position: int) -> Steps[tuple[Message, list[list[Any]]]]:
+    def decode_in_steps(self, frame: memoryview, position: int) -> Steps[tuple[Message, list[list[Any]]]]:
         """Decode the request at `position`; return it and its long arrays. Raises MalformedMessage."""
         allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
         return self.request_class.decode_in_steps(frame, self.version, position, allowed_bytes)
 
-    def attempt(self, context: RequestContext, request: Any, slicer: Slicer | None = None) -> Outcome:
+    def run_handler(self, context: RequestContext, request: Any, slicer: Slicer | None = None) -> Outcome:
         """Run the handler; return its answer, None for no answer, or the coroutine that it goes on with.
 
         A coroutine begins with `slicer`, if there is one; it may need nothing more.
@@ -75,14 +75,14 @@ class Route:
         try:
             outcome = self.handler(context, request)
             if not (outcome is None or isinstance(outcome, Message) or slicer is None or context.usage is not None):
-                return slicer.begin(outcome)
+                return slicer.begin_coroutine(outcome)
         except KafkaError as error:
-            outcome = self.refusal(error)
+            outcome = self.make_refusal(error)
         if context.usage is not None:
-            context.usage.stop()
+            context.usage.stop_time()
         return outcome
 
-    def refusal(self, error: KafkaError) -> Message:
+    def make_refusal(self, error: KafkaError) -> Message:
         """Return an answer with only this error. Raises `error` if the response has no field for it."""
         fields = self._response_class.__fields__
         if "error_code" not in fields:
@@ -90,16 +90,16 @@ class Route:
         message = {"error_message": error.message} if "error_message" in fields else {}
         return self._response_class(error_code=error.code, **message)
 
-    def answer(self, context: RequestContext, correlation_id: int, response: Message) -> list[Any]:
+    def encode_answer(self, context: RequestContext, correlation_id: int, response: Message) -> list[Any]:
         """Return the frame of an answer: bytes, and the file regions between them."""
         return encode_answer(set_throttle_time(context, response), self.version, self.answer_start, correlation_id)
 
-    def request_in(self, frame: memoryview) -> Message:
+    def decode_request(self, frame: memoryview) -> Message:
         """Return the request in a frame that was decoded before."""
         _, position = RequestHeader.decode_from(frame, self.header_version)
         return self.request_class.decode_from(frame, self.version, position)[0]
 
-    def response_in(self, frame: Any) -> Message:
+    def decode_response(self, frame: Any) -> Message:
         """Return the response in the frame of an answer."""
         return self._response_class.decode_from(frame, self.version, len(self.answer_start))[0]
 
@@ -115,11 +115,11 @@ class Due:
         self._correlation_id = correlation_id
         self._response = set_throttle_time(context, response)
 
-    def items(self) -> list[Any]:
+    def list_items_to_send(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
         waits, self._context.waits = self._context.waits, None  # `refuse` may hold the context
         for wait, refuse in waits or ():
-            failure = failure_of(wait)
+            failure = find_failure(wait)
             if failure is not None:
                 refuse(failure)
         return encode_answer(self._response, self._route.version, self._route.answer_start, self._correlation_id)
@@ -129,16 +129,16 @@ async def wait_until_written(context: RequestContext) -> None:
     """Wait until everything is written that the answer reports, or its time is over. Raises Unanswerable."""
     waits, context.waits = context.waits, None
     written: Promise[None] = Promise()
-    context.cluster.turn.when_all(waits or (), partial(written.resolve, None))
+    context.cluster.turn.call_when_all_over(waits or (), partial(written.resolve, None))
     if context.timeout is not None and not written.done:
         timeout_ms, refuse = context.timeout
-        context.cluster.clock.call_later(timeout_ms, partial(_be_late, written, refuse))
+        context.cluster.clock.call_later(timeout_ms, partial(_refuse_if_unwritten, written, refuse))
     await written
     if context.lost_change is not None:
         raise Unanswerable(f"what was changed may be lost: {context.lost_change}")
 
 
-def _be_late(written: Promise[None], refuse: Callable[[], None]) -> None:
+def _refuse_if_unwritten(written: Promise[None], refuse: Callable[[], None]) -> None:
     if not written.done:
         refuse()
         written.resolve(None)

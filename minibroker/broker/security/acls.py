@@ -59,7 +59,7 @@ class Acl(NamedTuple):
     operation: int
     permission: int
 
-    def record(self, id: bytes) -> AccessControlEntryRecord:
+    def make_record(self, id: bytes) -> AccessControlEntryRecord:
         """Return the record that creates it."""
         return AccessControlEntryRecord(
             id=id,
@@ -73,7 +73,7 @@ class Acl(NamedTuple):
         )
 
 
-def check_new(acl: Acl) -> None:
+def check_new_acl(acl: Acl) -> None:
     """Raise KafkaError(INVALID_REQUEST) with Kafka's message if an ACL cannot be created."""
     if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         raise _make_invalid_request(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
@@ -119,7 +119,7 @@ class AclFilter(NamedTuple):
     operation: int
     permission: int
 
-    def check(self) -> None:
+    def check_types(self) -> None:
         """Raise KafkaError(INVALID_REQUEST) with Kafka's message if a type is unknown."""
         if UNKNOWN in (_get_word(ResourceType, self.resource_type), _get_word(PatternType, self.pattern_type)):
             raise _make_invalid_request("Unknown patternFilter.")
@@ -179,7 +179,7 @@ class Grants:
         """Return whether there are any."""
         return bool(self._by_host)
 
-    def for_host(self, host: str) -> Iterator[set[tuple[int, int]]]:
+    def iterate_for_host(self, host: str) -> Iterator[set[tuple[int, int]]]:
         """Yield the sets of (permission, operation) that apply to an address."""
         for text in (host, ANY_HOST):
             held = self._by_host.get(text)
@@ -254,7 +254,7 @@ class Acls:
             del self._length_counts[resource_type, length]
             self._lengths[resource_type].remove(length)
 
-    def concerning(self, resource_type: int, name: str) -> Iterator[dict[str, Grants]]:
+    def iterate_matching_grants(self, resource_type: int, name: str) -> Iterator[dict[str, Grants]]:
         """Yield the grants by principal of each pattern that covers a resource."""
         patterns = self._on_patterns
         for literal in {name, ANY_NAME}:
@@ -268,7 +268,7 @@ class Acls:
             if pattern is not None:
                 yield pattern
 
-    def of(self, principal: str, resource_type: int) -> Iterator[tuple[int, str, Grants]]:
+    def iterate_principal_grants(self, principal: str, resource_type: int) -> Iterator[tuple[int, str, Grants]]:
         """Yield (pattern type, name, grants) of all ACLs of a principal for a type of resource."""
         for (pattern_type, name), grants in self._of_principals.get((principal, resource_type), {}).items():
             yield pattern_type, name, grants

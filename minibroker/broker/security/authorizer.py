@@ -91,11 +91,11 @@ class Authorizer:
             return True
         denying, allowing = DENYING[right.operation], ALLOWING[right.operation]
         is_allowed, is_covered = False, False
-        for by_principal in self._acls.concerning(right.resource_type, name):
+        for by_principal in self._acls.iterate_matching_grants(right.resource_type, name):
             is_covered = True
             for text in (principal, ANY_PRINCIPAL):
                 grants = by_principal.get(text)
-                for held in () if grants is None else grants.for_host(host):
+                for held in () if grants is None else grants.iterate_for_host(host):
                     if not held.isdisjoint(denying):
                         return False
                     is_allowed = is_allowed or not held.isdisjoint(allowing)
@@ -112,8 +112,8 @@ class Authorizer:
         denied: set[tuple[int, str]] = set()
         allowed: set[tuple[int, str]] = set()
         for text in {principal, ANY_PRINCIPAL}:
-            for pattern_type, name, grants in self._acls.of(text, right.resource_type):
-                for held in grants.for_host(host):
+            for pattern_type, name, grants in self._acls.iterate_principal_grants(text, right.resource_type):
+                for held in grants.iterate_for_host(host):
                     if not held.isdisjoint(DENYING[right.operation]):
                         denied.add((pattern_type, name))
                     if not held.isdisjoint(NAMING[right.operation]):

@@ -43,25 +43,25 @@ class DelegationTokens:
     def add(self, record: DelegationTokenRecord) -> None:
         """Add or replace a token."""
         if self.are_enabled and record.token_id not in self.by_id:
-            self._ids[_hash_secret(self.secret(record.token_id))] = record.token_id
+            self._ids[_hash_secret(self.compute_secret(record.token_id))] = record.token_id
         self.by_id[record.token_id] = record
 
     def remove(self, token_id: str) -> None:
         """Remove a token if it exists."""
         if self.by_id.pop(token_id, None) is not None and self.are_enabled:
-            del self._ids[_hash_secret(self.secret(token_id))]
+            del self._ids[_hash_secret(self.compute_secret(token_id))]
             self._credentials.pop(token_id, None)
 
-    def secret(self, token_id: str) -> bytes:
+    def compute_secret(self, token_id: str) -> bytes:
         """Return the HMAC of a token."""
         return _compute_hmac(self._secret_key, token_id.encode(), "sha512")
 
-    def find(self, secret: bytes) -> DelegationTokenRecord | None:
+    def find_by_secret(self, secret: bytes) -> DelegationTokenRecord | None:
         """Return the token with this HMAC, or None."""
         token_id = self._ids.get(_hash_secret(secret))
         return None if token_id is None else self.by_id[token_id]
 
-    def login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+    def find_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         """Return what SCRAM needs to authenticate by a token, or None if the id is unknown.
 
         As in Kafka, an expired token is found until it is removed; the session then ends when it begins.
@@ -73,7 +73,7 @@ class DelegationTokens:
             return None
         credentials = self._credentials.setdefault(token_id, {})
         if mechanism not in credentials:
-            credentials[mechanism] = _make_credential(token_id, mechanism, encode_secret(self.secret(token_id)))
+            credentials[mechanism] = _make_credential(token_id, mechanism, encode_secret(self.compute_secret(token_id)))
         return TokenLogin(credentials[mechanism], parse_principal(record.owner).name, record.expiration_timestamp)
 
 

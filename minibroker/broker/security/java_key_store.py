@@ -56,21 +56,23 @@ def read_store(content: bytes, password: str | None) -> JavaKeyStore:
     """
     body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     reader = _Reader(body)
-    if reader.take(len(MAGIC)) != MAGIC:
+    if reader.read_bytes(len(MAGIC)) != MAGIC:
         raise KeyStoreError("it is not JKS")
-    version = reader.number()
+    version = reader.read_number()
     if version not in VERSIONS:
         raise KeyStoreError(f"it is of version {version} of JKS")
     keys, trusted = [], []
-    for _ in range(reader.number()):
-        tag = reader.number()
-        reader.text()  # the alias
-        reader.take(8)  # when it was added
+    for _ in range(reader.read_number()):
+        tag = reader.read_number()
+        reader.read_text()  # the alias
+        reader.read_bytes(8)  # when it was added
         if tag == PRIVATE_KEY:
-            encrypted = reader.block()
-            keys.append(PrivateKey(encrypted, tuple(reader.certificate(version) for _ in range(reader.number()))))
+            encrypted = reader.read_block()
+            keys.append(
+                PrivateKey(encrypted, tuple(reader.read_certificate(version) for _ in range(reader.read_number())))
+            )
         elif tag == TRUSTED_CERTIFICATE:
-            trusted.append(reader.certificate(version))
+            trusted.append(reader.read_certificate(version))
         else:
             raise KeyStoreError(f"it has an entry of the unknown kind {tag}")
     if not reader.is_at_end:
@@ -134,24 +136,24 @@ class _Reader:
     def is_at_end(self) -> bool:
         return self._position == len(self._data)
 
-    def take(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
         taken = self._data[self._position : self._position + count]
         if len(taken) < count:
             raise KeyStoreError("it is cut")
         self._position += count
         return taken
 
-    def number(self) -> int:
-        return int.from_bytes(self.take(4))
+    def read_number(self) -> int:
+        return int.from_bytes(self.read_bytes(4))
 
-    def text(self) -> bytes:
-        return self.take(int.from_bytes(self.take(2)))
+    def read_text(self) -> bytes:
+        return self.read_bytes(int.from_bytes(self.read_bytes(2)))
 
-    def block(self) -> bytes:
-        return self.take(self.number())
+    def read_block(self) -> bytes:
+        return self.read_bytes(self.read_number())
 
-    def certificate(self, version: int) -> bytes:
-        kind = self.text() if version >= FIRST_WITH_TYPES else X509
+    def read_certificate(self, version: int) -> bytes:
+        kind = self.read_text() if version >= FIRST_WITH_TYPES else X509
         if kind != X509:
             raise KeyStoreError("it has a certificate that is not X.509")
-        return self.block()
+        return self.read_block()

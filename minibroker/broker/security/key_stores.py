@@ -43,13 +43,13 @@ class Identity(NamedTuple):
     key: CertificateIssuerPrivateKeyTypes
     chain: tuple[x509.Certificate, ...]
 
-    def pem(self) -> bytes:
+    def encode_pem(self) -> bytes:
         """Return key and chain in PEM, the key unencrypted."""
         key = self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
 
-def identity(get: Get) -> Identity:
+def load_identity(get: Get) -> Identity:
     """Return the identity from the `ssl.keystore` settings. Raises StoreError."""
     key, chain, location = get("ssl.keystore.key"), get("ssl.keystore.certificate.chain"), get("ssl.keystore.location")
     if key is None and chain is None and location is None:

@@ -28,5 +28,5 @@ class Verdict(NamedTuple):
 class Judge(Protocol):
     """Decides about logins."""
 
-    def authenticating(self, login: Login) -> Verdict | None:
+    def judge_login(self, login: Login) -> Verdict | None:
         """Return a verdict, or None to let the client go on."""

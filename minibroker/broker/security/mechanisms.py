@@ -48,7 +48,7 @@ SIGNED: Final = (
 class Surroundings(Source, Known, Protocol):
     """What an exchange needs from the broker."""
 
-    def nonce(self) -> str:
+    def make_nonce(self) -> str:
         """Return a random text that nobody can predict."""
 
 
@@ -92,13 +92,15 @@ def _make_exchange_factory(name: str, options: Mapping[str, str]) -> Callable[[S
         users = parse_plain_users(options)
         return lambda surroundings: begin_exchange(authenticate_by_password(users))
     mechanism = BY_NAME[name]
-    return lambda surroundings: begin_exchange(authenticate_by_scram(mechanism, surroundings, surroundings.nonce()))
+    return lambda surroundings: begin_exchange(
+        authenticate_by_scram(mechanism, surroundings, surroundings.make_nonce())
+    )
 
 
 def _parse_options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, str]:
     """Return the options of the login module of a mechanism. Raises SettingsError."""
     name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
-    text = settings.kept(name)
+    text = settings.get_value(name)
     if text is None:
         if mechanism in BY_NAME:
             return {}

@@ -51,21 +51,21 @@ class TokenRefused(Exception):
 class Tokens(Protocol):
     """A validator of tokens."""
 
-    def wait_for(self, token: str) -> Wait | None:
+    def make_key_wait(self, token: str) -> Wait | None:
         """Return a wait for the key that signed a token, or None if it need not be read first."""
 
-    def identity(self, token: str) -> Identity:
+    def get_identity(self, token: str) -> Identity:
         """Return the identity of a valid token. Raises TokenRefused."""
 
 
 def authenticate_by_token(tokens: Tokens) -> Exchange:
     """Authenticate a client by a valid token."""
     wanted, token = _parse_first_message((yield b""))
-    wait = tokens.wait_for(token)
+    wait = tokens.make_key_wait(token)
     if wait is not None:
         yield wait
     try:
-        identity = tokens.identity(token)
+        identity = tokens.get_identity(token)
     except TokenRefused as refused:
         refusal = _encode_refusal(refused)
         if (yield refusal.encode()) == FAILED:

@@ -57,7 +57,7 @@ class Right(NamedTuple):
     resource_type: ResourceType
 
 
-def make_user_resource(name: str) -> str:
+def format_user_resource(name: str) -> str:
     """Return the name of a resource of type USER: "*" for all, a principal such as Group:a, or a user's name."""
     return name if name == "*" or ":" in name else f"User:{name}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, Exchange, equal
+from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, Exchange, are_secrets_equal
 
 TOKENS: Final = 3  # authorization id, name and password
 USER_PREFIX: Final = "user_"
@@ -31,7 +31,7 @@ def authenticate_by_password(users: Mapping[str, str]) -> Exchange:
         raise AuthenticationFailed("Authentication failed: username not specified")
     if not password:
         raise AuthenticationFailed("Authentication failed: password not specified")
-    known = equal(password.encode(), users.get(name, INVENTED).encode("utf-8", "surrogatepass"))
+    known = are_secrets_equal(password.encode(), users.get(name, INVENTED).encode("utf-8", "surrogatepass"))
     if not known or name not in users:
         raise AuthenticationFailed("Authentication failed: Invalid username or password")
     if identity not in ("", name):

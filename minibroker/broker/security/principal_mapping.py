@@ -64,7 +64,7 @@ class PrincipalMapping:
                 self._rules.append(_parse_rule(match))
             position = match.end()
 
-    def name(self, distinguished_name: str) -> str:
+    def map_name(self, distinguished_name: str) -> str:
         """Return the name of the principal. Raises NoRuleApplies."""
         for rule in self._rules:
             name = rule.apply(distinguished_name)

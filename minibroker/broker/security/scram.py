@@ -79,13 +79,13 @@ class TokenLogin(NamedTuple):
 class Known(Protocol):
     """The users and the tokens that a broker knows."""
 
-    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
+    def find_credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
         """Return the credential of a user, or None."""
 
-    def credentials(self, mechanism: int) -> Iterable[UserScramCredentialRecord]:
+    def iterate_credentials(self, mechanism: int) -> Iterable[UserScramCredentialRecord]:
         """Return the credentials of users for a mechanism; of many users, some are enough."""
 
-    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+    def find_token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         """Return what SCRAM needs to authenticate by a token, or None."""
 
 
@@ -120,10 +120,10 @@ def authenticate_by_scram(mechanism: ScramMechanism, clients: Known, server_nonc
     token, credential_of_client = None, None
     others: Iterable[UserScramCredentialRecord] = ()
     if _has_token_name(first):
-        token = clients.token_login(name, mechanism)
+        token = clients.find_token_login(name, mechanism)
         credential_of_client = None if token is None else token.credential
     else:
-        credential_of_client, others = clients.credential(name, mechanism), clients.credentials(mechanism)
+        credential_of_client, others = clients.find_credential(name, mechanism), clients.iterate_credentials(mechanism)
     known = credential_of_client or _invent_credential(name, mechanism, others)
     if known.iterations < MIN_ITERATIONS:
         raise InvalidCredentials(f"{known.iterations} iterations are less than {MIN_ITERATIONS}")

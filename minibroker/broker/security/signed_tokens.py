@@ -60,23 +60,25 @@ class SignedTokens:
         self._keys = keys
         self._source = source
 
-    def wait_for(self, token: str) -> Wait | None:
+    def make_key_wait(self, token: str) -> Wait | None:
         """Return a wait for the key that signed a token, or None if it is known or may not be read yet."""
         now_ms = self._source.monotonic_ms()
         try:
             key_id = _get_key_id(split_token(token)[0])
         except TokenRefused:
             return None
-        if self._keys.is_old(now_ms):
-            self._keys.read(self._source.run_detached, now_ms, lambda: None)
+        if self._keys.is_outdated(now_ms):
+            self._keys.read_keys(self._source.run_detached, now_ms, lambda: None)
         if not self._keys.should_look_for(key_id, now_ms):
             return None
-        return lambda then: self._keys.read(self._source.run_detached, now_ms, then)
+        return lambda then: self._keys.read_keys(self._source.run_detached, now_ms, then)
 
-    def identity(self, token: str) -> Identity:
+    def get_identity(self, token: str) -> Identity:
         """Return the identity of a valid token. Raises TokenRefused."""
         header, claims, _ = split_token(token)
-        fitting = [key for key in self._keys.keys(_get_key_id(header)) if header.get("alg") in _list_algorithms(key)]
+        fitting = [
+            key for key in self._keys.find_keys(_get_key_id(header)) if header.get("alg") in _list_algorithms(key)
+        ]
         if not any(_has_signed(key, token) for key in fitting[:TRIED_KEYS_MAX]):
             raise TokenRefused("no key of the issuer has signed it")
         expires_ms = self._check_times(claims)

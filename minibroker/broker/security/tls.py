@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.distinguished_names import read_subject
-from minibroker.broker.security.key_stores import Identity, StoreError, identity, load_trusted
+from minibroker.broker.security.key_stores import Identity, StoreError, load_identity, load_trusted
 from minibroker.broker.security.principal_mapping import InvalidRules, PrincipalMapping
 from minibroker.operating_system import make_secret_file
 
@@ -71,7 +71,7 @@ class ListenerTls:
         self._opened_with = settings
         self.current = make_tls_settings(name, protocol, settings)
 
-    def renewed(self, settings: Settings) -> TlsSettings:
+    def make_renewed_settings(self, settings: Settings) -> TlsSettings:
         """Return the TLS settings after a change of settings or of files.
 
         Raises SettingsError if they are invalid, or if Kafka does not allow the change on an open listener.
@@ -84,14 +84,14 @@ class ListenerTls:
             raise SettingsError(f"listener {self._name} has no trust store, and one cannot be added while it is open")
         objection = None
         if not get_listener_setting(settings, "ssl.allow.dn.changes", self._name):
-            objection = _find_changed_subject(before.identity, after.identity)
+            objection = _find_subject_objection(before.identity, after.identity)
         if objection is None and not get_listener_setting(settings, "ssl.allow.san.changes", self._name):
-            objection = _find_missing_names(before.identity, after.identity)
+            objection = _find_names_objection(before.identity, after.identity)
         if objection is not None:
             raise SettingsError(f"listener {self._name}: {objection}")
         return after
 
-    def reopen(self, settings: Settings) -> None:
+    def replace_settings(self, settings: Settings) -> None:
         """Use the settings as at a start, without a comparison with the stores before."""
         self._opened_with = settings
         if _get_source(self._name, settings) != self.current.source:
@@ -100,10 +100,10 @@ class ListenerTls:
             except SettingsError as error:
                 log.error("the key store is not replaced: %s", error)
 
-    def renew(self, settings: Settings) -> None:
+    def renew_settings(self, settings: Settings) -> None:
         """Use changed settings for new connections. If they are invalid, log that and keep the current ones."""
         try:
-            after = self.renewed(settings)
+            after = self.make_renewed_settings(settings)
         except SettingsError as error:
             log.error("the key store is not replaced: %s", error)
             return
@@ -129,7 +129,7 @@ def make_tls_settings(name: str, protocol: str, settings: Settings, stores: Sett
     of_stores = stores or settings
     source = _get_source(name, of_stores)
     try:
-        own = identity(lambda setting: get_listener_setting(of_stores, setting, name))
+        own = load_identity(lambda setting: get_listener_setting(of_stores, setting, name))
         anchors = load_trusted(lambda setting: get_listener_setting(of_stores, setting, name))
         rules = PrincipalMapping(get_listener_setting(settings, "ssl.principal.mapping.rules", name))
         context = _make_context(name, protocol, settings, own, anchors)
@@ -161,7 +161,7 @@ def _make_context(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     _set_protocols(context, name, settings)
-    with make_secret_file(own.pem()) as path:
+    with make_secret_file(own.encode_pem()) as path:
         try:
             context.load_cert_chain(path)
         except (ssl.SSLError, OSError) as error:
@@ -178,7 +178,7 @@ def _make_context(
 
 def _get_client_auth(name: str, protocol: str, settings: Settings) -> str:
     """Return the listener's `ssl.client.auth`. With SASL, only the listener's own setting counts (KIP-684)."""
-    if protocol == "SASL_SSL" and settings.kept(f"listener.name.{name.lower()}.ssl.client.auth") is None:
+    if protocol == "SASL_SSL" and settings.get_value(f"listener.name.{name.lower()}.ssl.client.auth") is None:
         return "none"
     wanted: str = get_listener_setting(settings, "ssl.client.auth", name)
     return wanted
@@ -212,7 +212,7 @@ def _split_suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
         raise StoreError(f"ssl.cipher.suites: {error}") from None
 
 
-def _find_changed_subject(before: Identity, after: Identity) -> str | None:
+def _find_subject_objection(before: Identity, after: Identity) -> str | None:
     """Return an objection if the certificate is for another subject."""
     old, new = (read_subject(one.chain[0].public_bytes(Encoding.DER)) for one in (before, after))
     if " ".join(old.casefold().split()) == " ".join(new.casefold().split()):
@@ -220,7 +220,7 @@ def _find_changed_subject(before: Identity, after: Identity) -> str | None:
     return f"the certificate is for {new}, and the one before is for {old} (ssl.allow.dn.changes)"
 
 
-def _find_missing_names(before: Identity, after: Identity) -> str | None:
+def _find_names_objection(before: Identity, after: Identity) -> str | None:
     """Return an objection if the new certificate lacks alternative names of the one before."""
     missing = _get_alternative_names(before) - _get_alternative_names(after)
     return f"the certificate lacks {', '.join(sorted(missing))} (ssl.allow.san.changes)" if missing else None

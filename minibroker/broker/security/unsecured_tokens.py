@@ -39,11 +39,11 @@ class UnsecuredTokens:
         self._options = options
         self._now_ms = now_ms
 
-    def wait_for(self, token: str) -> Wait | None:
+    def make_key_wait(self, token: str) -> Wait | None:
         """Return None: there is no key."""
         return None
 
-    def identity(self, token: str) -> Identity:
+    def get_identity(self, token: str) -> Identity:
         """Return the identity of a valid token. Raises TokenRefused."""
         header, claims, signature = split_token(token)
         if header.get("alg") != "none" or signature:

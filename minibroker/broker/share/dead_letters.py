@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minibroker.broker.clock import run_in_slices
-from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, group_value
+from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, get_group_config
 from minibroker.broker.metadata.leaders import get_led_partition
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
-from minibroker.broker.turn import Wait, wait_for
+from minibroker.broker.turn import Wait, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
 from minibroker.protocol.records.building import build_batch_in_steps
@@ -67,9 +67,11 @@ class DeadLetters:
         self._cluster = cluster
         self._controller = controller
 
-    def write(self, group_id: str, partition: Partition, given_up: Sequence[GivenUp], then: Callable[[], None]) -> None:
+    def write_letters(
+        self, group_id: str, partition: Partition, given_up: Sequence[GivenUp], then: Callable[[], None]
+    ) -> None:
         """Write a dead letter for each of these records of a partition, and call `then`, also if that fails."""
-        _Writing(self._cluster, self._controller, group_id, partition, given_up, then).begin()
+        _Writing(self._cluster, self._controller, group_id, partition, given_up, then).start_writing()
 
 
 class _Writing:
@@ -94,7 +96,7 @@ class _Writing:
         self._then = then
         self._attempts = 0
 
-    def begin(self) -> None:
+    def start_writing(self) -> None:
         """Try to write what is left."""
         self._attempts += 1
         run_in_slices(self._cluster.clock, lambda _: None, self._attempt_write(), lambda: None)
@@ -105,11 +107,11 @@ class _Writing:
         except KafkaError as error:
             self._conclude_write(error)
         else:
-            self._cluster.turn.when(wait, self._conclude_write)
+            self._cluster.turn.call_when_over(wait, self._conclude_write)
 
     def _conclude_write(self, failure: KafkaError | None) -> None:
         if failure is not None and failure.code in RETRIABLE and self._attempts < ATTEMPTS:
-            self._cluster.clock.call_later(FIRST_RETRY_MS << self._attempts - 1, self.begin)
+            self._cluster.clock.call_later(FIRST_RETRY_MS << self._attempts - 1, self.start_writing)
             return
         if failure is not None:
             log.error("%s get no dead letters of share group %s: %s", self._described, self._group_id, failure)
@@ -119,13 +121,13 @@ class _Writing:
 
     def _find_or_create_topic(self) -> Steps[Topic]:
         """Return the topic of the queue, created if the cluster's settings allow that. Raises KafkaError."""
-        name = str(group_value(self._cluster, self._group_id, DEAD_LETTER_TOPIC))
+        name = str(get_group_config(self._cluster, self._group_id, DEAD_LETTER_TOPIC))
         image, controller = self._cluster.image, self._controller
         objection = self._find_objection(name, image.topics.get(name))
         if objection is not None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{objection}: {name!r}")
         if name not in image.topics:
-            if controller.is_changing(name):
+            if controller.is_topic_changing(name):
                 raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"{name} is being created.")
             yield from controller.create_topic_in_steps(name, overrides=TOPIC_CONFIGS)
         return image.topics[name]
@@ -162,7 +164,7 @@ class _Writing:
             for offset in list(self._left)[: len(letters)]:
                 del self._left[offset]
             if not self._left:
-                return wait_for(target.log)
+                return make_wait(target.log)
 
     def _find_led_partition(self, topic: Topic, index: int) -> Partition:
         """Return a partition of the queue that can be written to. Raises KafkaError."""
@@ -170,13 +172,13 @@ class _Writing:
         if leader_id == NO_LEADER:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Nobody leads {topic.partitions[index]}.")
         partition = get_led_partition(leader_id, self._cluster.image.topics_by_id.get(topic.topic_id), index)
-        partition.check_in_sync()
+        partition.check_min_isr()
         return partition
 
     def _make_letters(self, limit_bytes: int) -> Steps[list[Record]]:
         """Return the next dead letters, one for each offset: at least one, and no more than a batch has room for."""
         originals = Originals({}, MAX_LONG)
-        if group_value(self._cluster, self._group_id, DEAD_LETTER_COPIES):
+        if get_group_config(self._cluster, self._group_id, DEAD_LETTER_COPIES):
             originals = yield from self._read_originals(limit_bytes)
         letters: list[Record] = []
         size_bytes = HEADER_BYTES

@@ -61,7 +61,9 @@ class Portions:
         """Return whether the origin of these runs comes alone, and in portions."""
         return any(run.count >= self._threshold for run in _iterate_available(runs, fetched))
 
-    def chosen(self, origin: Origin, runs: Sequence[Run], fetched: range, most: int | None) -> list[tuple[int, int]]:
+    def choose_ranges(
+        self, origin: Origin, runs: Sequence[Run], fetched: range, most: int | None
+    ) -> list[tuple[int, int]]:
         """Return the ranges of an origin's records to deliver now, at most this many.
 
         As in Kafka, a portion does not end where more records were chosen before the first that asks for portions.
@@ -113,7 +115,7 @@ class Deliveries:
             if batch.last >= first:
                 self._runs.append(Run(first, batch.last, DeliveryState(batch.state), batch.deliveries))
                 self.end_offset = batch.last + 1
-        self.settle()
+        self.drop_final_records()
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -127,15 +129,15 @@ class Deliveries:
         """Return the number of in-flight records that are acknowledged or archived (KIP-1226)."""
         return sum(run.size for run in self._runs if run.state.is_final)
 
-    def runs(self) -> Sequence[Run]:
+    def list_runs(self) -> Sequence[Run]:
         """Return the runs, for the eye."""
         return tuple(self._runs)
 
-    def next_offset(self) -> int:
+    def find_next_offset(self) -> int:
         """Return the first offset that can be acquired."""
         return next((run.first for run in self._runs if run.state == DeliveryState.AVAILABLE), self.end_offset)
 
-    def last_needed(self, count: int) -> int:
+    def find_last_needed_offset(self, count: int) -> int:
         """Return the last offset that matters for an acquisition of about `count` records."""
         for run in self._runs:
             if run.state == DeliveryState.AVAILABLE:
@@ -146,9 +148,9 @@ class Deliveries:
 
     def has_room(self, limits: Limits) -> bool:
         """Return whether anything can be acquired: a released record, or a new one below the limit of locks."""
-        return self.next_offset() < self.end_offset or self.in_flight < limits.record_locks
+        return self.find_next_offset() < self.end_offset or self.in_flight < limits.record_locks
 
-    def next_lock_end_ms(self) -> int | None:
+    def find_next_lock_end_ms(self) -> int | None:
         """Return when the first lock ends; None without locks."""
         return min((run.lock_end_ms for run in self._runs if run.state == DeliveryState.ACQUIRED), default=None)
 
@@ -165,7 +167,7 @@ class Deliveries:
         *,
         strict: bool = False,
     ) -> list[Acquired]:
-        """Acquire records of batches that were read from `next_offset`: their `bounds`, each first and last offset.
+        """Acquire records of batches read from `find_next_offset` on: their `bounds`, each first and last offset.
 
         Records that were delivered before come by their origins, whole ones also beyond `max_records`, unless `strict`
         (KIP-1206). New records come in whole batches, and in ranges of about `batch_size`, cut between batches. Offsets
@@ -177,7 +179,7 @@ class Deliveries:
         fetched = range(bounds[0][0], bounds[-1][1] + 1)
         most = min(max_records, limits.record_locks - self.in_flight)
         if most <= 0:
-            most = min(max_records, self.end_offset - self.next_offset())
+            most = min(max_records, self.end_offset - self.find_next_offset())
             fetched = range(fetched.start, min(fetched.stop, self.end_offset))
         acquired: list[Acquired] = []
         left = most
@@ -195,7 +197,7 @@ class Deliveries:
                 continue
             else:
                 origin.by_record = True
-                chosen = portions.chosen(origin, runs, fetched, left if strict else None)
+                chosen = portions.choose_ranges(origin, runs, fetched, left if strict else None)
             for first, last in chosen:
                 acquired += self._take_runs(first, last, member_id, now_ms + limits.lock_ms)
                 left -= last - first + 1
@@ -217,10 +219,10 @@ class Deliveries:
 
     def _archive_missing(self, first: int) -> None:
         """Archive what can be acquired before `first`: compaction has removed it."""
-        for run in list(self._cut_out_runs(self.next_offset(), min(first, self.end_offset) - 1)):
+        for run in list(self._cut_out_runs(self.find_next_offset(), min(first, self.end_offset) - 1)):
             if run.state == DeliveryState.AVAILABLE:
                 run.state = DeliveryState.ARCHIVED
-        self.settle()
+        self.drop_final_records()
 
     def _take_runs(self, first: int, last: int, member_id: str, lock_end_ms: int) -> list[Acquired]:
         taken = []
@@ -247,7 +249,7 @@ class Deliveries:
             return []
         if first > self.end_offset and not self._runs:
             self.start_offset = self.end_offset = first  # nothing is in flight: the offsets before do not exist
-        end = min(_end_of_batch(bounds, first + left - 1), last)
+        end = min(_find_last_offset_of_batch(bounds, first + left - 1), last)
         known = min(end, first + left - 1) if strict else end
         starts = [first]
         for base, _ in bounds:
@@ -267,14 +269,14 @@ class Deliveries:
         self.end_offset = end + 1
         return acquired
 
-    def give_back(self, member_id: str, acquired: Iterable[Acquired]) -> None:
+    def undo_acquisition(self, member_id: str, acquired: Iterable[Acquired]) -> None:
         """Undo an acquisition: that delivery does not count. What the member does not hold any more stays as it is."""
         for first, last, _ in acquired:
             for run in self._cut_out_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
                 if run.state == DeliveryState.ACQUIRED and run.member_id == member_id:
                     run.state, run.count = DeliveryState.AVAILABLE, run.count - 1
                     run.member_id, run.lock_end_ms = NOBODY, NEVER_MS
-        self.settle()
+        self.drop_final_records()
 
     # --- acknowledging ------------------------------------------------------------------------------
 
@@ -336,7 +338,7 @@ class Deliveries:
         changed = []
         for run in self._cut_out_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
             run.state, run.member_id, run.lock_end_ms = DeliveryState.ARCHIVED, NOBODY, NEVER_MS
-            changed.append(run.batch())
+            changed.append(run.make_state_batch())
         return changed
 
     def _end_lock(self, run: Run, kind: AcknowledgeType, limits: Limits) -> StateBatch:
@@ -347,11 +349,11 @@ class Deliveries:
             run.state = DeliveryState.ARCHIVING
             self.given_up.append(GivenUp(run.first, run.last, run.count, kind == AcknowledgeType.REJECT))
         run.member_id, run.lock_end_ms = NOBODY, NEVER_MS
-        return run.batch()
+        return run.make_state_batch()
 
     # --- the start offset ---------------------------------------------------------------------------
 
-    def begin_at(self, offset: int) -> bool:
+    def advance_start_offset(self, offset: int) -> bool:
         """Pass over the records before `offset`, as the log begins there; return whether the start offset moved."""
         if offset <= self.start_offset:
             return False
@@ -362,16 +364,16 @@ class Deliveries:
             self._cut_run_at(offset)
             del self._runs[: self._find_run(offset)]
             self.start_offset = offset
-            self.settle()
+            self.drop_final_records()
         return True
 
-    def settle(self) -> None:
+    def drop_final_records(self) -> None:
         """Drop final records at the start, which moves the start offset, and join runs that are alike."""
         kept: list[Run] = []
         for run in self._runs:
             if not kept and run.state.is_final:
                 continue
-            if kept and kept[-1].is_like(run):
+            if kept and kept[-1].can_join(run):
                 kept[-1].last = run.last
             else:
                 kept.append(run)
@@ -407,7 +409,7 @@ class Deliveries:
         return runs[start : end + 1]
 
 
-def _end_of_batch(bounds: Sequence[tuple[int, int]], offset: int) -> int:
+def _find_last_offset_of_batch(bounds: Sequence[tuple[int, int]], offset: int) -> int:
     """Return the last offset of the batch that contains `offset`, or `offset` itself behind the last batch."""
     index = bisect_left(bounds, offset, key=lambda each: each[1])
     return bounds[index][1] if index < len(bounds) else offset

@@ -129,12 +129,12 @@ class Run:
         self.origin.by_record = True
         return rest
 
-    def is_like(self, other: Run) -> bool:
+    def can_join(self, other: Run) -> bool:
         """Return whether the two can be one run. What will be acknowledged stays apart."""
         if self.state == DeliveryState.ACQUIRED or self.origin is not other.origin:
             return False
         return self.state == other.state and self.count == other.count
 
-    def batch(self) -> StateBatch:
+    def make_state_batch(self) -> StateBatch:
         """Return the run as the share coordinator keeps it."""
         return StateBatch(self.first, self.last, self.state, self.count)

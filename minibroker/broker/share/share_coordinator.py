@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings, entry
+from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings, encode_entry
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.metadata.partitions import SHARE_STATE_TOPIC, Partition, Topic
 from minibroker.broker.share.runs import StateBatch
@@ -48,19 +48,19 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, SHARE_STATE_TOPIC, SETTINGS)
-        self.states: ByPartition[tuple[ShareKey, ShareState]] = ByPartition(self.log.partition_of)
+        self.states: ByPartition[tuple[ShareKey, ShareState]] = ByPartition(self.log.get_partition_index)
 
-    def new_shard(self, index: int) -> ShareShard:
+    def make_shard(self, index: int) -> ShareShard:
         return ShareShard(self, index)
 
-    def topic_deleted(self, topic: Topic) -> Steps[None]:
+    def on_topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget the states of a deleted topic's partitions, and all of them with the coordinators' own topic."""
-        yield from super().topic_deleted(topic)
+        yield from super().on_topic_deleted(topic)
         failure: KafkaError | None = None
-        for key, _ in self.states.present():
+        for key, _ in self.states.iterate_present():
             if key.topic_id == topic.topic_id:
                 try:
-                    self.forget(key)
+                    self.delete_state(key)
                 except KafkaError as error:
                     failure = error
             yield
@@ -69,18 +69,18 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
 
     # --- the states -------------------------------------------------------------------------------
 
-    def find(self, key: ShareKey) -> ShareState | None:
+    def find_state(self, key: ShareKey) -> ShareState | None:
         """Return the state of a share partition, or None. Raises KafkaError if it is not loaded."""
-        self.shard_of(key.text)
+        self.get_shard_of_key(key.text)
         found = self.states.get(key.text)
         return None if found is None else found[1]
 
-    def begin(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+    def initialize_state(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
         """Begin the state of a share partition at an offset; -1 leaves that to its first reader.
 
         Raises KafkaError: FENCED_STATE_EPOCH, or as `append`.
         """
-        present = self.find(key)
+        present = self.find_state(key)
         if present is not None and present.state_epoch > state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         snapshot_epoch = 0 if present is None else present.snapshot_epoch + 1
@@ -88,12 +88,12 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         now_ms = self.cluster.clock.wall_ms()
         self._append_snapshot(key, ShareState(snapshot_epoch, state_epoch, 0, start_offset, complete_count, now_ms))
 
-    def read(self, key: ShareKey, leader_epoch: int) -> ShareState:
+    def read_state(self, key: ShareKey, leader_epoch: int) -> ShareState:
         """Return the state for a leader of the partition, and note its epoch.
 
         Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_REQUEST before `begin`, or as `append`.
         """
-        state = self.find(key)
+        state = self.find_state(key)
         if state is None:
             message = "Read operation on uninitialized share partition not allowed."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -103,7 +103,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
             self._append_update(key, state, leader_epoch, UNSET, state.complete_count, ())
         return state
 
-    def write(
+    def write_state(
         self,
         key: ShareKey,
         state_epoch: int,
@@ -116,7 +116,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
 
         Raises KafkaError: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST before `begin`, or as `append`.
         """
-        state = self.find(key)
+        state = self.find_state(key)
         if state is None:
             message = "Write operation on uninitialized share partition not allowed."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -126,10 +126,10 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self._append_update(key, state, leader_epoch, start_offset, complete_count, batches)
 
-    def forget(self, key: ShareKey) -> None:
+    def delete_state(self, key: ShareKey) -> None:
         """Delete the state of a share partition, if there is one. Raises KafkaError as `append`."""
-        if self.find(key) is not None:
-            self.append(key.text, [entry(_make_snapshot_key(key))])
+        if self.find_state(key) is not None:
+            self.append(key.text, [encode_entry(_make_snapshot_key(key))])
             del self.states[key.text]
 
     # --- records ----------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
     ) -> None:
         """Append an update, or now and then a snapshot, and apply it."""
         batches = tuple(batches)
-        after = state.changed(leader_epoch, start_offset, complete_count, batches)
+        after = state.apply_update(leader_epoch, start_offset, complete_count, batches)
         if after.updates > self.cluster.settings["share.coordinator.snapshot.update.records.per.snapshot"]:
             self._append_snapshot(key, after._replace(snapshot_epoch=state.snapshot_epoch + 1))
             return
@@ -162,33 +162,34 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
             ],
         )
         record_key = ShareUpdateKey(group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
-        self.append(key.text, [entry(record_key, value)])
+        self.append(key.text, [encode_entry(record_key, value)])
         self.states[key.text] = key, after
 
     def _append_snapshot(self, key: ShareKey, state: ShareState) -> None:
         now_ms = self.cluster.clock.wall_ms()
-        offset = self.append(key.text, [entry(_make_snapshot_key(key), state.snapshot(now_ms))])
+        offset = self.append(key.text, [encode_entry(_make_snapshot_key(key), state.make_snapshot(now_ms))])
         self.states[key.text] = key, state._replace(updates=0, snapshot_offset=offset, snapshot_ms=now_ms)
 
     # --- upkeep -----------------------------------------------------------------------------------
 
-    def prune(self, partition: Partition) -> None:
+    def prune_records(self, partition: Partition) -> None:
         """Delete what later snapshots replace; a state that is seldom written gets a new snapshot first.
 
         Raises KafkaError if nothing could be deleted now.
         """
         now_ms = self.cluster.clock.wall_ms()
         oldest_ms = now_ms - self.cluster.settings["share.coordinator.cold.partition.snapshot.interval.ms"]
-        for key, state in self.states.of(partition.index):
+        for key, state in self.states.list_values(partition.index):
             if state.snapshot_ms < oldest_ms:
                 self._append_snapshot(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1))
         kept = partition.log
         offset = min(
-            (state.snapshot_offset for _, state in self.states.of(partition.index)), default=kept.high_watermark
+            (state.snapshot_offset for _, state in self.states.list_values(partition.index)),
+            default=kept.high_watermark,
         )
         if kept.log_start_offset < offset <= kept.high_watermark:
             kept.delete_before(offset)
-            partition.wake()
+            partition.wake_waiters()
 
 
 def _make_snapshot_key(key: ShareKey) -> ShareSnapshotKey:
@@ -216,14 +217,14 @@ class ShareShard:
             said = value.message
             before = states[key.text][1] if key.text in states else ShareState(said.snapshot_epoch)
             batches = parse_batches(said.state_batches)
-            after = before.changed(said.leader_epoch, said.start_offset, said.delivery_complete_count, batches)
+            after = before.apply_update(said.leader_epoch, said.start_offset, said.delivery_complete_count, batches)
             states[key.text] = key, after
 
-    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+    def on_transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         """Do nothing: no transaction writes here."""
 
-    def loaded(self) -> None:
+    def on_loaded(self) -> None:
         """Do nothing: leaders ask for the states."""
 
     def unload(self) -> None:
-        self._coordinator.states.take(self._index)
+        self._coordinator.states.take_values(self._index)

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.clock import Timer
-from minibroker.broker.configs.group_settings import DEAD_LETTER_TOPIC, group_value
+from minibroker.broker.configs.group_settings import DEAD_LETTER_TOPIC, get_group_config
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.share.deliveries import Deliveries
@@ -46,10 +46,10 @@ class Delivered(NamedTuple):
 class Waiter(Protocol):
     """A fetch that waits for records that others release."""
 
-    def released(self, share: SharePartition) -> None:
+    def on_released(self, share: SharePartition) -> None:
         """Note that records of this share partition may be acquired."""
 
-    def changed(self) -> None:
+    def on_changed(self) -> None:
         """Look again, as a share partition was given up."""
 
 
@@ -83,7 +83,7 @@ class SharePartition:
         )
 
     def _get_config(self, name: str) -> Any:
-        return group_value(self._cluster, self.key.group_id, name)
+        return get_group_config(self._cluster, self.key.group_id, name)
 
     def _has_dead_letters(self) -> bool:
         level = self._cluster.image.features.get(SHARE_VERSION, 0)
@@ -91,14 +91,14 @@ class SharePartition:
 
     # --- delivering -------------------------------------------------------------------------------
 
-    def read(self, max_bytes: int) -> Region | None:
+    def read_region(self, max_bytes: int) -> Region | None:
         """Return the batches with the next records that can be acquired, or None. Raises KafkaError."""
         log_start, deliveries = self.partition.log.log_start_offset, self.deliveries
-        if deliveries.begin_at(log_start):
+        if deliveries.advance_start_offset(log_start):
             self._keep_changed([])
         if not self.has_room:
             return None
-        return self.partition.log.read(deliveries.next_offset(), max_bytes, limit_offset=self._get_lock_limit())
+        return self.partition.log.read(deliveries.find_next_offset(), max_bytes, limit_offset=self._get_lock_limit())
 
     @property
     def has_room(self) -> bool:
@@ -117,19 +117,19 @@ class SharePartition:
     ) -> Delivered | None:
         """Acquire records of the batches that `read` returned. Raises KafkaError."""
         deliveries, limits, start = self.deliveries, self.limits, self.deliveries.start_offset
-        headers = _list_headers(region, deliveries.last_needed(min(max_records, limits.record_locks)))
+        headers = _list_headers(region, deliveries.find_last_needed_offset(min(max_records, limits.record_locks)))
         bounds = [(header.base_offset, header.last_offset) for _, header in headers]
         now_ms = int(self._cluster.clock.monotonic_ms())
         acquired = deliveries.acquire(member_id, bounds, limits, now_ms, max_records, batch_size, strict=strict)
         changed: list[StateBatch] = []
         if acquired and self._is_committed():
-            acquired, changed = self._without_aborted(acquired, [header for _, header in headers])
+            acquired, changed = self._archive_aborted(acquired, [header for _, header in headers])
         if changed or deliveries.start_offset != start:
             self._keep_changed(changed)
         self._arm_lock_timer()
         return None if not acquired else Delivered(_cut_region(region, headers, acquired), acquired)
 
-    def _without_aborted(
+    def _archive_aborted(
         self, acquired: Sequence[Acquired], found: Sequence[BatchHeader]
     ) -> tuple[list[Acquired], list[StateBatch]]:
         """Archive what was acquired of aborted transactions; return the rest, and what has changed."""
@@ -160,9 +160,9 @@ class SharePartition:
             ended.setdefault(one.producer_id, []).append(one)
         return [header for header in found if header.is_transactional and _is_aborted(header, ended)]
 
-    def give_back(self, member_id: str, delivered: Delivered) -> None:
+    def undo_acquisition(self, member_id: str, delivered: Delivered) -> None:
         """Undo an acquisition whose records are not sent."""
-        self.deliveries.give_back(member_id, delivered.acquired)
+        self.deliveries.undo_acquisition(member_id, delivered.acquired)
         self._arm_lock_timer()
         self._wake_waiters()
 
@@ -175,7 +175,7 @@ class SharePartition:
         if changed:
             return self._keep_changed(changed)
         self._arm_lock_timer()  # the locks may have been renewed
-        return self._shares.coordinator.wait(self.key.text)
+        return self._shares.coordinator.get_durability_wait(self.key.text)
 
     def release(self, member_id: str) -> None:
         """Release the records of a member whose session has ended."""
@@ -206,19 +206,19 @@ class SharePartition:
         deliveries, coordinator = self.deliveries, self._shares.coordinator
         start, done = deliveries.start_offset, deliveries.final_count
         try:
-            coordinator.write(self.key, self._state_epoch, self.leader_epoch, start, done, changed)
+            coordinator.write_state(self.key, self._state_epoch, self.leader_epoch, start, done, changed)
         except KafkaError:
             self._shares.give_up(self)
             raise
-        deliveries.settle()
-        coordinator.when_durable(self.key.text, self._conclude_keeping)
+        deliveries.drop_final_records()
+        coordinator.call_when_durable(self.key.text, self._conclude_keeping)
         self._arm_lock_timer()
         self._wake_waiters()
-        return coordinator.wait(self.key.text)
+        return coordinator.get_durability_wait(self.key.text)
 
     def _wake_waiters(self) -> None:
         for waiter in self.waiters:
-            waiter.released(self)
+            waiter.on_released(self)
 
     def _conclude_keeping(self, failure: KafkaError | None) -> None:
         if failure is not None:
@@ -232,7 +232,7 @@ class SharePartition:
     def _resume_archiving(self) -> None:
         """Write the dead letters of records that were being archived when another object had this share partition."""
         limit = self.limits.deliveries
-        for run in self.deliveries.runs():
+        for run in self.deliveries.list_runs():
             if run.state == DeliveryState.ARCHIVING:
                 is_rejected = run.count < limit  # which is all that is known of the reason
                 self.deliveries.given_up.append(GivenUp(run.first, run.last, run.count, is_rejected))
@@ -241,12 +241,12 @@ class SharePartition:
     def _write_dead_letters(self) -> None:
         """Write dead letters for what was given up, now that this is kept, and then archive it."""
         given_up, self.deliveries.given_up = self.deliveries.given_up, []
-        if given_up and self._shares.find(self.key) is self:
+        if given_up and self._shares.find_share_partition(self.key) is self:
             archive = partial(self._archive_given_up, given_up)
-            self._shares.dead_letters.write(self.key.group_id, self.partition, given_up, archive)
+            self._shares.dead_letters.write_letters(self.key.group_id, self.partition, given_up, archive)
 
     def _archive_given_up(self, given_up: Sequence[GivenUp]) -> None:
-        if self._shares.find(self.key) is self:
+        if self._shares.find_share_partition(self.key) is self:
             changed = [batch for one in given_up for batch in self.deliveries.archive(one.first, one.last)]
             self._keep_or_give_up(changed)
 
@@ -255,7 +255,7 @@ class SharePartition:
     def _arm_lock_timer(self) -> None:
         """Wait for the first lock to end."""
         self._disarm_lock_timer()
-        end_ms = self.deliveries.next_lock_end_ms()
+        end_ms = self.deliveries.find_next_lock_end_ms()
         if end_ms is not None:
             delay_ms = max(end_ms - self._cluster.clock.monotonic_ms(), 0) + 1
             self._timer = self._cluster.clock.call_later(delay_ms, self._release_expired_locks)
@@ -273,7 +273,7 @@ class SharePartition:
         """End it: who waits looks again, and finds out why."""
         self._disarm_lock_timer()
         for waiter in list(self.waiters):
-            waiter.changed()
+            waiter.on_changed()
 
 
 def _list_headers(region: Region, last_needed: int) -> list[tuple[int, BatchHeader]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from minibroker.broker.clock import run_in_slices
-from minibroker.broker.configs.group_settings import OFFSET_RESET, group_value, parse_duration_ms
+from minibroker.broker.configs.group_settings import OFFSET_RESET, get_group_config, parse_duration_ms
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.share.dead_letters import DeadLetters
 from minibroker.broker.share.share_partition import SharePartition
@@ -63,7 +63,7 @@ class ShareSession:
         self.wanted: dict[Wanted, str | None] = {}
         self.connection = connection
 
-    def serve_last(self, wanted: Iterable[Wanted]) -> None:
+    def move_to_end(self, wanted: Iterable[Wanted]) -> None:
         """Let others come first the next time."""
         for one in wanted:
             if one in self.wanted:
@@ -82,27 +82,27 @@ class SharePartitions:
 
     # --- share partitions -------------------------------------------------------------------------
 
-    def find(self, key: ShareKey) -> SharePartition | None:
+    def find_share_partition(self, key: ShareKey) -> SharePartition | None:
         """Return the share partition if anybody has used it since the partition has this leader."""
         return self._open.get((key.topic_id, key.partition), {}).get(key.group_id)
 
-    def get(self, group_id: str, partition: Partition) -> Steps[SharePartition]:
+    def get_share_partition(self, group_id: str, partition: Partition) -> Steps[SharePartition]:
         """Return a share partition of which the partition's leader asks; read it from its coordinator the first time.
 
         As in Kafka, the coordinator learns where a new group begins with the first change. Raises KafkaError of the
         coordinator.
         """
         key = ShareKey(group_id, partition.topic.topic_id, partition.index)
-        found = self.find(key)
+        found = self.find_share_partition(key)
         if found is not None and found.leader_epoch == partition.leader_epoch:
             return found
-        state = self.coordinator.read(key, partition.leader_epoch)
+        state = self.coordinator.read_state(key, partition.leader_epoch)
         start = state.start_offset
         if start == UNSET:
             start = yield from self._find_first_offset(group_id, partition)
         start = max(start, partition.log.log_start_offset)
         made = SharePartition(self, key, partition, state._replace(start_offset=start))
-        other = self.find(key)
+        other = self.find_share_partition(key)
         if other is not None and other.leader_epoch == partition.leader_epoch:
             return other  # another request came first
         self._open.setdefault((key.topic_id, key.partition), {})[group_id] = made
@@ -110,7 +110,7 @@ class SharePartitions:
 
     def _find_first_offset(self, group_id: str, partition: Partition) -> Steps[int]:
         """Return where a new group begins to read: `share.auto.offset.reset` says it."""
-        reset, kept = str(group_value(self.cluster, group_id, OFFSET_RESET)), partition.log
+        reset, kept = str(get_group_config(self.cluster, group_id, OFFSET_RESET)), partition.log
         if reset == "earliest":
             return kept.log_start_offset
         if reset.startswith(BY_DURATION):
@@ -132,23 +132,23 @@ class SharePartitions:
 
     def drop(self, key: ShareKey) -> None:
         """Forget a share partition, as its state was changed or deleted."""
-        found = self.find(key)
+        found = self.find_share_partition(key)
         if found is not None:
             self.give_up(found)
 
-    def forget_group(self, group_id: str, topic_ids: Mapping[bytes, Iterable[int]]) -> None:
+    def delete_group_states(self, group_id: str, topic_ids: Mapping[bytes, Iterable[int]]) -> None:
         """Delete the states of a group's partitions. Raises KafkaError."""
         for topic_id, indexes in topic_ids.items():
             for index in indexes:
                 key = ShareKey(group_id, topic_id, index)
-                self.coordinator.forget(key)
+                self.coordinator.delete_state(key)
                 self.drop(key)
 
     # --- sessions -----------------------------------------------------------------------------------
 
-    def begin(self, key: SessionKey, connection: Connection) -> Steps[ShareSession]:
+    def begin_session(self, key: SessionKey, connection: Connection) -> Steps[ShareSession]:
         """Begin a session, in place of an earlier one. Raises KafkaError(SHARE_SESSION_LIMIT_REACHED)."""
-        yield from self.end(key)
+        yield from self.end_session(key)
         limit = self.cluster.settings["group.share.max.share.sessions"]
         if sum(other.node_id == key.node_id for other in self.sessions) >= limit:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -156,12 +156,12 @@ class SharePartitions:
         connection.call_when_lost(key, lambda: self._release_session(key, session))
         return session
 
-    def check_room(self, count: int) -> None:
+    def check_session_room(self, count: int) -> None:
         """Check that a session may get so many more partitions. Raises KafkaError(SHARE_SESSION_LIMIT_REACHED)."""
         if count and count + sum(len(session.wanted) for session in self.sessions.values()) > SESSION_PARTITIONS_MAX:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
-    def resume(self, key: SessionKey, epoch: int) -> ShareSession:
+    def resume_session(self, key: SessionKey, epoch: int) -> ShareSession:
         """Return the session of a request with this epoch, and move it on.
 
         Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
@@ -174,34 +174,34 @@ class SharePartitions:
         session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
         return session
 
-    def end(self, key: SessionKey) -> Steps[None]:
+    def end_session(self, key: SessionKey) -> Steps[None]:
         """End a session, if there is one, and release what its member has acquired."""
         session = self.sessions.pop(key, None)
         if session is None:
             return
         session.connection.call_when_lost(key, None)
         for topic_id, index in list(session.wanted):
-            share = self.find(ShareKey(key.group_id, topic_id, index))
+            share = self.find_share_partition(ShareKey(key.group_id, topic_id, index))
             if share is not None and share.partition.leader_id == key.node_id:
                 share.release(key.member_id)
             yield
 
     def _release_session(self, key: SessionKey, session: ShareSession) -> None:
         if self.sessions.get(key) is session:
-            run_in_slices(self.cluster.clock, lambda _: None, self.end(key), lambda: None)
+            run_in_slices(self.cluster.clock, lambda _: None, self.end_session(key), lambda: None)
 
     # --- changes of partitions ----------------------------------------------------------------------
 
-    def leader_changed(self, partition: Partition) -> None:
+    def on_leader_changed(self, partition: Partition) -> None:
         """Forget the share partitions of a partition with another leader."""
         for share in list(self._open.get((partition.topic.topic_id, partition.index), {}).values()):
             self.give_up(share)
 
-    def topic_deleted(self, topic: Topic) -> Steps[None]:
+    def on_topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget the share partitions of a deleted topic."""
         for partition in topic.partitions:
-            self.leader_changed(partition)
+            self.on_leader_changed(partition)
             yield
 
-    def transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
+    def on_transaction_ended(self, topic: str, index: int, producer_id: int, *, committed: bool) -> None:
         """Do nothing: waiting fetches see the records that become stable as appends."""

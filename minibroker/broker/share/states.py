@@ -42,7 +42,7 @@ class ShareState(NamedTuple):
     snapshot_offset: int = 0
     snapshot_ms: int = 0
 
-    def changed(
+    def apply_update(
         self, leader_epoch: int, start_offset: int, complete_count: int, batches: Iterable[StateBatch]
     ) -> ShareState:
         """Return the state after an update, of which values of -1 leave what was there."""
@@ -55,7 +55,7 @@ class ShareState(NamedTuple):
             updates=self.updates + 1,
         )
 
-    def snapshot(self, now_ms: int) -> ShareSnapshotValue:
+    def make_snapshot(self, now_ms: int) -> ShareSnapshotValue:
         """Return the record of the whole state."""
         return ShareSnapshotValue(
             snapshot_epoch=self.snapshot_epoch,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from minibroker.broker.clock import run_in_slices
 from minibroker.broker.transactions.marking import Ending, write_marker
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
-from minibroker.broker.turn import Wait, wait_for
+from minibroker.broker.turn import Wait, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.steps import chunks
 from minibroker.storage.producers.transaction_markers import Marker
@@ -41,38 +41,38 @@ class MarkerSender:
         self._timers: dict[str, Timer] = {}
         self._held: set[str] = set()
 
-    def hold(self, transactional_id: str) -> None:
-        """Hold back the markers of this id until `release`, so that no transaction of it ends."""
+    def hold_markers(self, transactional_id: str) -> None:
+        """Hold back the markers of this id until `release_markers`, so that no transaction of it ends."""
         self._held.add(transactional_id)
 
-    def release(self, transactional_id: str) -> None:
+    def release_markers(self, transactional_id: str) -> None:
         """Send the markers of this id that were held back."""
         self._held.discard(transactional_id)
         if transactional_id in self._missing and transactional_id not in self._timers:
-            self._attempt_later(transactional_id, 0)
+            self._attempt_markers_later(transactional_id, 0)
 
-    def missing(self, transactional_id: str) -> frozenset[TopicPartition]:
+    def get_partitions_without_marker(self, transactional_id: str) -> frozenset[TopicPartition]:
         """Return the partitions of a transaction that have no marker yet."""
         return frozenset(self._missing.get(transactional_id, ()))
 
-    def send(self, transaction: Transaction) -> None:
+    def send_markers(self, transaction: Transaction) -> None:
         """Write the markers of a decided transaction, and then its completion."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
         self._attempt_markers(transaction.transactional_id)
 
-    def send_soon(self, transaction: Transaction) -> None:
+    def send_markers_soon(self, transaction: Transaction) -> None:
         """Send markers as `send` does, but from a timer."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
-        self._attempt_later(transaction.transactional_id, 0)
+        self._attempt_markers_later(transaction.transactional_id, 0)
 
-    def forget(self, transactional_id: str) -> None:
+    def stop_sending(self, transactional_id: str) -> None:
         """Stop sending markers for this id."""
         self._missing.pop(transactional_id, None)
         timer = self._timers.pop(transactional_id, None)
         if timer is not None:
             timer.cancel()
 
-    def _attempt_later(self, transactional_id: str, delay_ms: int) -> None:
+    def _attempt_markers_later(self, transactional_id: str, delay_ms: int) -> None:
         def run() -> None:
             self._attempt_markers(transactional_id)
 
@@ -97,26 +97,26 @@ class MarkerSender:
                 self._write_markers(transaction, missing, partitions)
             except KafkaError as error:
                 log.warning("%s cannot be ended yet: %s", transactional_id, error)
-                self._attempt_later(transactional_id, RETRY_MS)
+                self._attempt_markers_later(transactional_id, RETRY_MS)
                 failed = True
 
         def end() -> None:
             if not failed and self._missing.get(transactional_id) is missing:
-                self._end_when_flushed(transaction)
+                self._complete_when_flushed(transaction)
 
         run_in_slices(self._coordinator.cluster.clock, write, chunks(sorted(missing)), end)
 
-    def _end_when_flushed(self, transaction: Transaction) -> None:
+    def _complete_when_flushed(self, transaction: Transaction) -> None:
         """Complete the transaction, unless markers are missing; markers that need a flush count as missing until it."""
         transactional_id = transaction.transactional_id
         missing = self._missing[transactional_id]
         if missing:
-            self._end_or_again(transactional_id)
+            self._complete_or_retry(transactional_id)
             return
 
         unflushed = self._list_unflushed(transaction)
         if not unflushed:
-            self._end_or_again(transactional_id)
+            self._complete_or_retry(transactional_id)
             return
         missing.update(where for where, _ in unflushed)
         lost: set[TopicPartition] = set()
@@ -124,42 +124,42 @@ class MarkerSender:
         def end() -> None:
             missing.intersection_update(lost)
             if self._missing.get(transactional_id) is missing:
-                self._end_or_again(transactional_id)
+                self._complete_or_retry(transactional_id)
 
         waits = [(wait, partial(_note_lost, lost, where)) for where, wait in unflushed]
-        self._coordinator.cluster.turn.when_all(waits, end)
+        self._coordinator.cluster.turn.call_when_all_over(waits, end)
 
     def _list_unflushed(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
         """Return the partitions of the transaction whose markers need a flush (flush.messages)."""
         topics = self._coordinator.cluster.image.topics
         found = (
-            (where, topics[where[0]].partition(where[1])) for where in transaction.partitions if where[0] in topics
+            (where, topics[where[0]].find_partition(where[1])) for where in transaction.partitions if where[0] in topics
         )
         here = ((where, partition.log) for where, partition in found if partition is not None)
-        return [(where, wait_for(kept)) for where, kept in here if kept.flusher.is_needed]
+        return [(where, make_wait(kept)) for where, kept in here if kept.flusher.is_needed]
 
-    def _end_or_again(self, transactional_id: str) -> None:
+    def _complete_or_retry(self, transactional_id: str) -> None:
         try:
             if not self._missing[transactional_id]:
-                self._coordinator.complete(transactional_id)
+                self._coordinator.complete_transaction(transactional_id)
                 del self._missing[transactional_id]
                 return
         except KafkaError as error:
             log.warning("%s cannot be ended yet: %s", transactional_id, error)
-        self._attempt_later(transactional_id, RETRY_MS)
+        self._attempt_markers_later(transactional_id, RETRY_MS)
 
     def _write_markers(
         self, transaction: Transaction, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
     ) -> None:
         """Write the markers at the leaders of these partitions. Raises KafkaError."""
         cluster = self._coordinator.cluster
-        epoch = self._coordinator.coordinator_epoch(transaction.transactional_id)
+        epoch = self._coordinator.get_coordinator_epoch(transaction.transactional_id)
         marker = Marker(transaction.state is State.PREPARE_COMMIT, epoch)
         producer = transaction.producer_id, transaction.producer_epoch
         ending = Ending(cluster, producer, marker, transaction.client_version)
         for name, index in partitions:
             topic = cluster.image.topics.get(name)
-            partition = None if topic is None else topic.partition(index)
+            partition = None if topic is None else topic.find_partition(index)
             if partition is None:  # of a deleted topic
                 missing.discard((name, index))
             elif (node := cluster.nodes.get(partition.leader_id)) is not None:

@@ -75,9 +75,9 @@ def write_marker(cluster: Cluster, node: Node, ending: Ending, topic: str, index
 
 
 def _write_marker(cluster: Cluster, partition: Partition, ending: Ending) -> None:
-    partition.check_in_sync()
+    partition.check_min_isr()
     header, committed = ending.header, ending.marker.committed
     partition.log.producers.check_marker(header, ending.marker, ending.transaction_version)
     partition.append(cluster.turn, ending.batch, [header])  # which sets offset and epoch in it, and writes it
     for watcher in cluster.watchers:
-        watcher.transaction_ended(partition.topic.name, partition.index, header.producer_id, committed=committed)
+        watcher.on_transaction_ended(partition.topic.name, partition.index, header.producer_id, committed=committed)

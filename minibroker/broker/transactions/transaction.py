@@ -87,14 +87,14 @@ class Transaction(NamedTuple):
         """Return whether the producer needs a new id, as no epoch is left."""
         return self.producer_epoch >= LAST_CLIENT_EPOCH
 
-    def moved(self, state: State, now_ms: int, **changes: object) -> Transaction:
+    def transition_to(self, state: State, now_ms: int, **changes: object) -> Transaction:
         """Return the transaction in its next state. Raises ValueError for an impossible transition, which is a bug."""
         if self.state not in REACHED_FROM[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.label} to {state.label}")
         return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]
 
 
-def choose_code_for(error: KafkaError, knows_producer_fenced: bool) -> ErrorCode:
+def choose_error_code(error: KafkaError, knows_producer_fenced: bool) -> ErrorCode:
     """Return the error code for a client, which may be older than PRODUCER_FENCED (KIP-588)."""
     if error.code == ErrorCode.PRODUCER_FENCED and not knows_producer_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -6,7 +6,7 @@ from collections import defaultdict
 from functools import lru_cache
 from struct import Struct
 
-from minibroker.broker.coordination.coordinator_logs import Entry, entry
+from minibroker.broker.coordination.coordinator_logs import Entry, encode_entry
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, State, TopicPartition, Transaction
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
@@ -23,13 +23,15 @@ def encode_transaction(transaction: Transaction, transaction_version: int = OWN_
     """Return the record of a transactional id's current state."""
     if transaction_version < 1 or len(transaction.partitions) > PARTITIONS_KEPT:
         version = FLEXIBLE_VERSION if transaction_version >= 1 else 0
-        return entry(TransactionLogKey(transactional_id=transaction.transactional_id), make_value(transaction), version)
+        return encode_entry(
+            TransactionLogKey(transactional_id=transaction.transactional_id), make_value(transaction), version
+        )
     return _encode_key(transaction.transactional_id), _encode_flexible_value(transaction)
 
 
 @lru_cache(maxsize=256)
 def _encode_key(transactional_id: str) -> bytes:
-    return entry(TransactionLogKey(transactional_id=transactional_id))[0]
+    return encode_entry(TransactionLogKey(transactional_id=transactional_id))[0]
 
 
 def _encode_flexible_value(transaction: Transaction) -> bytes:
@@ -66,7 +68,7 @@ def _encode_tags(previous_producer_id: int, next_producer_id: int, client_versio
 
 def encode_tombstone(transactional_id: str) -> Entry:
     """Return the record that deletes a transactional id."""
-    return entry(TransactionLogKey(transactional_id=transactional_id))
+    return encode_entry(TransactionLogKey(transactional_id=transactional_id))
 
 
 def make_value(transaction: Transaction) -> TransactionLogValue:

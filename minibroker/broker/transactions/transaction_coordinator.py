@@ -49,11 +49,11 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
     def __init__(self, cluster: Cluster, controller: Controller) -> None:
         super().__init__(cluster, controller, TRANSACTIONS_TOPIC, SETTINGS)
-        self.transactions: ByPartition[Transaction] = ByPartition(self.log.partition_of)
+        self.transactions: ByPartition[Transaction] = ByPartition(self.log.get_partition_index)
         self.markers = MarkerSender(self)
         self.expiry = TransactionExpiry(self)
 
-    def new_shard(self, index: int) -> TransactionShard:
+    def make_shard(self, index: int) -> TransactionShard:
         return TransactionShard(self, index)
 
     @property
@@ -63,17 +63,17 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
     # --- nodes and transactions -----------------------------------------------------------------
 
-    def check(self, node: Node, key: str | None) -> None:
+    def check_coordinator(self, node: Node, key: str | None) -> None:
         """Check that `node` coordinates `key`. Raises KafkaError, INVALID_REQUEST for an empty transactional id."""
         if not key:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty.")
-        super().check(node, key)
+        super().check_coordinator(node, key)
 
-    def coordinator_epoch(self, transactional_id: str) -> int:
+    def get_coordinator_epoch(self, transactional_id: str) -> int:
         """Return the epoch of markers: the leader epoch of the partition with the id's state. Raises KafkaError."""
-        return self.log.partition(self.log.partition_of(transactional_id)).leader_epoch
+        return self.log.get_partition(self.log.get_partition_index(transactional_id)).leader_epoch
 
-    def find(self, transactional_id: str) -> Transaction:
+    def get_transaction(self, transactional_id: str) -> Transaction:
         """Return the transaction of an id. Raises KafkaError(INVALID_PRODUCER_ID_MAPPING) for an unknown id."""
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -82,7 +82,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
     # --- requests -------------------------------------------------------------------------------
 
-    def initialize(
+    def initialize_producer(
         self, transactional_id: str, timeout_ms: int, expected: transitions.Expected = None
     ) -> tuple[int, int]:
         """Return a producer id and epoch for a producer with this id; its predecessor is fenced.
@@ -91,12 +91,12 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         transaction is aborted, until which the client retries.
         """
         now_ms = self.cluster.clock.wall_ms()
-        new_id = self.controller.next_producer_id
+        new_id = self.controller.allocate_producer_id
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             transaction = Transaction(transactional_id, new_id(), timeout_ms, now_ms)
         if transaction.state is State.ONGOING:
-            transitions.check_expected(transaction, expected)
+            transitions.check_expected_producer(transaction, expected)
             self.abort_and_fence(transaction)
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "The ongoing transaction is aborted first.")
         after = transitions.initialize_producer(transaction, timeout_ms, expected, now_ms, new_id)
@@ -110,7 +110,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
         Raises KafkaError as `transitions.with_partitions` and `append`.
         """
-        transaction = self.find(transactional_id)
+        transaction = self.get_transaction(transactional_id)
         now_ms = self.cluster.clock.wall_ms()
         after = transitions.with_partitions(transaction, producer, partitions, version, now_ms)
         if after is not transaction:
@@ -118,16 +118,18 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
     def check_partition(self, transactional_id: str, producer: tuple[int, int], partition: TopicPartition) -> None:
         """Check that the partition is part of the producer's open transaction (KIP-890). Raises KafkaError."""
-        transitions.check_partition(self.find(transactional_id), producer, partition)
+        transitions.check_partition(self.get_transaction(transactional_id), producer, partition)
 
-    def end(self, transactional_id: str, producer: tuple[int, int], commit: bool, version: int) -> tuple[int, int]:
+    def end_transaction(
+        self, transactional_id: str, producer: tuple[int, int], commit: bool, version: int
+    ) -> tuple[int, int]:
         """Write the decision to end the transaction; markers follow. Return the next producer id and epoch.
 
         Raises KafkaError as `transitions.ended` and `append`.
         """
-        transaction = self.find(transactional_id)
+        transaction = self.get_transaction(transactional_id)
         now_ms = self.cluster.clock.wall_ms()
-        new_id = self.controller.next_producer_id
+        new_id = self.controller.allocate_producer_id
         after = transitions.end_transaction(transaction, producer, commit, version, now_ms, new_id)
         if after is not transaction:
             self._write_decision(after)
@@ -138,20 +140,22 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     def abort_and_fence(self, transaction: Transaction) -> None:
         """Abort an ongoing transaction and fence its producer. Raises KafkaError."""
         now_ms = self.cluster.clock.wall_ms()
-        after = transitions.fence_producer(transaction, self.version, now_ms, self.controller.next_producer_id)
+        after = transitions.fence_producer(transaction, self.version, now_ms, self.controller.allocate_producer_id)
         self._write_decision(after)
 
     def _write_decision(self, after: Transaction) -> None:
         """Write the decision; its markers follow once it is durable, after a crash at the next start."""
         self._write_change(after)
-        self.when_durable(after.transactional_id, lambda failure: None if failure else self.markers.send(after))
+        self.call_when_durable(
+            after.transactional_id, lambda failure: None if failure else self.markers.send_markers(after)
+        )
 
-    def complete(self, transactional_id: str) -> None:
+    def complete_transaction(self, transactional_id: str) -> None:
         """Record that all markers of a transaction are written. Raises KafkaError."""
         transaction = self.transactions[transactional_id]
         self._write_change(transitions.complete_transaction(transaction, self.cluster.clock.wall_ms()))
 
-    def forget(self, transactional_id: str) -> None:
+    def delete_transactional_id(self, transactional_id: str) -> None:
         """Delete an id, with a tombstone. Raises KafkaError."""
         self.append(transactional_id, [encode_tombstone(transactional_id)])
         del self.transactions[transactional_id]
@@ -178,19 +182,19 @@ class TransactionShard:
         elif value is None and transactional_id in transactions:
             del transactions[transactional_id]
 
-    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+    def on_transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         """Do nothing, as no record of this topic is part of a transaction."""
 
-    def loaded(self) -> None:
+    def on_loaded(self) -> None:
         """Send the markers of decided transactions, and start to check timeouts."""
-        for transaction in self._coordinator.transactions.of(self._index):
+        for transaction in self._coordinator.transactions.list_values(self._index):
             if transaction.state in ENDING:
-                self._coordinator.markers.send_soon(transaction)
+                self._coordinator.markers.send_markers_soon(transaction)
         self._coordinator.expiry.start()
 
     def unload(self) -> None:
-        for transaction in self._coordinator.transactions.take(self._index):
-            self._coordinator.markers.forget(transaction.transactional_id)
+        for transaction in self._coordinator.transactions.take_values(self._index):
+            self._coordinator.markers.stop_sending(transaction.transactional_id)
 
 
 class TransactionExpiry:
@@ -211,7 +215,7 @@ class TransactionExpiry:
         cluster = self._coordinator.cluster
 
         def run() -> None:
-            transactions = self._coordinator.transactions.present()
+            transactions = self._coordinator.transactions.iterate_present()
             run_in_slices(cluster.clock, work, transactions, lambda: self._repeat_work(interval, work))
 
         cluster.clock.call_later(cluster.settings[interval], run)
@@ -235,6 +239,6 @@ class TransactionExpiry:
         after_ms = cluster.settings["transactional.id.expiration.ms"]
         if transaction.state in AT_REST and transaction.last_update_ms + after_ms <= cluster.clock.wall_ms():
             try:
-                self._coordinator.forget(transaction.transactional_id)
+                self._coordinator.delete_transactional_id(transaction.transactional_id)
             except KafkaError as error:
                 log.warning("%s cannot be forgotten yet: %s", transaction.transactional_id, error)

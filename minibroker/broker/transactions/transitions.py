@@ -35,7 +35,7 @@ def initialize_producer(
 
     Raises KafkaError: PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while a transaction is ending.
     """
-    check_expected(transaction, expected)
+    check_expected_producer(transaction, expected)
     exhausted = transaction.epochs_exhausted and (expected is None or expected[1] == transaction.producer_epoch)
     if exhausted:
         return _make_resting(
@@ -53,7 +53,7 @@ def initialize_producer(
     )
 
 
-def check_expected(transaction: Transaction, expected: Expected) -> None:
+def check_expected_producer(transaction: Transaction, expected: Expected) -> None:
     """Check the producer id and epoch that a producer expects to have.
 
     Raises KafkaError: PRODUCER_FENCED if another producer has the id, CONCURRENT_TRANSACTIONS if markers are missing.
@@ -80,7 +80,7 @@ def _bump_epoch(transaction: Transaction, expected: Expected) -> tuple[int, int]
 
 
 def _make_resting(transaction: Transaction, now_ms: int, **changes: object) -> Transaction:
-    return transaction.moved(State.EMPTY, now_ms, partitions=frozenset(), start_ms=NO_TIME, **changes)
+    return transaction.transition_to(State.EMPTY, now_ms, partitions=frozenset(), start_ms=NO_TIME, **changes)
 
 
 # --- partitions ---------------------------------------------------------------------------------
@@ -102,7 +102,9 @@ def with_partitions(
     if transaction.state is State.ONGOING and len(wanted) == len(transaction.partitions):
         return transaction
     start_ms = now_ms if transaction.state in AT_REST else transaction.start_ms
-    return transaction.moved(State.ONGOING, now_ms, partitions=wanted, start_ms=start_ms, client_version=client_version)
+    return transaction.transition_to(
+        State.ONGOING, now_ms, partitions=wanted, start_ms=start_ms, client_version=client_version
+    )
 
 
 def check_partition(transaction: Transaction, producer: tuple[int, int], partition: TopicPartition) -> None:
@@ -217,7 +219,7 @@ def _prepare_end(
     if client_version >= OWN_EPOCHS:
         changes["last_producer_epoch"] = transaction.producer_epoch
         changes["producer_epoch"] = transaction.producer_epoch + 1
-    return transaction.moved(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms, **changes)
+    return transaction.transition_to(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms, **changes)
 
 
 def fence_producer(
@@ -234,7 +236,7 @@ def fence_producer(
 def complete_transaction(transaction: Transaction, now_ms: int) -> Transaction:
     """Return the transaction after its markers are written."""
     state = State.COMPLETE_COMMIT if transaction.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
-    after = transaction.moved(state, now_ms, partitions=frozenset())
+    after = transaction.transition_to(state, now_ms, partitions=frozenset())
     if transaction.next_producer_id == NO_PRODUCER_ID:
         return after
     return after._replace(

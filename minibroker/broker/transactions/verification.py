@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition
-from minibroker.broker.turn import write_now
+from minibroker.broker.turn import write_pending_now
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -60,14 +60,16 @@ def _join_or_verify(
     *,
     joins: bool,
 ) -> Wait | None:
-    node = transactions.node_of(transactional_id)
+    node = transactions.find_coordinator_node(transactional_id)
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody coordinates {transactional_id}.")
-    transactions.check(node, transactional_id)
+    transactions.check_coordinator(node, transactional_id)
     if joins:
         transactions.add_partitions(transactional_id, producer, [partition], OWN_EPOCHS)
-        wait = transactions.wait(transactional_id)
-        write_now(wait)  # a transaction that is in the log but unknown to its coordinator would stay open for ever
+        wait = transactions.get_durability_wait(transactional_id)
+        write_pending_now(
+            wait
+        )  # a transaction that is in the log but unknown to its coordinator would stay open for ever
         return wait._replace(pending=None)
     if transactions.cluster.settings[VERIFICATION]:
         transactions.check_partition(transactional_id, producer, partition)

@@ -14,7 +14,7 @@ from minibroker.broker.configs.settings import Settings
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import delete_old_segments
-from minibroker.broker.upkeep.partition_chores import each_partition
+from minibroker.broker.upkeep.partition_chores import run_on_each_partition
 from minibroker.operating_system import find_thread_clock
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
@@ -68,7 +68,7 @@ class Cleaner:
     def start(self) -> None:
         """Check for dirty logs now, and then every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is off."""
         if self._cluster.settings["log.cleaner.enable"]:
-            self._cluster.clock.call_later(0, self._tick)
+            self._cluster.clock.call_later(0, self._check_logs_if_due)
 
     def close(self) -> None:
         """Begin no more cleanings, and cancel the running ones."""
@@ -83,7 +83,7 @@ class Cleaner:
 
     # --- when -----------------------------------------------------------------------------------
 
-    def _tick(self) -> None:
+    def _check_logs_if_due(self) -> None:
         """Read the settings, and check the logs if it is time."""
         if self._closed:
             return
@@ -96,7 +96,7 @@ class Cleaner:
         else:
             self._begin_next()
         rest_ms = self._looked_ms + backoff_ms - clock.monotonic_ms()
-        clock.call_later(min(max(rest_ms, SHORTEST_WAIT_MS), TICK_MS), self._tick)
+        clock.call_later(min(max(rest_ms, SHORTEST_WAIT_MS), TICK_MS), self._check_logs_if_due)
 
     def _find_due_logs(self) -> None:
         """Find the logs that are due."""
@@ -108,31 +108,31 @@ class Cleaner:
         self.statistics.uncleanable = len(self._uncleanable)
         dirty_logs: list[tuple[float, Log]] = []
         ratios = [0.0]
-        each_partition(
+        run_on_each_partition(
             self._cluster,
-            lambda partition: self._look_at(partition, dirty_logs, ratios),
-            lambda: self._looked(dirty_logs, max(ratios)),
+            lambda partition: self._look_at_log(partition, dirty_logs, ratios),
+            lambda: self._on_logs_checked(dirty_logs, max(ratios)),
         )
 
-    def _look_at(self, partition: Partition, found: list[tuple[float, Log]], ratios: list[float]) -> None:
+    def _look_at_log(self, partition: Partition, found: list[tuple[float, Log]], ratios: list[float]) -> None:
         kept = partition.log
         if COMPACT not in kept.settings.cleanup_policy or kept in self._uncleanable or kept.directory in self._running:
             return
         delete_old_segments(partition)
-        dirt = self._dirt(kept)
+        dirt = self._measure_dirt(kept)
         if dirt is not None:
             ratios.append(dirt.ratio)
             if is_due(kept, dirt):
                 found.append((dirt.ratio, kept))
 
-    def _looked(self, found: list[tuple[float, Log]], max_ratio: float) -> None:
+    def _on_logs_checked(self, found: list[tuple[float, Log]], max_ratio: float) -> None:
         self._looking = False
         self._due = sorted(found, key=lambda due: due[0])
         self.statistics.max_dirty_ratio = max_ratio
         self.statistics.looked_ms = self._cluster.clock.wall_ms()
         self._begin_next()
 
-    def _dirt(self, kept: Log) -> Dirtiness | None:
+    def _measure_dirt(self, kept: Log) -> Dirtiness | None:
         """Return the log's dirty share, or None if it may not be cleaned now."""
         if not kept.in_use or kept in self._uncleanable or kept in self._resting or kept.directory in self._running:
             return None
@@ -148,26 +148,26 @@ class Cleaner:
         """Begin to clean the dirtiest logs, as many as `log.cleaner.threads` allows at a time."""
         while self._due and not self._closed and len(self._running) < self._cluster.settings["log.cleaner.threads"]:
             _, dirty = self._due.pop()
-            dirt = self._dirt(dirty)  # since the check, it may have been deleted or got other settings
+            dirt = self._measure_dirt(dirty)  # since the check, it may have been deleted or got other settings
             if dirt is not None and is_due(dirty, dirt) and COMPACT in dirty.settings.cleanup_policy:
-                self._begin(dirty, dirt)
+                self._begin_cleaning(dirty, dirt)
 
-    def _begin(self, dirty: Log, dirt: Dirtiness) -> None:
+    def _begin_cleaning(self, dirty: Log, dirt: Dirtiness) -> None:
         clock = self._cluster.clock
-        limits, rest = cleaning_limits(self._cluster.settings), Rests(find_thread_clock()).rest
+        limits, rest = get_cleaning_limits(self._cluster.settings), Rests(find_thread_clock()).rest
         cleaning = Cleaning(dirty, dirt, limits, self._throttle, clock.wall_ms(), rest)
         self._running[dirty.directory] = cleaning
         self.statistics.running = len(self._running)
-        self._work(cleaning, clock.monotonic_ms())
+        self._run_cleaning_step(cleaning, clock.monotonic_ms())
 
-    def _work(self, cleaning: Cleaning, began_ms: float) -> None:
+    def _run_cleaning_step(self, cleaning: Cleaning, began_ms: float) -> None:
         has_written = []
         self._run_aside(
             lambda: has_written.append(cleaning.work()),
-            lambda error: self._worked(cleaning, began_ms, error, bool(has_written and has_written[0])),
+            lambda error: self._on_step_done(cleaning, began_ms, error, bool(has_written and has_written[0])),
         )
 
-    def _worked(self, cleaning: Cleaning, began_ms: float, error: Exception | None, has_written: bool) -> None:
+    def _on_step_done(self, cleaning: Cleaning, began_ms: float, error: Exception | None, has_written: bool) -> None:
         """Replace the cleaned segments and continue, or end the cleaning and begin the next one."""
         cleaned = cleaning.log
         try:
@@ -175,7 +175,7 @@ class Cleaner:
                 raise error
             if has_written:
                 cleaning.swap()
-                self._work(cleaning, began_ms)
+                self._run_cleaning_step(cleaning, began_ms)
                 return
             cleaning.conclude()
         except CleaningAborted as reason:
@@ -189,12 +189,12 @@ class Cleaner:
         except Exception as failure:
             self._give_up(cleaned, failure)
         else:
-            self._done(cleaning, began_ms)
+            self._end_cleaning(cleaning, began_ms)
         del self._running[cleaned.directory]
-        self._count(cleaning, began_ms)
+        self._count_cleaning(cleaning, began_ms)
         self._cluster.clock.call_later(0, self._begin_next if self._due else self._find_due_logs)
 
-    def _count(self, cleaning: Cleaning, began_ms: float) -> None:
+    def _count_cleaning(self, cleaning: Cleaning, began_ms: float) -> None:
         """Add the cleaning to the statistics, whether it succeeded or not."""
         total = self.statistics
         total.running = len(self._running)
@@ -207,10 +207,10 @@ class Cleaner:
             total.read_records += counts.read_records
             total.written_records += counts.written_records
 
-    def _done(self, cleaning: Cleaning, began_ms: float) -> None:
+    def _end_cleaning(self, cleaning: Cleaning, began_ms: float) -> None:
         self.statistics.cleanings += 1
         self._cluster.logs.find_directory_of(cleaning.log).write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
-        _report(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
+        _log_cleaning(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
 
     def _give_up(self, found: Log, error: Exception) -> None:
         """Stop cleaning the log, and log a traceback if the error is a bug and not damage."""
@@ -221,7 +221,7 @@ class Cleaner:
         log.error("%s is not compacted any more: %s", name, error, exc_info=None if expected else error)
 
 
-def cleaning_limits(settings: Settings) -> Limits:
+def get_cleaning_limits(settings: Settings) -> Limits:
     """Return the memory that the settings allow each of the cleaner's threads."""
     threads = settings["log.cleaner.threads"]
     return Limits(
@@ -231,7 +231,7 @@ def cleaning_limits(settings: Settings) -> Limits:
     )
 
 
-def _report(cleaning: Cleaning, took_ms: float) -> None:
+def _log_cleaning(cleaning: Cleaning, took_ms: float) -> None:
     cleaned, rewriter = cleaning.log, cleaning.rewriter
     if rewriter is None:
         return
@@ -240,8 +240,18 @@ def _report(cleaning: Cleaning, took_ms: float) -> None:
         "%s-%d is compacted up to offset %d: %d segments became %d, %s became %s, %d of %d records stay; "
         "%.1f s, %s/s, %d keys in %s",
         *(cleaned.topic, cleaned.partition, cleaned.clean_offset, cleaning.segments, cleaning.replacements),
-        *(_size(counts.read_bytes), _size(counts.written_bytes), counts.written_records, counts.read_records),
-        *(seconds, _size(counts.read_bytes / seconds), rewriter.keys.count, _size(rewriter.keys.size_bytes)),
+        *(
+            _format_size(counts.read_bytes),
+            _format_size(counts.written_bytes),
+            counts.written_records,
+            counts.read_records,
+        ),
+        *(
+            seconds,
+            _format_size(counts.read_bytes / seconds),
+            rewriter.keys.count,
+            _format_size(rewriter.keys.size_bytes),
+        ),
     )
     if counts.keyless_records:
         log.warning(
@@ -249,5 +259,5 @@ def _report(cleaning: Cleaning, took_ms: float) -> None:
         )
 
 
-def _size(size_bytes: float) -> str:
+def _format_size(size_bytes: float) -> str:
     return f"{size_bytes / MB:.1f} MB" if size_bytes >= MB else f"{size_bytes / 1000:.1f} kB"

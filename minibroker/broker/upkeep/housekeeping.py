@@ -13,7 +13,7 @@ from minibroker.broker.assembly import Broker
 from minibroker.broker.clock import Then, run_in_slices
 from minibroker.broker.control.elections import elect_preferred_leaders
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, SHARE_STATE_TOPIC, Partition
-from minibroker.broker.upkeep.partition_chores import each_partition
+from minibroker.broker.upkeep.partition_chores import run_on_each_partition
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -40,7 +40,7 @@ def delete_old_segments(partition: Partition) -> None:
         log.error("%s: old segments stay: %s", partition, error)
         return
     if deleted:
-        partition.wake()
+        partition.wake_waiters()
 
 
 class Housekeeping:
@@ -51,18 +51,28 @@ class Housekeeping:
 
     def start(self) -> None:
         """Run each chore at its interval; those on files begin after `log.initial.task.delay.ms` instead."""
-        self._repeat("log.retention.check.interval.ms", self._on_each(self.delete_old_segments), first=DELAY)
-        self._repeat("log.flush.offset.checkpoint.interval.ms", self._writing(RECOVERY_POINT_CHECKPOINT), first=DELAY)
-        begins = self._writing(LOG_START_OFFSET_CHECKPOINT)
-        self._repeat("log.flush.start.offset.checkpoint.interval.ms", begins, first=DELAY)
+        self._repeat_chore(
+            "log.retention.check.interval.ms", self._make_partition_chore(self.delete_old_segments), first=DELAY
+        )
+        self._repeat_chore(
+            "log.flush.offset.checkpoint.interval.ms",
+            self._make_checkpoint_chore(RECOVERY_POINT_CHECKPOINT),
+            first=DELAY,
+        )
+        begins = self._make_checkpoint_chore(LOG_START_OFFSET_CHECKPOINT)
+        self._repeat_chore("log.flush.start.offset.checkpoint.interval.ms", begins, first=DELAY)
         self._call_later(self._cluster.settings[DELAY], self._flush_and_go_on)
-        self._repeat("replica.high.watermark.checkpoint.interval.ms", self._writing(REPLICATION_OFFSET_CHECKPOINT))
-        self._repeat("producer.id.expiration.check.interval.ms", self._on_each(self.forget_producers))
-        self._repeat("offsets.retention.check.interval.ms", self._expire_offsets)
-        self._repeat("share.coordinator.state.topic.prune.interval.ms", self._prune_share_states)
-        self._repeat("leader.imbalance.check.interval.seconds", self._balance_leaders, unit_ms=1000)
+        self._repeat_chore(
+            "replica.high.watermark.checkpoint.interval.ms", self._make_checkpoint_chore(REPLICATION_OFFSET_CHECKPOINT)
+        )
+        self._repeat_chore(
+            "producer.id.expiration.check.interval.ms", self._make_partition_chore(self.forget_producers)
+        )
+        self._repeat_chore("offsets.retention.check.interval.ms", self._expire_offsets)
+        self._repeat_chore("share.coordinator.state.topic.prune.interval.ms", self._prune_share_states)
+        self._repeat_chore("leader.imbalance.check.interval.seconds", self._balance_leaders, unit_ms=1000)
         if self._cluster.image.tokens.are_enabled:
-            self._repeat("delegation.token.expiry.check.interval.ms", self._remove_expired_tokens)
+            self._repeat_chore("delegation.token.expiry.check.interval.ms", self._remove_expired_tokens)
 
     # --- chores ---------------------------------------------------------------------------------
 
@@ -76,7 +86,7 @@ class Housekeeping:
         after_ms = self._cluster.settings["producer.id.expiration.ms"]
         partition.log.producers.remove_expired(self._cluster.clock.wall_ms(), after_ms)
 
-    def flush(self, partition: Partition) -> None:
+    def flush_log(self, partition: Partition) -> None:
         """Sync a log whose last flush began `flush.ms` ago, if it has grown since."""
         kept = partition.log
         waited_ms = self._cluster.clock.wall_ms() - kept.flushed_ms
@@ -88,9 +98,9 @@ class Housekeeping:
         if GROUPS_TOPIC not in self._cluster.image.topics:
             then()
             return
-        from minibroker.broker.groups.group_expiry import expire_all
+        from minibroker.broker.groups.group_expiry import expire_all_offsets
 
-        expire_all(self._cluster.groups, then)
+        expire_all_offsets(self._cluster.groups, then)
 
     def _prune_share_states(self, then: Then) -> None:
         """Delete the records of delivery states that later ones replace."""
@@ -98,22 +108,24 @@ class Housekeeping:
             then()
             return
         partitions = self._cluster.share_states.log.list_local_partitions()
-        run_in_slices(self._cluster.clock, self._prune, partitions, then)
+        run_in_slices(self._cluster.clock, self._prune_share_records, partitions, then)
 
-    def _prune(self, partition: Partition) -> None:
+    def _prune_share_records(self, partition: Partition) -> None:
         try:
-            self._cluster.share_states.prune(partition)
+            self._cluster.share_states.prune_records(partition)
         except KafkaError as error:
             log.error("%s: superseded records stay: %s", partition, error)
 
     def _balance_leaders(self, then: Then) -> None:
         """Return leadership to preferred replicas."""
         if self._cluster.settings["auto.leader.rebalance.enable"]:
-            run_in_slices(self._cluster.clock, self._balance, self._cluster.portions(), then)
+            run_in_slices(
+                self._cluster.clock, self._balance_partitions, self._cluster.iterate_partition_portions(), then
+            )
         else:
             then()
 
-    def _balance(self, partitions: list[Partition]) -> None:
+    def _balance_partitions(self, partitions: list[Partition]) -> None:
         try:
             elect_preferred_leaders(self._cluster, partitions)
         except KafkaError as error:
@@ -125,14 +137,14 @@ class Housekeeping:
         run_in_slices(self._cluster.clock, self._remove_token, tokens, then)
 
     def _remove_token(self, token_id: str) -> None:
-        from minibroker.broker.control.token_changes import remove_if_expired  # most clusters have no tokens
+        from minibroker.broker.control.token_changes import remove_token_if_expired  # most clusters have no tokens
 
         try:
-            remove_if_expired(self._cluster, token_id)
+            remove_token_if_expired(self._cluster, token_id)
         except KafkaError as error:
             log.error("the delegation token %s stays: %s", token_id, error)
 
-    def _writing(self, checkpoint: str) -> Callable[[Then], None]:
+    def _make_checkpoint_chore(self, checkpoint: str) -> Callable[[Then], None]:
         def write(then: Then) -> None:
             self._cluster.logs.write_checkpoint_soon(checkpoint)
             then()
@@ -141,10 +153,10 @@ class Housekeeping:
 
     # --- when -----------------------------------------------------------------------------------
 
-    def _on_each(self, chore: Callable[[Partition], None]) -> Callable[[Then], None]:
-        return lambda then: each_partition(self._cluster, chore, then)
+    def _make_partition_chore(self, chore: Callable[[Partition], None]) -> Callable[[Then], None]:
+        return lambda then: run_on_each_partition(self._cluster, chore, then)
 
-    def _repeat(self, setting: str, work: Callable[[Then], None], first: str = "", unit_ms: int = 1) -> None:
+    def _repeat_chore(self, setting: str, work: Callable[[Then], None], first: str = "", unit_ms: int = 1) -> None:
         """Call `work(then)` at the interval that `setting` names; it calls `then` when it is done.
 
         `first` is the setting with the time until the first call, if that is another.
@@ -165,7 +177,7 @@ class Housekeeping:
         def again() -> None:
             self._call_later(self._flush_interval_ms(), self._flush_and_go_on)
 
-        each_partition(self._cluster, self.flush, again)
+        run_on_each_partition(self._cluster, self.flush_log, again)
 
     def _flush_interval_ms(self) -> int:
         """Return the time until the next check for due flushes."""

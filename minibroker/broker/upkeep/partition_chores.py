@@ -9,14 +9,14 @@ from minibroker.broker.cluster import Cluster
 from minibroker.broker.metadata.partitions import Partition
 
 
-def each_partition(cluster: Cluster, chore: Callable[[Partition], None], then: Then) -> None:
+def run_on_each_partition(cluster: Cluster, chore: Callable[[Partition], None], then: Then) -> None:
     """Call `chore` for each partition whose log is here and online, and then `then`.
 
     Topics that are created or deleted meanwhile may or may not be included.
     """
-    run_in_slices(cluster.clock, chore, _partitions(cluster), then)
+    run_in_slices(cluster.clock, chore, _iterate_partitions(cluster), then)
 
 
-def _partitions(cluster: Cluster) -> Iterator[Partition]:
+def _iterate_partitions(cluster: Cluster) -> Iterator[Partition]:
     for topic in list(cluster.image.topics.values()):
-        yield from (each for each in topic.partitions if each.is_here and each.log.in_use)
+        yield from (each for each in topic.partitions if each.has_local_log and each.log.in_use)

@@ -39,11 +39,11 @@ def list_differences(state: State) -> list[Difference]:
 
 
 def _iterate_differences(state: State) -> Iterator[Difference]:
-    from minibroker.broker.configs.settings import broker_setting
+    from minibroker.broker.configs.settings import get_broker_setting
     from minibroker.broker.configs.settings_values import format_value
 
     for entry in state.settings:
-        row = broker_setting(entry.name)
+        row = get_broker_setting(entry.name)
         if entry.name in OWN or not row.in_kafka or row.internal:
             continue
         default = format_value(row.default if row.kafka_default is None else row.kafka_default)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.broker.security.acls import PatternType, Permission
-from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, make_user_resource
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, format_user_resource
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
@@ -85,7 +85,7 @@ def _choose_resource(options: dict[str, Any]) -> tuple[int, str]:
     if options["cluster"]:
         named.append((ResourceType.CLUSTER, CLUSTER_NAME))
     if options["user_principal"] is not None:
-        named.append((ResourceType.USER, make_user_resource(options["user_principal"])))
+        named.append((ResourceType.USER, format_user_resource(options["user_principal"])))
     if len(named) != 1:
         raise click.UsageError(
             "choose one of --topic, --group, --transactional-id, --cluster, --delegation-token, --user-principal"

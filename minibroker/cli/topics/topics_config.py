@@ -112,7 +112,7 @@ def _get_documented_default(name: str) -> str | None:
     """Return Apache Kafka's default for a config whose default is a setting in hours, which brokers do not report."""
     from minibroker.broker.configs.settings import Settings
 
-    return next((entry.value for entry in Settings({}).describe_topic({}) if entry.name == name), None)
+    return next((entry.value for entry in Settings({}).describe_topic_configs({}) if entry.name == name), None)
 
 
 def _show_configs(rows: list[Config], as_json: bool) -> None:

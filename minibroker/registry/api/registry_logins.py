@@ -46,7 +46,7 @@ class BrokersUsers:
         if self._first is None or self._first[0] is not settings:  # to parse them takes a tenth of a request's time
             self._first = settings, make_broker_listeners(settings)[0]
         listener = self._first[1]
-        if not listener.authenticates:
+        if not listener.requires_sasl:
             return None
         sasl = SaslListener(listener.name, self._cluster, cluster.clock)
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
@@ -69,7 +69,7 @@ class BrokersUsers:
         if "PLAIN" in sasl.mechanisms:
             return await _run_exchange(sasl, "PLAIN", f"\0{name}\0{password}".encode())
         for mechanism in ScramMechanism:
-            known = sasl.credential(name, mechanism) if mechanism.text in sasl.mechanisms else None
+            known = sasl.find_credential(name, mechanism) if mechanism.text in sasl.mechanisms else None
             if known is not None and await self._knows_password(mechanism, known, password):
                 return name
         raise InvalidCredentials("the name or the password is wrong")

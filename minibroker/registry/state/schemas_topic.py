@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.coordination.coordinator_logs import iterate_stored_batches
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition
-from minibroker.broker.turn import wait_for
+from minibroker.broker.turn import make_wait
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_plain_batch
@@ -90,7 +90,7 @@ class SchemasTopic:
 
     def _find_partition(self) -> Partition | None:
         topic = self._cluster().image.topics.get(NAME)
-        partition = None if topic is None else topic.partition(0)
+        partition = None if topic is None else topic.find_partition(0)
         if partition is not None and (partition.leader_id == NO_LEADER or partition.log.offline):
             raise store_failed(f"nobody leads {NAME}-0")
         return partition
@@ -157,7 +157,7 @@ class SchemasTopic:
             if not done.done():
                 done.set_result(failure)
 
-        cluster.turn.when(wait_for(partition.log), tell)
+        cluster.turn.call_when_over(make_wait(partition.log), tell)
         if not done.done():
             try:
                 await asyncio.wait_for(done, WRITE_SECONDS)

@@ -121,8 +121,8 @@ class Security:
         known = cluster.image.scram_credentials
         missing = [record for record in self.first_records if known.get((record.name, record.mechanism)) != record]
         if missing:
-            cluster.commit(missing)
-        if self._jaas_setting in cluster.image.config(BROKER_RESOURCE, ""):
+            cluster.commit_records(missing)
+        if self._jaas_setting in cluster.image.get_configs(BROKER_RESOURCE, ""):
             self._change_plain_users(cluster)
 
     def change_user(self, cluster: Cluster | None, name: str, password: str | None) -> None:
@@ -137,7 +137,7 @@ class Security:
             self.passwords[name] = password
             changes = self._records[name] = _make_credentials(name, password)
         if cluster is not None:
-            cluster.commit(changes)
+            cluster.commit_records(changes)
             if self.protocol.startswith("SASL"):
                 self._change_plain_users(cluster)
 

@@ -387,14 +387,14 @@ class EmbeddedBroker(Served):
     def _end_life(self) -> None:
         """Cancel all timers of the last life: a broker that has crashed does nothing more."""
         if self._life is not None:
-            self._life.end()
+            self._life.cancel_all_timers()
 
     def _replace_life(self, snapshot: Snapshot | None) -> None:
         running = self.running
         cluster_id = running.cluster.cluster_id
         if snapshot is not None:
             self._directories.check(snapshot)
-        running.let_go()
+        running.abandon_directories()
         try:
             if snapshot is None:
                 self._directories.begin_anew()
@@ -402,7 +402,7 @@ class EmbeddedBroker(Served):
                 self._directories.restore(snapshot)
             away, settings = set(self.ports.listeners) - set(running.node_ids), self._make_settings()
             returning = {node_id: self.ports.listen_for(node_id, settings) for node_id in away}
-            running.replace(settings, self._make_seams(), cluster_id=cluster_id, returning=returning)
+            running.replace_cluster(settings, self._make_seams(), cluster_id=cluster_id, returning=returning)
             self.moving_clock.reset()
             if self._issuer is not None:
                 self._issuer.reset()

@@ -26,7 +26,7 @@ from urllib.parse import parse_qs, unquote_plus
 from minibroker.addresses import LOOPBACK, HostPort, bind_address
 from minibroker.broker.lifecycle import StartError
 from minibroker.broker.network.http_server import HttpRequest, HttpServer, encode_http_response
-from minibroker.broker.security.exchanges import equal
+from minibroker.broker.security.exchanges import are_secrets_equal
 from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.testing.completion import hides
 from minibroker.testing.embedded.given_settings import AUDIENCE, TEST_ISSUER
@@ -293,7 +293,7 @@ class Issuer(Runs):
 
     def _is_secret(self, user: str, password: str) -> bool:
         known = self._passwords.get(user)
-        return known is not None and equal(known.encode(), password.encode())
+        return known is not None and are_secrets_equal(known.encode(), password.encode())
 
     def _check_secret(self, user: str, password: str) -> str:
         """Return the user. Raises TokenDenied unless it exists and this is its password."""

@@ -41,14 +41,14 @@ class Paused(Interceptor):
         if not self._held:
             self._broker.put_first(self)
         self._held.setdefault(node_id, [])
-        self._broker.running.server.hold(node_id)
+        self._broker.running.server.hold_output(node_id)
 
     def resume(self, node_id: int) -> None:
         """Resume the node."""
         held = self._held.pop(node_id, [])
         if not self._held and self in self._broker.interceptors:
             self._broker.interceptors.remove(self)
-        self._broker.running.server.let_go(node_id)
+        self._broker.running.server.release_output(node_id)
         for released in held:
             released.resolve(None)
 
@@ -57,7 +57,7 @@ class Paused(Interceptor):
         for node_id in list(self._held):
             self.resume(node_id)
 
-    def before(self, call: Call) -> Coroutine[Any, Any, None] | None:
+    def before_request(self, call: Call) -> Coroutine[Any, Any, None] | None:
         held = self._held.get(call.context.node.node_id)
         return None if held is None else wait_until_released(held)
 
@@ -90,7 +90,7 @@ class Stale(Interceptor):
         for node_id in list(self._known):
             self.refresh(node_id)
 
-    def answer(self, call: Call, response: Message) -> Message:
+    def alter_response(self, call: Call, response: Message) -> Message:
         known = self._known.get(call.context.node.node_id)
         if known is not None and call.api_key == ApiKey.METADATA:
             _make_old(response, known)

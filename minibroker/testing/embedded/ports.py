@@ -11,7 +11,7 @@ import socket
 from minibroker.broker.configs.listeners import Listener, make_broker_listeners, shift_listeners_to_node
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.lifecycle import Bound
-from minibroker.broker.server import BoundListener, StartError, bind
+from minibroker.broker.server import BoundListener, StartError, bind_listener
 from minibroker.operating_system import reuse_address
 
 
@@ -52,7 +52,7 @@ class Ports:
             for node_id, listeners in self.listeners.items():
                 bound[node_id] = []
                 for listener in listeners:
-                    bound[node_id].append(bind(listener, settings, reserved=True))
+                    bound[node_id].append(bind_listener(listener, settings, reserved=True))
         except StartError:
             close_all(bound)
             raise
@@ -60,7 +60,7 @@ class Ports:
 
     def listen_for(self, node_id: int, settings: Settings) -> list[BoundListener]:
         """Listen on the addresses of one node again. Raises StartError."""
-        return [bind(listener, settings, reserved=True) for listener in self.listeners[node_id]]
+        return [bind_listener(listener, settings, reserved=True) for listener in self.listeners[node_id]]
 
     @property
     def count(self) -> int:

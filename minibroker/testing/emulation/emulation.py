@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Final
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, METADATA_VERSION, SHARE_VERSION
-from minibroker.broker.requests.answers import answer_start, encode_answer
+from minibroker.broker.requests.answers import encode_answer, make_answer_start
 from minibroker.broker.requests.interceptors import Call, Interceptor
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.protocol.apis import ApiKey, get_api_name
@@ -99,7 +99,7 @@ class Emulation(Interceptor):
         self._quirks = list_quirks(release)
         self._changes: dict[Call, list[Change]] = {}  # of requests in progress
 
-    def before(self, call: Call) -> Message | None:
+    def before_request(self, call: Call) -> Message | None:
         versions = self._served.get(call.api_key)
         if versions is not None and (call.context.version in versions or self._is_unstable(call)):
             return self._apply_quirks(call) if call.api_key in self._quirks else None
@@ -113,7 +113,7 @@ class Emulation(Interceptor):
         """Return whether the request has a version that is not released yet, but enabled."""
         return call.context.version == self._unstable.get(call.api_key) and _enables_unstable(call)
 
-    def unsupported(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
+    def alter_unsupported(self, response: ApiVersionsResponse) -> ApiVersionsResponse:
         versions = self._served.get(ApiKey.API_VERSIONS)
         if versions is None:
             raise Unanswerable(f"ApiVersions, which Kafka {self.release} does not serve")
@@ -132,7 +132,7 @@ class Emulation(Interceptor):
         announced = [known] if is_since(self.release, FIRST_TO_NAME_API_VERSIONS) else []
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=announced)
 
-    def answer(self, call: Call, response: Message) -> Message:
+    def alter_response(self, call: Call, response: Message) -> Message:
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
             self._announce_release(
                 response, self._unstable if _enables_unstable(call) else {}, self._choose_levels(call)
@@ -169,19 +169,19 @@ class Emulation(Interceptor):
         if not levels:
             response.finalized_features_epoch = -1
 
-    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+    def alter_frame(self, call: Call, items: list[Any]) -> list[Any]:
         if call not in self._unsupported:
             return items
         # KIP-511: in version 0, which every client can read.
         self._unsupported.discard(call)
         return encode_answer(
-            self._answer_other_versions(self._served[ApiKey.API_VERSIONS]), 0, answer_start(0), call.correlation_id
+            self._answer_other_versions(self._served[ApiKey.API_VERSIONS]), 0, make_answer_start(0), call.correlation_id
         )
 
-    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+    def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         self._changes.pop(call, None)
 
-    def lost(self, call: Call) -> None:
+    def on_lost(self, call: Call) -> None:
         self._unsupported.discard(call)
         self._changes.pop(call, None)
 

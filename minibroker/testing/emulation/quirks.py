@@ -168,7 +168,7 @@ class NoUnknownProducers(Change):
         for data in request.topic_data:
             taken = []
             for partition in data.partition_data:
-                there = topics[data.name].partition(partition.index) if data.name in topics else None
+                there = topics[data.name].find_partition(partition.index) if data.name in topics else None
                 if there is not None and is_unknown(there.log, partition.records):
                     self._refused.append((data.name, partition.index, there.log.log_start_offset))
                 else:
@@ -244,9 +244,9 @@ class BoundsByName(Change):
         if setting is None or text is None:
             return None
         settings, value = self.call.context.cluster.settings, int(text)
-        if setting.minimum is not None and value < settings.kept(setting.minimum):
+        if setting.minimum is not None and value < settings.get_value(setting.minimum):
             return f"{name} must be greater than or equal to {setting.minimum}"
-        if setting.maximum is not None and value > settings.kept(setting.maximum):
+        if setting.maximum is not None and value > settings.get_value(setting.maximum):
             return f"{name} must be less than or equal to {setting.maximum}"
         return None
 

@@ -222,7 +222,7 @@ class Faults(Interceptor):
             if not self._faults:
                 self.broker.interceptors.remove(self)
             for call in list(self._held.pop(fault, ())):
-                call.context.connection.fail()
+                call.context.connection.close_after_failure()
 
     def _clear_faults(self) -> None:
         for fault in list(self._faults):
@@ -230,7 +230,7 @@ class Faults(Interceptor):
 
     # --- as an interceptor ------------------------------------------------------------------------
 
-    def before(self, call: Call) -> Coroutine[Any, Any, Message | None] | None:
+    def before_request(self, call: Call) -> Coroutine[Any, Any, Message | None] | None:
         matching = Asked(call)
         struck = [
             fault
@@ -301,7 +301,7 @@ class Faults(Interceptor):
         self._errors.setdefault(call, []).append((rule, answer))
         return None
 
-    def authenticating(self, login: Login) -> Verdict | None:
+    def judge_login(self, login: Login) -> Verdict | None:
         struck = [fault for fault in self._faults if concerns_login(fault.rule, login) and fault.strikes()]
         if not struck:
             return None
@@ -315,7 +315,7 @@ class Faults(Interceptor):
             min(sessions, default=None),
         )
 
-    def answer(self, call: Call, response: Message) -> Message:
+    def alter_response(self, call: Call, response: Message) -> Message:
         if call.api_key in LOGIN and (struck := self._logins.pop(call.context.connection, None)) is not None:
             self._note_struck(call, struck)
         self._make_whole(call)
@@ -334,7 +334,7 @@ class Faults(Interceptor):
                 set_throttle(rule, response)
         return response
 
-    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+    def alter_frame(self, call: Call, items: list[Any]) -> list[Any]:
         for fault in self._struck.get(call, ()):
             if fault.rule.answer == "half":
                 data = _join_items(items)
@@ -345,10 +345,10 @@ class Faults(Interceptor):
                 items[0] = bytes(begin)
         return items
 
-    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+    def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         self._forget_call(call)
 
-    def lost(self, call: Call) -> None:
+    def on_lost(self, call: Call) -> None:
         self._forget_call(call)
 
     def _forget_call(self, call: Call) -> None:

@@ -100,7 +100,7 @@ def _iterate_session(call: Call) -> Iterable[tuple[bytes | str, int]]:
         session = find_share_session(call) if request.share_session_epoch > FIRST_EPOCH else None
         return () if session is None else session.wanted
     session_id = getattr(request, "session_id", 0)
-    return call.context.node.sessions.partitions_of(session_id) if session_id else ()
+    return call.context.node.sessions.list_partitions(session_id) if session_id else ()
 
 
 def find_share_session(call: Call) -> ShareSession | None:

@@ -23,7 +23,7 @@ def collect_state(broker: Broker) -> dict[str, object]:
     """Return topics with the ends of their partitions, and groups with types, states, members and committed offsets."""
     cluster = broker.running.cluster
     topics = {
-        topic.name: [each.log.log_end_offset if each.is_here else None for each in topic.partitions]
+        topic.name: [each.log.log_end_offset if each.has_local_log else None for each in topic.partitions]
         for topic in cluster.image.topics.values()
         if not topic.internal
     }
@@ -72,7 +72,7 @@ def _write_state(broker: Broker) -> Iterator[str]:
     cluster = broker.running.cluster
     topics = [topic for topic in cluster.image.topics.values() if not topic.internal]
     for topic in topics[:MAXIMUM_LINES]:
-        ends = ", ".join(str(each.log.log_end_offset) if each.is_here else "?" for each in topic.partitions)
+        ends = ", ".join(str(each.log.log_end_offset) if each.has_local_log else "?" for each in topic.partitions)
         yield f"topic {topic.name}: partitions end at {ends}"
     if len(topics) > MAXIMUM_LINES:
         yield f"({len(topics) - MAXIMUM_LINES} more topics)"

@@ -111,7 +111,7 @@ def _write_state(broker: Broker) -> Iterator[str]:
         for topic in broker.running.cluster.image.topics.values()
         if not topic.internal
         for each in topic.partitions
-        if each.is_here
+        if each.has_local_log
     ]
     rows = []
     for partition in partitions[:SHOWN_PARTITIONS]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, cast
 
-from minibroker.broker.configs.settings import broker_setting
+from minibroker.broker.configs.settings import get_broker_setting
 from minibroker.broker.configs.settings_table import ConfigType
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from minibroker.protocol.declare import Message, Struct
@@ -241,7 +241,7 @@ def _hides_scram(answer: Any) -> bool:
 def _hides_passwords(request: Any) -> bool:
     """Hide the new values of settings that are never shown, as Kafka does; return whether there are any."""
     changed = [config for resource in request.resources for config in resource.configs if config.value]
-    passwords = [config for config in changed if broker_setting(config.name).type is ConfigType.PASSWORD]
+    passwords = [config for config in changed if get_broker_setting(config.name).type is ConfigType.PASSWORD]
     for config in passwords:
         config.value = HIDDEN
     return bool(passwords)

@@ -230,7 +230,7 @@ class Journal(Interceptor):
 
     # --- as an interceptor ------------------------------------------------------------------------
 
-    def before(self, call: Call) -> None:
+    def before_request(self, call: Call) -> None:
         self._thread = threading.current_thread()
         context = call.context
         self._number += 1
@@ -244,7 +244,7 @@ class Journal(Interceptor):
         self._refusals.clear()
         self._keep_exchange(exchange)
 
-    def answer(self, call: Call, response: Message) -> Message:
+    def alter_response(self, call: Call, response: Message) -> Message:
         exchange = self._open.get(call)
         if exchange is not None:
             exchange.errors = list_error_names(response)
@@ -256,7 +256,7 @@ class Journal(Interceptor):
         """Yield the broker's messages for these errors, each once."""
         yield from dict.fromkeys(str(error) for error in self._refusals if error.code.name in names)
 
-    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+    def alter_frame(self, call: Call, items: list[Any]) -> list[Any]:
         exchange = self._open.get(call)
         if exchange is not None:
             end = items.index(CLOSE) if CLOSE in items else len(items)
@@ -266,10 +266,10 @@ class Journal(Interceptor):
                 self._make_room(len(exchange.answer_bytes))
         return items
 
-    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+    def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         self._end_exchange(call, "answered" if sent_bytes else "unanswered", duration_ms)
 
-    def lost(self, call: Call) -> None:
+    def on_lost(self, call: Call) -> None:
         self._end_exchange(call, "lost", None)
 
     def _end_exchange(self, call: Call, outcome: str, duration_ms: float | None) -> None:

@@ -101,7 +101,7 @@ def describe_records(records: Sequence[Record]) -> str:
 def list_local_partitions(cluster: Broker, topic: str) -> list[Partition]:
     """Return the partitions of a topic that have a log here."""
     found = cluster.image.topics.get(topic)
-    return [] if found is None else [each for each in found.partitions if each.is_here]
+    return [] if found is None else [each for each in found.partitions if each.has_local_log]
 
 
 def count_at_most(cluster: Broker, topic: str) -> int:

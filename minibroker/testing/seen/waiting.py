@@ -120,15 +120,15 @@ class Watch(Interceptor):
             if result:
                 future.set_result(result)
 
-    def before(self, call: Call) -> None:
+    def before_request(self, call: Call) -> None:
         self.poke()
 
-    def answer(self, call: Call, response: Message) -> Message:
+    def alter_response(self, call: Call, response: Message) -> Message:
         self.poke()
         return response
 
-    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+    def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         self.poke()
 
-    def lost(self, call: Call) -> None:
+    def on_lost(self, call: Call) -> None:
         self.poke()

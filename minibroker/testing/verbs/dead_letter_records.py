@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, group_value
+from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, get_group_config
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from minibroker.testing.seen.log_reading import Record, iterate_records, list_local_partitions
@@ -56,7 +56,7 @@ async def allow_dead_letters(cluster: Broker, topic: str | None, group: str, *, 
 
 def list_dead_letters(cluster: Broker, group: str) -> list[DeadLetter]:
     """Return the dead letters of a share group in its topic, one partition after the other; none without a topic."""
-    name = str(group_value(cluster, group, DEAD_LETTER_TOPIC))
+    name = str(get_group_config(cluster, group, DEAD_LETTER_TOPIC))
     records = (record for partition in list_local_partitions(cluster, name) for record in iterate_records(partition, 0))
     told = ((record, _read_headers(record)) for record in records)
     return [

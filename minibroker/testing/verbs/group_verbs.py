@@ -60,8 +60,8 @@ class GroupVerbs(WaitVerbs):
                 present.rebalance(REASON)
         elif isinstance(present, ConsumerGroup):
             update = Update(present)
-            update.look_at_topics(changed=True)
-            update.commit()
+            update.refresh_topics(changed=True)
+            update.append_changes()
         elif isinstance(present, ShareGroup | StreamsGroup):
             present.begin_epoch()
 
@@ -82,7 +82,7 @@ class GroupVerbs(WaitVerbs):
         if isinstance(present, ClassicGroup):
             _evict_classic(present, gone)
         elif gone and isinstance(present, HeartbeatGroup):
-            present.remove([present.members[each] for each in gone])
+            present.remove_members([present.members[each] for each in gone])
         return gone
 
     @immediate
@@ -130,7 +130,7 @@ class GroupVerbs(WaitVerbs):
 
         Raises KafkaError(GROUP_ID_NOT_FOUND), also for a group of another type.
         """
-        return view_group(self.running.cluster.groups.streams_group(group))
+        return view_group(self.running.cluster.groups.get_streams_group(group))
 
     # --- transactions -----------------------------------------------------------------------------
 
@@ -143,10 +143,10 @@ class GroupVerbs(WaitVerbs):
         from minibroker.broker.transactions.transaction import State
 
         coordinator = self.running.cluster.transactions
-        transaction = coordinator.find(transactional_id)
+        transaction = coordinator.get_transaction(transactional_id)
         self.tell("transaction", f"fence {transactional_id}")
         if transaction.state is not State.ONGOING:
-            coordinator.initialize(transactional_id, transaction.timeout_ms)
+            coordinator.initialize_producer(transactional_id, transaction.timeout_ms)
             return
         if not transaction.epochs_exhausted:
             # The abort takes the next epoch. A producer with the previous one may abort, too, and continue (KIP-890).
@@ -160,7 +160,7 @@ class GroupVerbs(WaitVerbs):
 
         Raises KafkaError(INVALID_PRODUCER_ID_MAPPING).
         """
-        return self.running.cluster.transactions.find(transactional_id).state.label
+        return self.running.cluster.transactions.get_transaction(transactional_id).state.label
 
     @immediate
     def hold(self, transactional_id: str, state: Held = "prepared") -> None:
@@ -170,7 +170,7 @@ class GroupVerbs(WaitVerbs):
         CONCURRENT_TRANSACTIONS. `ongoing`: EndTxn is not answered. Raises ValueError for another state.
         """
         if state == "prepared":
-            self.running.cluster.transactions.markers.hold(transactional_id)
+            self.running.cluster.transactions.markers.hold_markers(transactional_id)
         elif state == "ongoing":
             self._held_ends.hold(transactional_id)
         else:
@@ -180,7 +180,7 @@ class GroupVerbs(WaitVerbs):
     @immediate
     def release(self, transactional_id: str) -> None:
         """Release the transactions of this id."""
-        self.running.cluster.transactions.markers.release(transactional_id)
+        self.running.cluster.transactions.markers.release_markers(transactional_id)
         self._held_ends.release(transactional_id)
         self.tell("transaction", f"release {transactional_id}")
 
@@ -211,7 +211,7 @@ class HeldEnds(Interceptor):
         for transactional_id in list(self._held):
             self.release(transactional_id)
 
-    def before(self, call: Call) -> Coroutine[Any, Any, None] | None:
+    def before_request(self, call: Call) -> Coroutine[Any, Any, None] | None:
         if call.api_key != ApiKey.END_TXN:
             return None
         held = self._held.get(getattr(call.request, "transactional_id", ""))
@@ -227,7 +227,7 @@ def _find_group(cluster: Broker, group: str) -> Group:
 
 def _evict_classic(group: ClassicGroup, members: Sequence[str]) -> None:
     for each in members:
-        group.remove(each)
+        group.remove_member(each)
     group.rebalance_after_removal(REASON)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.control.elections import apply_changes, elect_at_start
+from minibroker.broker.control.elections import apply_partition_changes, elect_leaders_at_start
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -56,7 +56,7 @@ class NodeVerbs(EmbeddedBroker):
         """Bring back a node that is stopped or killed, at its port. Raises KafkaError(BROKER_ID_NOT_REGISTERED)."""
         if node in self.running.cluster.nodes or node not in self.ports.listeners:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node} is not one that was stopped or killed")
-        await self.running.node_returns(node, self.ports.listen_for(node, self._make_settings()))
+        await self.running.return_node(node, self.ports.listen_for(node, self._make_settings()))
         self.tell("node", f"start node {node}")
 
     astart_node = await_blocking(start_node)
@@ -94,7 +94,7 @@ class NodeVerbs(EmbeddedBroker):
         _check_node(self.running.cluster, node)
         self._paused.resume(node)
         self.tell("node", f"{'stop' if cleanly else 'kill'} node {node}")
-        self.running.node_leaves(node, cleanly=cleanly)
+        self.running.remove_node(node, cleanly=cleanly)
 
     # --- leaders ----------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class NodeVerbs(EmbeddedBroker):
         if node not in moved.isr:
             change.isr = [*moved.isr, node]
         self.tell("node", f"move the leader of {topic}-{partition} to node {node}")
-        apply_changes(self.running.cluster, [change])
+        apply_partition_changes(self.running.cluster, [change])
 
     @immediate
     def leave_leaderless(self, topic: str, partition: int = 0) -> None:
@@ -128,13 +128,13 @@ class NodeVerbs(EmbeddedBroker):
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
         found = _find_partition(self.running.cluster, topic, partition)
-        apply_changes(self.running.cluster, [_make_change(found, leader=NO_LEADER)])
+        apply_partition_changes(self.running.cluster, [_make_change(found, leader=NO_LEADER)])
         self.tell("node", f"leave {topic}-{partition} without a leader")
 
     @immediate
     def elect_leaders(self) -> None:
         """Elect a leader for every partition that can have one."""
-        elect_at_start(self.running.cluster)
+        elect_leaders_at_start(self.running.cluster)
 
     @immediate
     def begin_epoch(self, topic: str, partition: int = 0) -> int:
@@ -143,7 +143,7 @@ class NodeVerbs(EmbeddedBroker):
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
         found = _find_partition(self.running.cluster, topic, partition)
-        apply_changes(self.running.cluster, [_make_change(found, leader=found.leader_id)])
+        apply_partition_changes(self.running.cluster, [_make_change(found, leader=found.leader_id)])
         return found.leader_epoch
 
     @immediate
@@ -165,7 +165,7 @@ class NodeVerbs(EmbeddedBroker):
         Raises ValueError unless exactly one of them is given.
         """
         coordinators, key = _find_coordinators(self.running.cluster, group, transactional_id)
-        node = coordinators.node_of(key)
+        node = coordinators.find_coordinator_node(key)
         return None if node is None else node.node_id
 
     @immediate
@@ -175,8 +175,8 @@ class NodeVerbs(EmbeddedBroker):
         Raises KafkaError(BROKER_ID_NOT_REGISTERED), and ValueError unless exactly one of them is given.
         """
         coordinators, key = _find_coordinators(self.running.cluster, group, transactional_id)
-        coordinators.log.create()
-        self.move_leader(coordinators.log.name, node, coordinators.log.partition_of(key))
+        coordinators.log.create_topic()
+        self.move_leader(coordinators.log.name, node, coordinators.log.get_partition_index(key))
 
 
 def _check_node(cluster: Broker, node: int) -> None:
@@ -187,7 +187,7 @@ def _check_node(cluster: Broker, node: int) -> None:
 
 def _find_partition(cluster: Broker, topic: str, partition: int) -> Partition:
     found = cluster.image.topics.get(topic)
-    there = None if found is None else found.partition(partition)
+    there = None if found is None else found.find_partition(partition)
     if there is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}")
     return there

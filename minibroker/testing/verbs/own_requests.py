@@ -72,5 +72,5 @@ async def ask(cluster: Broker, node: Node, request: Message, version: int | None
     answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     coroutine = Dispatcher(cluster).handle(context, Route(served, version), request)
     delayed = DelayedOperation(coroutine, context.slicer, answered.set_result, answered.set_exception)
-    outcome = delayed.begin()
+    outcome = delayed.run_first_slice()
     return outcome if outcome is not delayed else await answered

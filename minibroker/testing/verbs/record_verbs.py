@@ -133,7 +133,7 @@ class RecordVerbs(WaitVerbs):
         Raises KafkaError for a partition that the topic does not have, and ValueError for what cannot be decoded.
         """
         present = self.running.cluster.image.topics.get(topic)
-        if present is not None and partition is not None and present.partition(partition) is None:
+        if present is not None and partition is not None and present.find_partition(partition) is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {topic}-{partition}")
         stored = [
             record
@@ -245,7 +245,7 @@ async def _append_records(cluster: Broker, topic: str, partition: int, records: 
         expected = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         check(created.topics[0].error_code, topic, expected if topic in cluster.image.topics else set())
     made = cluster.image.topics.get(topic)
-    index = None if made is None else made.partition(partition)
+    index = None if made is None else made.find_partition(partition)
     leader = node if index is None else cluster.nodes.get(index.leader_id, node)
     answer = await ask(cluster, leader, _produce_request(topic, partition, records), VERSION_BY_NAME)
     appended = answer.responses[0].partition_responses[0]

@@ -11,12 +11,12 @@ from minibroker.broker.quotas.client_quotas import (
     IP,
     USER,
     Limit,
-    check_entity,
-    check_value,
+    check_quota_value,
     make_quota_record,
+    parse_entity,
 )
-from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new
-from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, make_user_resource
+from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new_acl
+from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, format_user_resource
 from minibroker.protocol.messages.metadata_records import (
     RemoveAccessControlEntryRecord,
 )
@@ -117,7 +117,7 @@ class AclVerbs(OnBroker):
     def clear(self) -> None:
         """Remove all ACLs."""
         ids = list(self._cluster.image.acls.by_id)
-        self._cluster.commit([RemoveAccessControlEntryRecord(id=id) for id in ids])
+        self._cluster.commit_records([RemoveAccessControlEntryRecord(id=id) for id in ids])
 
     def _add_acl(self, permission: Permission, user: str, operation: str, where: tuple[int, str], host: str) -> None:
         resource_type, name = where
@@ -131,9 +131,9 @@ class AclVerbs(OnBroker):
             _parse_operation(operation),
             permission,
         )
-        check_new(acl)
+        check_new_acl(acl)
         if acl not in self._cluster.image.acls.ids:
-            self._cluster.commit([acl.record(self._cluster.new_uuid())])
+            self._cluster.commit_records([acl.make_record(self._cluster.make_uuid())])
 
 
 def _choose_resource(
@@ -145,7 +145,7 @@ def _choose_resource(
         ResourceType.GROUP: group,
         ResourceType.TRANSACTIONAL_ID: transactional_id,
         ResourceType.DELEGATION_TOKEN: token,
-        ResourceType.USER: None if user is None else make_user_resource(user),
+        ResourceType.USER: None if user is None else format_user_resource(user),
     }
     resources = [(kind, name) for kind, name in named.items() if name is not None]
     if len(resources) > 1:
@@ -190,20 +190,20 @@ class QuotaVerbs(OnBroker):
         entity, known = _check_entity(user, client_id, ip)
         set_limits = {key: value for key, value in limits.items() if value is not None}
         for key, value in set_limits.items():
-            check_value(known, key, value)
-        self._cluster.commit([make_quota_record(entity, key, value) for key, value in set_limits.items()])
+            check_quota_value(known, key, value)
+        self._cluster.commit_records([make_quota_record(entity, key, value) for key, value in set_limits.items()])
 
     @immediate
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
         """Remove the quotas of a user, a client id, both, or an address. Raises KafkaError(INVALID_REQUEST)."""
         entity, _ = _check_entity(user, client_id, ip)
         known = self._cluster.image.quotas.get(entity, {})
-        self._cluster.commit([make_quota_record(entity, key, None) for key in known])
+        self._cluster.commit_records([make_quota_record(entity, key, None) for key in known])
 
 
 def _check_entity(user: str | None, client_id: str | None, ip: str | None) -> tuple[QuotaEntity, Mapping[str, Limit]]:
     named = {USER: user, CLIENT_ID: client_id, IP: ip}
-    return check_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
+    return parse_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
 
 
 def make_client_config(broker: EmbeddedBroker, library: str, user: str | None, mechanism: str | None) -> Any:

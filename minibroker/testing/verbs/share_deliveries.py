@@ -71,21 +71,21 @@ class DeliveryHistory:
     def _iterate_partition(self, cluster: Broker, key: ShareKey, name: str) -> Iterator[Delivery]:
         from minibroker.broker.share.runs import DeliveryState
 
-        share = cluster.shares.find(key)
+        share = cluster.shares.find_share_partition(key)
         for first, last, state, count in self._get_batches(cluster, key):
             if share is not None:
                 last = min(last, share.deliveries.start_offset - 1)
             if count and first <= last:
                 yield Delivery(name, key.partition, first, last, DeliveryState(state).name.lower(), count)
-        for run in () if share is None else share.deliveries.runs():
+        for run in () if share is None else share.deliveries.list_runs():
             if run.count:
                 state_name = run.state.name.lower()
                 yield Delivery(name, key.partition, run.first, run.last, state_name, run.count, run.member_id or None)
 
     def _get_batches(self, cluster: Broker, key: ShareKey) -> tuple[StateBatch, ...]:
         log = cluster.share_states.log
-        partition = None if log.topic is None else log.topic.partition(log.partition_of(key.text))
-        if partition is not None and partition.is_here:
+        partition = None if log.topic is None else log.topic.find_partition(log.get_partition_index(key.text))
+        if partition is not None and partition.has_local_log:
             for record in iterate_records(partition, self._positions.get(partition.index, 0)):
                 self._positions[partition.index] = record.offset + 1
                 self._fold_record(record)
@@ -141,7 +141,7 @@ def iterate_keys(group: ShareGroup) -> Iterator[tuple[ShareKey, str]]:
 
 def start_offset(cluster: Broker, key: ShareKey) -> int | None:
     """Return the first offset of a share partition that is not settled; None if nothing was delivered yet."""
-    share = cluster.shares.find(key)
+    share = cluster.shares.find_share_partition(key)
     if share is not None:
         return share.deliveries.start_offset
     known = cluster.share_states.states.get(key.text)

@@ -138,9 +138,9 @@ class ShareGroupVerbs:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {self.group!r}")
         locked = 0
         for key, _ in iterate_keys(group):
-            share = cluster.shares.find(key)
+            share = cluster.shares.find_share_partition(key)
             if share is not None:
-                locked += sum(run.size for run in share.deliveries.runs() if run.state == DeliveryState.ACQUIRED)
+                locked += sum(run.size for run in share.deliveries.list_runs() if run.state == DeliveryState.ACQUIRED)
                 share.expire_locks(all_of_them=True)
         cluster.turn.end()  # fetches that wait for records get them at once
         self._broker.watch.poke()

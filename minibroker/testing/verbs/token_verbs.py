@@ -52,7 +52,7 @@ class TokenVerbs(OnBroker):
         """
         lifetime_ms = AS_LONG_AS_POSSIBLE if max_lifetime is None else _parse_positive_ms("max_lifetime", max_lifetime)
         owner, others = Principal(USER, user), [Principal(USER, name) for name in renewers]
-        return self._make_token(token_changes.issue(self._cluster, owner, owner, others, lifetime_ms))
+        return self._make_token(token_changes.issue_token(self._cluster, owner, owner, others, lifetime_ms))
 
     @immediate
     def renew(self, token: Token, period: Duration | None = None) -> Token:
@@ -61,8 +61,8 @@ class TokenVerbs(OnBroker):
         Raises ValueError for a period below 1 ms, and KafkaError: DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED.
         """
         period_ms = AS_LONG_AS_POSSIBLE if period is None else _parse_positive_ms("period", period)
-        secret = self._cluster.image.tokens.secret(token.id)
-        expires_ms = token_changes.renew(self._cluster, secret, Principal(USER, token.user), period_ms)
+        secret = self._cluster.image.tokens.compute_secret(token.id)
+        expires_ms = token_changes.renew_token(self._cluster, secret, Principal(USER, token.user), period_ms)
         return token._replace(expires_ms=expires_ms)
 
     @immediate
@@ -75,7 +75,7 @@ class TokenVerbs(OnBroker):
         if token is not None and token.id not in known:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
         gone = list(known) if token is None else [token.id]
-        self._cluster.commit([RemoveDelegationTokenRecord(token_id=token_id) for token_id in gone])
+        self._cluster.commit_records([RemoveDelegationTokenRecord(token_id=token_id) for token_id in gone])
 
     @immediate
     def list(self, user: str | None = None) -> Tokens:
@@ -87,7 +87,7 @@ class TokenVerbs(OnBroker):
     def _make_token(self, record: DelegationTokenRecord) -> Token:
         return Token(
             record.token_id,
-            encode_secret(self._cluster.image.tokens.secret(record.token_id)),
+            encode_secret(self._cluster.image.tokens.compute_secret(record.token_id)),
             parse_principal(record.owner).name,
             tuple(parse_principal(renewer).name for renewer in record.renewers),
             record.issue_timestamp,

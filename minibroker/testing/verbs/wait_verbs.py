@@ -152,8 +152,8 @@ class WaitVerbs(EmbeddedBroker):
 
         def now() -> int:
             present = self.running.cluster.image.topics.get(topic)
-            there = None if present is None else present.partition(partition)
-            return -1 if there is None or not there.is_here else there.log.high_watermark
+            there = None if present is None else present.find_partition(partition)
+            return -1 if there is None or not there.has_local_log else there.log.high_watermark
 
         def there() -> tuple[int] | None:
             return (now(),) if now() >= offset else None
@@ -244,7 +244,7 @@ def get_committed_offset(cluster: Broker, group: str, topic: str, partition: int
         raise ValueError(f"share group {group!r} commits no offsets: use wait_until_caught_up or wait_until_settled")
     if found is None or known is None:
         return None
-    committed = found.offsets.find(topic, partition, known.topic_id)
+    committed = found.offsets.find_offset(topic, partition, known.topic_id)
     return None if committed is None else committed.offset
 
 

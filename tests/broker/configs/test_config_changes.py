@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.configs.config_changes import Change, ChangeKind, differences, outcome
+from minibroker.broker.configs.config_changes import Change, ChangeKind, apply_config_changes, find_config_changes
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.cases import for_each
@@ -19,13 +19,13 @@ texts = st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.text(max_size=
 def policy(current: str | None, kind: ChangeKind, value: str) -> str:
     """cleanup.policy after one change."""
     before = {} if current is None else {LIST: current}
-    return outcome(TOPIC_SETTINGS, before, [Change(LIST, kind, value)])[LIST]
+    return apply_config_changes(TOPIC_SETTINGS, before, [Change(LIST, kind, value)])[LIST]
 
 
 def test_set_replaces_and_delete_removes() -> None:
     before = {"retention.ms": "1", "segment.ms": "2", "flush.ms": "3"}
     changes = [Change("retention.ms", SET, "9"), Change("segment.ms", DELETE, ""), Change("flush.messages", DELETE, "")]
-    assert outcome(TOPIC_SETTINGS, before, changes) == {"retention.ms": "9", "flush.ms": "3"}
+    assert apply_config_changes(TOPIC_SETTINGS, before, changes) == {"retention.ms": "9", "flush.ms": "3"}
     assert before == {"retention.ms": "1", "segment.ms": "2", "flush.ms": "3"}
 
 
@@ -52,14 +52,14 @@ def test_lists_grow_and_shrink_by_their_elements(current: str | None, kind: Chan
 @for_each("name", ["retention.ms", "compression.type", "no.such.name"])
 def test_config_append_and_subtract_require_a_list(kind: ChangeKind, name: str) -> None:
     with pytest.raises(KafkaError) as raised:
-        outcome(TOPIC_SETTINGS, {}, [Change(name, kind, "5")])
+        apply_config_changes(TOPIC_SETTINGS, {}, [Change(name, kind, "5")])
     assert raised.value.code == ErrorCode.INVALID_CONFIG
     assert raised.value.message == f"Can't {kind.name} to key {name} because its type is not LIST."
 
 
 @given(texts, texts)
 def test_config_differences_turn_the_old_configs_into_the_new(before: dict[str, str], after: dict[str, str]) -> None:
-    changed = differences(before, after)
+    changed = find_config_changes(before, after)
     result = {**before, **{name: text for name, text in changed.items() if text is not None}}
     for name, text in changed.items():
         if text is None:
@@ -70,6 +70,6 @@ def test_config_differences_turn_the_old_configs_into_the_new(before: dict[str, 
 
 def test_required_configs_are_set_to_false_instead_of_removed() -> None:
     elide = "record.attributes.elide"
-    assert differences({elide: "true"}, {}) == {elide: "false"}
-    assert differences({elide: "false"}, {elide: "true"}) == {elide: "true"}
-    assert differences({}, {}) == {}
+    assert find_config_changes({elide: "true"}, {}) == {elide: "false"}
+    assert find_config_changes({elide: "false"}, {elide: "true"}) == {elide: "true"}
+    assert find_config_changes({}, {}) == {}

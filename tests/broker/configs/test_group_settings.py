@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from tests.broker.groups.consumer.driving import BEAT_MS, GROUP, Player, describe
@@ -21,14 +21,14 @@ def change(harness: Harness, **texts: str | None) -> None:
 
 
 def test_a_group_config_overrides_the_broker_config(harness: Harness) -> None:
-    assert group_value(harness.cluster, GROUP, SESSION) == 45_000
+    assert get_group_config(harness.cluster, GROUP, SESSION) == 45_000
     change(harness, consumer_session_timeout_ms="50000")
-    assert group_value(harness.cluster, GROUP, SESSION) == 50_000
-    assert group_value(harness.cluster, "another", SESSION) == 45_000
+    assert get_group_config(harness.cluster, GROUP, SESSION) == 50_000
+    assert get_group_config(harness.cluster, "another", SESSION) == 45_000
     harness.restart()
-    assert group_value(harness.cluster, GROUP, SESSION) == 50_000
+    assert get_group_config(harness.cluster, GROUP, SESSION) == 50_000
     change(harness, consumer_session_timeout_ms=None)
-    assert group_value(harness.cluster, GROUP, SESSION) == 45_000
+    assert get_group_config(harness.cluster, GROUP, SESSION) == 45_000
 
 
 def test_a_group_config_is_limited_by_the_brokers_current_bounds(harness: Harness) -> None:
@@ -39,8 +39,8 @@ def test_a_group_config_is_limited_by_the_brokers_current_bounds(harness: Harnes
         "group.consumer.heartbeat.interval.ms": "7000",
     }
     harness.restart(settings=bounds)
-    assert group_value(harness.cluster, GROUP, SESSION) == 55_000
-    assert group_value(harness.cluster, GROUP, BEAT) == 6000
+    assert get_group_config(harness.cluster, GROUP, SESSION) == 55_000
+    assert get_group_config(harness.cluster, GROUP, BEAT) == 6000
 
 
 def test_members_use_the_settings_of_their_group(harness: Harness) -> None:

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from minibroker.broker.configs.recorded_configs import drop_unusable
+from minibroker.broker.configs.recorded_configs import drop_unusable_configs
 from minibroker.protocol.messages.metadata_records import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -25,7 +25,7 @@ def test_unknown_and_invalid_recorded_configs_are_skipped(caplog: pytest.LogCapt
         (99, "x"): {"a": "b"},
     }
     with caplog.at_level(logging.WARNING):
-        drop_unusable(configs)
+        drop_unusable_configs(configs)
     assert configs == {
         (TOPIC_RESOURCE, "t"): {"retention.ms": "5"},
         (BROKER_RESOURCE, ""): {"num.io.threads": "8", "of.the.future": "1"},

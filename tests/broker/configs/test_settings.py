@@ -65,7 +65,7 @@ def test_an_unknown_setting_name_raises_a_key_error() -> None:
 def test_the_retention_setting_in_the_smaller_unit_takes_precedence(given: dict[str, str], expected_ms: int) -> None:
     settings = Settings(given)
     assert settings["log.retention.ms"] == expected_ms
-    assert settings.topic_value("retention.ms", {}) == expected_ms
+    assert settings.get_topic_value("retention.ms", {}) == expected_ms
 
 
 def test_dynamic_broker_values_override_cluster_wide_and_static_ones() -> None:
@@ -124,21 +124,21 @@ def test_a_topic_inherits_broker_values_except_its_own() -> None:
         message_timestamp_type=1,
         cleanup_policy=frozenset({"compact", "delete"}),
     )
-    assert settings.log_settings(overrides) == expected
+    assert settings.get_log_settings(overrides) == expected
 
 
 def test_a_log_without_configs_has_kafkas_defaults() -> None:
-    assert Settings().log_settings({}) == LogSettings()
+    assert Settings().get_log_settings({}) == LogSettings()
 
 
 def test_the_internal_segment_size_overrides_the_ordinary_one() -> None:
-    assert Settings().log_settings({"internal.segment.bytes": "100"}).segment_bytes == 100
+    assert Settings().get_log_settings({"internal.segment.bytes": "100"}).segment_bytes == 100
 
 
 def test_a_single_topic_value_is_looked_up() -> None:
     settings = Settings({"min.insync.replicas": "2"})
-    assert settings.topic_value("min.insync.replicas", {}) == 2
-    assert settings.topic_value("min.insync.replicas", {"min.insync.replicas": "3"}) == 3
+    assert settings.get_topic_value("min.insync.replicas", {}) == 2
+    assert settings.get_topic_value("min.insync.replicas", {"min.insync.replicas": "3"}) == 3
 
 
 def test_valid_topic_configs_are_normalized_as_in_kafka() -> None:
@@ -189,14 +189,14 @@ def test_an_invalid_dynamic_value_is_rejected(per_broker: bool) -> None:
 
 
 def test_a_topics_default_is_described_with_the_brokers_synonym() -> None:
-    described = entry(Settings().describe_topic({}), "segment.bytes")
+    described = entry(Settings().describe_topic_configs({}), "segment.bytes")
     assert (described.value, described.source, described.read_only) == ("1073741824", DEFAULT, False)
     assert described.synonyms == (ConfigSynonym("log.segment.bytes", "1073741824", DEFAULT),)
 
 
 def test_an_override_comes_first_among_the_synonyms() -> None:
     settings = Settings({"log.segment.bytes": "2000000"}).with_dynamic(cluster={"log.segment.bytes": "3000000"})
-    described = entry(settings.describe_topic({"segment.bytes": "4000000"}), "segment.bytes")
+    described = entry(settings.describe_topic_configs({"segment.bytes": "4000000"}), "segment.bytes")
     assert described.source is ConfigSource.DYNAMIC_TOPIC
     assert [(synonym.value, synonym.source) for synonym in described.synonyms] == [
         ("4000000", ConfigSource.DYNAMIC_TOPIC),
@@ -207,12 +207,12 @@ def test_an_override_comes_first_among_the_synonyms() -> None:
 
 
 def test_hours_alone_are_no_synonym_of_milliseconds_as_in_kafka() -> None:
-    described = entry(Settings({"log.roll.hours": "2"}).describe_topic({}), "segment.ms")
+    described = entry(Settings({"log.roll.hours": "2"}).describe_topic_configs({}), "segment.ms")
     assert (described.value, described.source, described.synonyms) == (str(2 * HOUR_MS), DEFAULT, ())
 
 
 def test_settings_in_milliseconds_have_those_in_hours_as_synonyms() -> None:
-    described = entry(Settings({"log.roll.ms": "5"}).describe_broker(), "log.roll.ms")
+    described = entry(Settings({"log.roll.ms": "5"}).describe_broker_configs(), "log.roll.ms")
     assert (described.value, described.source) == ("5", STATIC)
     assert described.synonyms == (
         ConfigSynonym("log.roll.ms", "5", STATIC),
@@ -221,7 +221,7 @@ def test_settings_in_milliseconds_have_those_in_hours_as_synonyms() -> None:
 
 
 def test_a_broker_description_includes_its_dynamic_settings() -> None:
-    described = Settings().describe_broker()
+    described = Settings().describe_broker_configs()
     assert entry(described, "node.id").read_only
     assert not entry(described, "log.segment.bytes").read_only
     assert entry(described, "log.roll.ms").value is None
@@ -232,18 +232,20 @@ def test_the_cluster_description_includes_only_cluster_wide_dynamic_values() -> 
     settings = Settings({"log.segment.bytes": "2000000"}).with_dynamic(
         cluster={"log.segment.bytes": "3000000"}, broker={"log.segment.bytes": "4000000"}
     )
-    assert [(e.name, e.value, e.source) for e in settings.describe_cluster()] == [
+    assert [(e.name, e.value, e.source) for e in settings.describe_cluster_configs()] == [
         ("log.segment.bytes", "3000000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
     ]
 
 
 def test_an_internal_config_is_described_only_where_it_is_set() -> None:
-    assert "internal.segment.bytes" not in {e.name for e in Settings().describe_topic({})}
-    assert entry(Settings().describe_topic({"internal.segment.bytes": "9"}), "internal.segment.bytes").value == "9"
+    assert "internal.segment.bytes" not in {e.name for e in Settings().describe_topic_configs({})}
+    assert (
+        entry(Settings().describe_topic_configs({"internal.segment.bytes": "9"}), "internal.segment.bytes").value == "9"
+    )
 
 
 def test_the_documentation_says_when_a_setting_has_no_effect() -> None:
-    described = Settings().describe_topic({})
+    described = Settings().describe_topic_configs({})
     assert entry(described, "local.retention.ms").documentation.endswith("No effect: tiered storage is missing.")
     assert "No effect" not in entry(described, "segment.ms").documentation
 
@@ -260,22 +262,22 @@ def test_the_documentation_says_when_a_setting_has_no_effect() -> None:
 def test_the_deprecated_timestamp_bound_replaces_both_new_bounds_at_their_defaults(
     overrides: dict[str, str], expected: tuple[int, int]
 ) -> None:
-    found = Settings().log_settings(overrides)
+    found = Settings().get_log_settings(overrides)
     assert (found.message_timestamp_before_max_ms, found.message_timestamp_after_max_ms) == expected
-    as_brokers = Settings({f"log.{name}": text for name, text in overrides.items()}).log_settings({})
+    as_brokers = Settings({f"log.{name}": text for name, text in overrides.items()}).get_log_settings({})
     assert as_brokers == found
 
 
 def test_a_topics_message_format_follows_its_kafka_version() -> None:
     settings = Settings({"log.message.format.version": "0.9.0.1"})
-    assert settings.log_settings({}).message_format_version == 0
-    assert settings.log_settings({"message.format.version": "0.10.2"}).message_format_version == 1
-    assert Settings().log_settings({}).message_format_version == 2
+    assert settings.get_log_settings({}).message_format_version == 0
+    assert settings.get_log_settings({"message.format.version": "0.10.2"}).message_format_version == 1
+    assert Settings().get_log_settings({}).message_format_version == 2
     with pytest.raises(SettingsError, match=r"Version 0\.7 is not a valid version"):
         Settings({"log.message.format.version": "0.7"})
 
 
 def test_record_attributes_elide_is_none_unless_it_is_set() -> None:
-    assert Settings().log_settings({}).record_attributes_elide is None
-    assert Settings().log_settings({"record.attributes.elide": "false"}).record_attributes_elide is False
-    assert Settings().log_settings({"record.attributes.elide": "true"}).record_attributes_elide is True
+    assert Settings().get_log_settings({}).record_attributes_elide is None
+    assert Settings().get_log_settings({"record.attributes.elide": "false"}).record_attributes_elide is False
+    assert Settings().get_log_settings({"record.attributes.elide": "true"}).record_attributes_elide is True

@@ -19,7 +19,7 @@ from minibroker.broker.configs.settings_table import (
     UpdateMode,
 )
 from minibroker.broker.configs.settings_values import format_value, parse_value
-from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, WITHOUT_EFFECT, row_of
+from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, WITHOUT_EFFECT, find_broker_setting
 from minibroker.broker.configs.valid_values import OneOf, ReplicaList
 from minibroker.storage.log_settings import LogSettings
 from tests.cases import for_each
@@ -47,7 +47,7 @@ def test_a_default_of_a_setting_without_effect_is_valid() -> None:
     ],
 )
 def test_a_listener_setting_has_the_type_of_the_general_one(name: str, type: ConfigType, base: str) -> None:
-    row = row_of(name)
+    row = find_broker_setting(name)
     assert (row.name, row.type, row.fallbacks) == (name, type, ((base, 1),))
     assert not row.dynamic
 
@@ -62,7 +62,7 @@ def test_a_listener_setting_has_the_type_of_the_general_one(name: str, type: Con
     ],
 )
 def test_some_listener_settings_have_no_effect(name: str, acts: bool) -> None:
-    assert row_of(name).acts is acts
+    assert find_broker_setting(name).has_effect is acts
 
 
 @for_each(
@@ -77,13 +77,13 @@ def test_some_listener_settings_have_no_effect(name: str, acts: bool) -> None:
     ],
 )
 def test_a_setting_without_effect_gives_a_reason(name: str, why: str) -> None:
-    assert row_of(name).inert == why
+    assert find_broker_setting(name).inert == why
 
 
 @pytest.mark.parametrize("name", ["no.such", "listener.name.x.no.such", "listener.name.x", "ssl.x"])
 def test_an_unknown_setting_is_treated_as_sensitive(name: str) -> None:
-    row = row_of(name)
-    assert row.type is ConfigType.UNKNOWN and row.sensitive and not row.acts
+    row = find_broker_setting(name)
+    assert row.type is ConfigType.UNKNOWN and row.sensitive and not row.has_effect
 
 
 def test_every_default_is_a_valid_value() -> None:
@@ -107,7 +107,7 @@ def test_a_settings_scope_and_topic_name_agree() -> None:
 def test_the_fallback_of_an_effective_setting_is_an_effective_broker_setting() -> None:
     for row in SETTINGS:
         for name, factor in row.fallbacks:
-            assert factor >= 1 and BROKER_SETTINGS[name].acts == row.acts
+            assert factor >= 1 and BROKER_SETTINGS[name].has_effect == row.has_effect
 
 
 def test_every_topic_setting_has_a_value_without_a_broker_setting() -> None:
@@ -123,19 +123,19 @@ def test_only_passwords_are_sensitive() -> None:
 
 def test_each_element_of_a_list_is_validated() -> None:
     policies = OneOf(("compact", "delete"))
-    assert policies.objection(("compact", "delete")) is None
-    assert policies.objection(()) is None
-    assert policies.objection(("compact", "sometimes")) == "String must be one of: compact, delete"
+    assert policies.find_objection(("compact", "delete")) is None
+    assert policies.find_objection(()) is None
+    assert policies.find_objection(("compact", "sometimes")) == "String must be one of: compact, delete"
 
 
 @pytest.mark.parametrize("pairs", [("*",), (), ("0:1", "1:2")])
 def test_throttled_replicas_are_a_wildcard_or_partition_broker_pairs(pairs: tuple[str, ...]) -> None:
-    assert ReplicaList().objection(pairs) is None
+    assert ReplicaList().find_objection(pairs) is None
 
 
 @pytest.mark.parametrize("pairs", [("x",), ("0:",), ("0:1", "*"), ("1:b",)])
 def test_any_other_list_of_throttled_replicas_is_invalid(pairs: tuple[str, ...]) -> None:
-    assert ReplicaList().objection(pairs) is not None
+    assert ReplicaList().find_objection(pairs) is not None
 
 
 # Another name of node.id, which is the one that is looked up.
@@ -146,11 +146,11 @@ def test_each_effective_setting_is_read_by_the_code() -> None:
     """A setting that is accepted and not acted on is a defect: it would be `acts=False` in the table."""
     files = Path(minibroker.__file__).parent.rglob("*.py")
     code = "".join(file.read_text() for file in files if not file.name.startswith("settings_"))
-    bounds = {name for row, *names in GROUP_SETTINGS.values() if row.acts for name in names}
+    bounds = {name for row, *names in GROUP_SETTINGS.values() if row.has_effect for name in names}
     fallbacks = {name for row in SETTINGS for name, _ in row.fallbacks}
     for row in SETTINGS:
         name = row.topic or row.name
         field = name.replace(".", "_")
         used = f'"{name}"' in code or (field in LogSettings._fields and f".{field}" in code)
         computed = re.fullmatch(r"compression\.(gzip|lz4|zstd)\.level", name) or name in bounds  # looked up by parts
-        assert used or computed or not row.acts or name in fallbacks or name in ALIASES, name
+        assert used or computed or not row.has_effect or name in fallbacks or name in ALIASES, name

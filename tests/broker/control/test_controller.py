@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.control.controller import DELETED_AT_ONCE
-from minibroker.broker.control.registration import leave, unregister
+from minibroker.broker.control.registration import fence_leaving_node, unregister_broker_in_steps
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -65,7 +65,7 @@ def test_a_topic_creation_considers_concurrent_changes_and_leaving_brokers(tmp_p
         steps = cluster.controller.create_topic_in_steps("t", 2, 2)
         next(steps)
         cluster.controller.change_config(BROKER_RESOURCE, "", {"log.retention.ms": "7000"})
-        leave(cluster, cluster.nodes.pop(2))
+        fence_leaving_node(cluster, cluster.nodes.pop(2))
         run_all_steps(steps)
         partitions = cluster.image.topics["t"].partitions
         assert [partition.log.settings.retention_ms for partition in partitions] == [7000, 7000]
@@ -156,10 +156,10 @@ def test_a_config_change_is_recorded_and_takes_effect(harness: Harness) -> None:
 
 def test_producer_id_blocks_are_recorded_and_not_reused_after_a_restart(harness: Harness) -> None:
     controller = harness.cluster.controller
-    assert [controller.next_producer_id() for _ in range(1001)] == list(range(1001))
+    assert [controller.allocate_producer_id() for _ in range(1001)] == list(range(1001))
     assert [one.next_producer_id for one in recorded(harness, records.ProducerIdsRecord)] == [1000, 2000]
     harness.restart(crash=True)
-    assert harness.cluster.controller.next_producer_id() == 2000
+    assert harness.cluster.controller.allocate_producer_id() == 2000
 
 
 def test_a_producer_id_block_that_cannot_be_recorded_assigns_no_id(
@@ -171,8 +171,8 @@ def test_a_producer_id_block_that_cannot_be_recorded_assigns_no_id(
     with monkeypatch.context() as patched:
         patched.setattr(harness.cluster.metadata_log, "append", fail)
         with pytest.raises(KafkaError):
-            harness.cluster.controller.next_producer_id()
-    assert harness.cluster.controller.next_producer_id() == 0
+            harness.cluster.controller.allocate_producer_id()
+    assert harness.cluster.controller.allocate_producer_id() == 0
 
 
 # --- in steps -----------------------------------------------------------------------------------
@@ -261,6 +261,6 @@ def test_a_broker_unregistered_during_a_creation_leads_no_new_topic(tmp_path: Pa
     with Harness(tmp_path, nodes=2) as harness:
         making = harness.cluster.controller.create_topic_in_steps("t", 120, 2)
         next(making)
-        run_all_steps(unregister(harness.cluster, 2))
+        run_all_steps(unregister_broker_in_steps(harness.cluster, 2))
         run_all_steps(making)
         assert {(one.leader_id, *one.isr) for one in harness.cluster.image.topics["t"].partitions} == {(1, 1)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.control.elections import elect_at_start
+from minibroker.broker.control.elections import elect_leaders_at_start
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.broker.upkeep.housekeeping import Housekeeping
@@ -78,7 +78,7 @@ def test_a_partition_without_online_replicas_has_no_leader(tmp_path: Path) -> No
 def test_an_out_of_sync_replica_is_not_elected(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         topic_id, _ = harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2, 3])])
-        harness.cluster.commit([records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1, 3])])
+        harness.cluster.commit_records([records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1, 3])])
         harness.restart(nodes=[2])
         assert leaders(harness, "t") == [NO_LEADER]
         harness.restart(nodes=[2, 3])
@@ -105,7 +105,7 @@ def test_an_eligible_leader_replica_is_elected_without_in_sync_replicas(
         topic_id = create(harness, [1, 2, 3, 4])
         nobody = records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=NO_LEADER, isr=[])
         nobody.eligible_leader_replicas, nobody.last_known_elr = eligible, last_known
-        harness.cluster.commit([nobody])
+        harness.cluster.commit_records([nobody])
         harness.restart(nodes=[1, 2, 3])
         partition = harness.partition("t")
         assert (partition.leader_id, partition.leader_epoch) == (elected, 2 if elected != NO_LEADER else 1)
@@ -122,7 +122,7 @@ def test_the_last_in_sync_replicas_become_eligible_leaders_when_they_go_offline(
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2])
         level = records.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=int(enabled))
-        harness.cluster.commit([level])
+        harness.cluster.commit_records([level])
         harness.restart(nodes=[3])
         partition = harness.partition("t")
         assert (partition.leader_id, partition.isr, partition.eligible_leader_replicas) == (NO_LEADER, isr, eligible)
@@ -146,7 +146,7 @@ def test_an_offline_node_leaves_the_isr_until_it_returns(tmp_path: Path) -> None
 def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         topic_id = create(harness, [1, 2])
-        harness.cluster.commit([records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1])])
+        harness.cluster.commit_records([records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1])])
         harness.restart(nodes=[2])
         assert leaders(harness, "t") == [NO_LEADER]
         harness.cluster.controller.change_config(TOPIC_RESOURCE, "t", {"unclean.leader.election.enable": "true"})
@@ -163,7 +163,7 @@ def test_leaders_start_a_new_epoch_after_a_crash(harness: Harness, crash: bool, 
 def test_an_election_without_a_change_records_nothing(harness: Harness) -> None:
     harness.create_topic("t", 3)
     end_offset = harness.cluster.metadata_log.storage.log_end_offset
-    elect_at_start(harness.cluster)
+    elect_leaders_at_start(harness.cluster)
     assert harness.cluster.metadata_log.storage.log_end_offset == end_offset
 
 
@@ -179,7 +179,7 @@ def test_leadership_returns_automatically_to_preferred_replicas(tmp_path: Path) 
         harness.clock.advance(1)
         assert (leaders(harness, "t"), epochs(harness, "t")) == ([1, 2, 3], [2, 0, 0])
         change = records.PartitionChangeRecord(partition_id=1, topic_id=harness.partition("t").topic.topic_id, leader=3)
-        harness.cluster.commit([change])
+        harness.cluster.commit_records([change])
         harness.clock.advance(299_000)
         assert leaders(harness, "t") == [1, 3, 3]
         harness.clock.advance(1000)
@@ -212,7 +212,7 @@ def test_each_step_uses_the_partitions_that_exist_when_it_begins(harness: Harnes
     controller = harness.cluster.controller
     for name, count in (("a", 30), ("b", 150), ("c", 40), ("d", 10)):
         controller.create_topic(name, count)
-    given = harness.cluster.portions()
+    given = harness.cluster.iterate_partition_portions()
     first = next(given)
     assert [sum(one.topic.name == name for one in first) for name in "ab"] == [30, 70]
     controller.add_partitions("b", 200)

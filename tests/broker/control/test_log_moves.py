@@ -41,7 +41,7 @@ def other(harness: Harness) -> LogDirectory:
 
 def begin(harness: Harness) -> LogDirectory:
     target = other(harness)
-    harness.cluster.moves.begin(harness.partition("t"), target)
+    harness.cluster.moves.start_move(harness.partition("t"), target)
     return target
 
 
@@ -189,9 +189,9 @@ def test_a_move_back_cancels_the_move_in_progress(two: Harness) -> None:
     two.produce("t", LARGE)
     source = two.logs.find_directory_of(two.partition("t").log)
     target = begin(two)
-    assert [move.partition for move in two.cluster.moves.to(target)] == [two.partition("t")]
-    two.cluster.moves.begin(two.partition("t"), source)
-    assert two.cluster.moves.to(target) == []
+    assert [move.partition for move in two.cluster.moves.list_moves_to(target)] == [two.partition("t")]
+    two.cluster.moves.start_move(two.partition("t"), source)
+    assert two.cluster.moves.list_moves_to(target) == []
     work(two)
     assert place(two) == "two"
     two.clock.advance(1)
@@ -222,7 +222,7 @@ def test_log_moves_run_one_after_the_other(two: Harness) -> None:
     for partition in partitions:
         lies = two.logs.find_directory_of(partition.log)
         targets.append(next(directory for directory in two.logs.directories if directory is not lies))
-        two.cluster.moves.begin(partition, targets[-1])
+        two.cluster.moves.start_move(partition, targets[-1])
     work(two)
     assert [two.logs.find_directory_of(partition.log) for partition in partitions] == targets
 
@@ -266,7 +266,7 @@ def test_a_failed_move_leaves_the_log_in_place(two: Harness, monkeypatch: pytest
         patched.setattr(two.disk, "write_whole", fail)
         work(two)
     assert place(two) == "two"
-    assert two.cluster.moves.to(other(two)) == []
+    assert two.cluster.moves.list_moves_to(other(two)) == []
     told: list[object] = []
     two.produce("t", "b")
     two.partition("t").log.flush_soon(told.append)

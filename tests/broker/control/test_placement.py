@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.control.placement import DEFAULT, Assignment, check_assignment, place, validate_assignment
+from minibroker.broker.control.placement import (
+    DEFAULT,
+    Assignment,
+    check_assignment,
+    place_replicas,
+    validate_assignment,
+)
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
 from tests.cases import for_each
@@ -16,7 +22,7 @@ from tests.cases import for_each
 @pytest.mark.parametrize(("nodes", "partitions", "replicas"), [(1, 5, 1), (3, 6, 1), (3, 6, 2), (3, 3, 3), (5, 10, 3)])
 def test_replicas_are_spread_evenly(tmp_path: Path, nodes: int, partitions: int, replicas: int) -> None:
     with Harness(tmp_path, nodes=nodes) as harness:
-        placed = place(harness.cluster, partitions, replicas)
+        placed = place_replicas(harness.cluster, partitions, replicas)
     assert all(len(set(one)) == replicas for one in placed)
     if partitions % nodes == 0:
         assert set(Counter(one[0] for one in placed).values()) == {partitions // nodes}
@@ -28,7 +34,7 @@ def placed_over(racks: str, directory: Path, partitions: int, replicas: int) -> 
     with Harness(directory, nodes=len(racks)) as harness:
         for node, rack in zip(harness.cluster.nodes.values(), racks, strict=True):
             node.rack = rack
-        return place(harness.cluster, partitions, replicas)
+        return place_replicas(harness.cluster, partitions, replicas)
 
 
 @pytest.mark.parametrize("racks", ["abab", "baab", "aabb"])
@@ -46,15 +52,15 @@ def test_more_replicas_than_racks_use_brokers_of_all_racks(tmp_path: Path) -> No
 
 def test_the_leader_of_the_first_partition_is_random(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
-        drawn = {place(harness.cluster, 1, 1)[0][0] for _ in range(50)}
+        drawn = {place_replicas(harness.cluster, 1, 1)[0][0] for _ in range(50)}
         assert drawn == {1, 2, 3}
 
 
 def test_offline_brokers_are_placed_last_and_are_not_in_sync(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.restart(nodes=[1, 2])
-        assert {tuple(sorted(one[:2])) for one in place(harness.cluster, 8, 3)} == {(1, 2)}
-        assert {one[2] for one in place(harness.cluster, 8, 3)} == {3}
+        assert {tuple(sorted(one[:2])) for one in place_replicas(harness.cluster, 8, 3)} == {(1, 2)}
+        assert {one[2] for one in place_replicas(harness.cluster, 8, 3)} == {3}
         harness.create_topic("t", 1, 3)
         partition = harness.partition("t")
         assert (sorted(partition.isr), partition.replicas[2]) == ([1, 2], 3)
@@ -66,7 +72,7 @@ def test_offline_brokers_are_placed_last_and_are_not_in_sync(tmp_path: Path) -> 
 def test_a_replication_factor_above_the_number_of_brokers_is_rejected(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness, pytest.raises(KafkaError, match="only 2 broker") as raised:
         harness.restart(nodes=[1])
-        place(harness.cluster, 1, 3)
+        place_replicas(harness.cluster, 1, 3)
     assert raised.value.code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 

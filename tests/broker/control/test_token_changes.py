@@ -24,7 +24,7 @@ SETTINGS = {
 LONG_MAX = (1 << 63) - 1
 NOT_FOUND, EXPIRED = ErrorCode.DELEGATION_TOKEN_NOT_FOUND, ErrorCode.DELEGATION_TOKEN_EXPIRED
 MISMATCH = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-CHANGES = token_changes.renew, token_changes.expire
+CHANGES = token_changes.renew_token, token_changes.expire_token
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 def issue(harness: Harness, lifetime_ms: int = -1, **more: Any) -> tuple[DelegationTokenRecord, bytes]:
     """A token of alice that bob has asked for and carol may renew; and its secret."""
     who = {"owner": ALICE, "requester": BOB, "renewers": [CAROL], **more}
-    record = token_changes.issue(harness.cluster, lifetime_ms=lifetime_ms, **who)
-    return record, harness.cluster.image.tokens.secret(record.token_id)
+    record = token_changes.issue_token(harness.cluster, lifetime_ms=lifetime_ms, **who)
+    return record, harness.cluster.image.tokens.compute_secret(record.token_id)
 
 
 def refusal(change: Callable[..., int], *arguments: Any) -> ErrorCode:
@@ -72,27 +72,29 @@ def test_an_unlimited_token_lifetime_does_not_overflow(harness: Harness) -> None
     harness.restart(settings=dict.fromkeys(names, str(LONG_MAX)))
     record, secret = issue(harness)
     assert (record.expiration_timestamp, record.max_timestamp) == (LONG_MAX, LONG_MAX)
-    assert token_changes.expire(harness.cluster, secret, ALICE, LONG_MAX) == LONG_MAX
+    assert token_changes.expire_token(harness.cluster, secret, ALICE, LONG_MAX) == LONG_MAX
 
 
 def test_a_token_can_be_renewed_up_to_its_maximum_lifetime(harness: Harness) -> None:
     record, secret = issue(harness)
     for later_ms, period_ms, expires_ms in ((0, 50, 50), (40, -1, 340), (300, 1 << 40, 640), (300, 0, 940)):
         harness.clock.advance(later_ms)
-        assert token_changes.renew(harness.cluster, secret, CAROL, period_ms) - record.issue_timestamp == expires_ms
+        assert (
+            token_changes.renew_token(harness.cluster, secret, CAROL, period_ms) - record.issue_timestamp == expires_ms
+        )
     harness.clock.advance(300)
-    assert token_changes.renew(harness.cluster, secret, ALICE, -1) == record.max_timestamp
+    assert token_changes.renew_token(harness.cluster, secret, ALICE, -1) == record.max_timestamp
     harness.clock.advance(61)
     assert [refusal(change, harness.cluster, secret, ALICE, 1) for change in CHANGES] == [EXPIRED] * 2
 
 
 def test_a_token_can_be_expired_now_or_later(harness: Harness) -> None:
     record, secret = issue(harness)
-    assert token_changes.expire(harness.cluster, secret, ALICE, 700) - record.issue_timestamp == 700
-    assert token_changes.expire(harness.cluster, secret, CAROL, 0) == record.issue_timestamp
+    assert token_changes.expire_token(harness.cluster, secret, ALICE, 700) - record.issue_timestamp == 700
+    assert token_changes.expire_token(harness.cluster, secret, CAROL, 0) == record.issue_timestamp
     harness.clock.advance(1)
     assert [refusal(change, harness.cluster, secret, ALICE, 1) for change in CHANGES] == [EXPIRED] * 2
-    assert token_changes.expire(harness.cluster, secret, ALICE, -5) == harness.clock.wall_ms()
+    assert token_changes.expire_token(harness.cluster, secret, ALICE, -5) == harness.clock.wall_ms()
     assert [refusal(change, harness.cluster, secret, ALICE, 1) for change in CHANGES] == [NOT_FOUND] * 2
     assert harness.cluster.image.tokens.by_id == {}
 
@@ -108,8 +110,8 @@ def test_only_owners_and_renewers_can_change_a_token(harness: Harness) -> None:
 
 def test_only_expired_tokens_are_removed(harness: Harness) -> None:
     (record, _), (renewed, secret) = issue(harness), issue(harness)
-    token_changes.expire(harness.cluster, secret, ALICE, RENEWAL_MS + 1)
+    token_changes.expire_token(harness.cluster, secret, ALICE, RENEWAL_MS + 1)
     harness.clock.advance(RENEWAL_MS + 1)
     for token_id in (record.token_id, renewed.token_id, record.token_id):
-        token_changes.remove_if_expired(harness.cluster, token_id)
+        token_changes.remove_token_if_expired(harness.cluster, token_id)
     assert list(harness.cluster.image.tokens.by_id) == [renewed.token_id]

@@ -29,8 +29,8 @@ def test_values_by_partition_behave_as_a_mapping(values: ByPartition[int]) -> No
 def test_values_are_taken_by_partition(values: ByPartition[int]) -> None:
     for key in ("a", "b", "cc", "ddd"):
         values[key] = len(key)
-    assert values.of(1) == [1, 1]
-    assert values.take(1) == [1, 1] and values.take(1) == []
+    assert values.list_values(1) == [1, 1]
+    assert values.take_values(1) == [1, 1] and values.take_values(1) == []
     assert sorted(values) == ["cc", "ddd"]
 
 

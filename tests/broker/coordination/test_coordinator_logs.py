@@ -45,23 +45,23 @@ class Read:
             raise ValueError("this says nothing")
         self.records.append((record.key, record.value, producer_id))
 
-    def transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+    def on_transaction_ended(self, producer_id: int, *, committed: bool) -> None:
         self.ended.append((producer_id, committed))
 
-    def loaded(self) -> None:
+    def on_loaded(self) -> None:
         raise AssertionError("the log itself does not decide that")
 
-    unload = loaded
+    unload = on_loaded
 
 
 def made(harness: Harness) -> CoordinatorLog:
     topic = CoordinatorLog(harness.cluster, harness.cluster.controller, NAME, SETTINGS)
-    topic.create()
+    topic.create_topic()
     return topic
 
 
 def append(log: CoordinatorLog, index: int, entries: Sequence[Entry]) -> None:
-    log.append_batch(log.partition(index), log.batch(entries))
+    log.append_batch(log.get_partition(index), log.build_batch(entries))
 
 
 @pytest.mark.parametrize("load_bytes", ["1", "200", "5242880"])
@@ -77,7 +77,7 @@ def test_a_coordinator_log_is_replayed_in_chunks_of_any_size(tmp_path: Path, loa
 
 def replayed(harness: Harness, index: int = 0) -> Read:
     read = Read()
-    run_all_steps(made(harness).replay(harness.partition(NAME, index), read))
+    run_all_steps(made(harness).replay_partition(harness.partition(NAME, index), read))
     return read
 
 
@@ -90,18 +90,18 @@ def test_the_group_id_hash_is_that_of_java(text: str, value: int) -> None:
 def test_a_groups_partition_is_its_absolute_hash_modulo_the_partition_count(
     harness: Harness, key: str, index: int
 ) -> None:
-    assert CoordinatorLog(harness.cluster, harness.cluster.controller, NAME, SETTINGS).partition_of(key) == index
-    assert made(harness).partition_of(key) == index
+    assert CoordinatorLog(harness.cluster, harness.cluster.controller, NAME, SETTINGS).get_partition_index(key) == index
+    assert made(harness).get_partition_index(key) == index
 
 
 def test_the_smallest_hash_maps_to_partition_0(harness: Harness) -> None:
-    assert made(harness).partition_of("polygenelubricants") == 0
+    assert made(harness).get_partition_index("polygenelubricants") == 0
 
 
 def test_the_existing_topic_determines_the_partition_count(harness: Harness) -> None:
     made(harness)
     harness.restart(settings={"offsets.topic.num.partitions": "7"})
-    assert made(harness).partition_of("group") == 98629247 % 5
+    assert made(harness).get_partition_index("group") == 98629247 % 5
 
 
 def test_the_coordinator_topic_is_created_as_in_kafka(tmp_path: Path) -> None:

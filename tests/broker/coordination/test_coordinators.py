@@ -17,7 +17,7 @@ def test_a_transactional_id_is_coordinated_by_the_leader_of_its_partition(tmp_pa
     with Harness(tmp_path, nodes=3) as harness:
         found = {key: find_or_create_coordinator(harness.cluster.transactions, key).node_id for key in KEYS}
         topic = harness.cluster.transactions.log
-        assert found == {key: topic.partition(topic.partition_of(key)).leader_id for key in KEYS}
+        assert found == {key: topic.get_partition(topic.get_partition_index(key)).leader_id for key in KEYS}
         assert set(found.values()) == {1, 2, 3}
         harness.restart(nodes=[1, 3])
         assert {find_or_create_coordinator(harness.cluster.transactions, key).node_id for key in KEYS} == {1, 3}
@@ -26,9 +26,9 @@ def test_a_transactional_id_is_coordinated_by_the_leader_of_its_partition(tmp_pa
 def test_a_node_that_does_not_coordinate_a_transactional_id_rejects_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         coordinator = find_or_create_coordinator(harness.cluster.transactions, "tx")
-        harness.cluster.transactions.check(coordinator, "tx")
+        harness.cluster.transactions.check_coordinator(coordinator, "tx")
         with pytest.raises(KafkaError) as raised:
-            harness.cluster.transactions.check(harness.cluster.nodes[3 - coordinator.node_id], "tx")
+            harness.cluster.transactions.check_coordinator(harness.cluster.nodes[3 - coordinator.node_id], "tx")
         assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
@@ -36,7 +36,7 @@ def test_a_group_is_coordinated_by_the_leader_of_its_partition(tmp_path: Path) -
     with Harness(tmp_path, nodes=3) as harness:
         found = {key: find_or_create_coordinator(harness.cluster.groups, key).node_id for key in KEYS}
         topic = harness.cluster.groups.log
-        assert found == {key: topic.partition(topic.partition_of(key)).leader_id for key in KEYS}
+        assert found == {key: topic.get_partition(topic.get_partition_index(key)).leader_id for key in KEYS}
         assert set(found.values()) == {1, 2, 3}
 
 

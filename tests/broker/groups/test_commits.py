@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.groups.commits import Committed, commit_offsets
-from minibroker.broker.groups.group_coordinator import GroupCoordinator, delete_offsets, forget_offsets
+from minibroker.broker.groups.group_coordinator import GroupCoordinator, delete_offsets, delete_offsets_in_batches
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -72,7 +72,7 @@ def test_an_empty_commit_or_deletion_creates_no_record_and_no_group(harness: Har
     commit_at_once(groups, "g", [])
     assert (groups.groups, record_counts(harness)) == ({}, [])
     commit_at_once(groups, "g", [("t", 0, OFFSET)])
-    for forget in (delete_offsets, forget_offsets):
+    for forget in (delete_offsets, delete_offsets_in_batches):
         forget(groups, groups.groups["g"], [])
     assert record_counts(harness) == [1]
 
@@ -83,7 +83,7 @@ def test_commits_that_cannot_be_written_are_not_applied(harness: Harness) -> Non
     harness.partition(GROUPS_TOPIC).log.offline = "the disk is away"
     with pytest.raises(KafkaError):
         commit_at_once(groups, "h", [("t", 0, OFFSET)])
-    for forget in (delete_offsets, forget_offsets):
+    for forget in (delete_offsets, delete_offsets_in_batches):
         with pytest.raises(KafkaError):
             forget(groups, groups.groups["g"], [("t", 0)])
     assert offsets(harness) == [("t", 0)] and "h" not in groups.groups
@@ -120,7 +120,7 @@ def test_deletions_that_exceed_one_batch_are_written_in_several(harness: Harness
     places = [("t", partition) for partition in range(40)]
     commit_at_once(groups, "g", [(*place, OFFSET) for place in places])
     limit_batches(harness, 400)
-    forget_offsets(groups, groups.groups["g"], places)
+    delete_offsets_in_batches(groups, groups.groups["g"], places)
     assert offsets(harness) == []
     first, *others = record_counts(harness)
     assert (first, sum(others)) == (40, 40) and len(others) > 3
@@ -145,7 +145,7 @@ def test_a_crash_during_a_topic_deletion_leaves_no_offset_for_its_namesake(
     by_id = harness.cluster.image.topics["u"].topic_id
     commit(harness, "g", (by_id, 0, 6), version=10)
     for name in ("t", "u"):
-        monkeypatch.setattr(harness.cluster.coordinators, "topic_deleted", lambda topic: iter(()))
+        monkeypatch.setattr(harness.cluster.coordinators, "on_topic_deleted", lambda topic: iter(()))
         harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)]))
     harness.create_topic("u")
     assert offsets(harness) == [("t", 0), ("u", 0)]

@@ -57,7 +57,8 @@ def test_no_group_state_exists_before_the_first_group(harness: Harness) -> None:
 def test_groups_and_offsets_are_loaded_after_a_restart(harness: Harness, crash: bool) -> None:
     groups = groups_of(harness)
     groups.append(
-        "g", [group_entries.group_metadata_entry("g", GROUP), group_entries.encode_offset_entry("g", "t", 3, OFFSET)]
+        "g",
+        [group_entries.encode_group_metadata_entry("g", GROUP), group_entries.encode_offset_entry("g", "t", 3, OFFSET)],
     )
     groups.append(
         "h",
@@ -83,10 +84,14 @@ def test_groups_and_offsets_are_loaded_after_a_restart(harness: Harness, crash: 
 def test_a_tombstone_removes_a_group_and_keeps_its_offsets(harness: Harness) -> None:
     groups = groups_of(harness)
     groups.append(
-        "g", [group_entries.group_metadata_entry("g", GROUP), group_entries.encode_offset_entry("g", "t", 3, OFFSET)]
+        "g",
+        [group_entries.encode_group_metadata_entry("g", GROUP), group_entries.encode_offset_entry("g", "t", 3, OFFSET)],
     )
-    groups.append("g", [group_entries.group_metadata_entry("g", None)])
-    groups.append("h", [group_entries.group_metadata_entry("h", GROUP), group_entries.group_metadata_entry("h", None)])
+    groups.append("g", [group_entries.encode_group_metadata_entry("g", None)])
+    groups.append(
+        "h",
+        [group_entries.encode_group_metadata_entry("h", GROUP), group_entries.encode_group_metadata_entry("h", None)],
+    )
     harness.restart()
     group = harness.cluster.groups.find_or_make_classic_group("g")
     assert (group.state_name, group.protocol_type, len(group.offsets.by_partition)) == ("Empty", "", 1)
@@ -112,7 +117,7 @@ def test_the_last_of_several_commits_is_loaded(harness: Harness, caplog: pytest.
 
 def test_a_transaction_and_concurrent_commits_apply_in_log_order(harness: Harness) -> None:
     groups = groups_of(harness)
-    partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
+    partition = harness.partition("__consumer_offsets", groups.log.get_partition_index("g"))
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     key, value = group_entries.encode_offset_entry("g", "t", 0, OFFSET._replace(offset=6))
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
@@ -132,7 +137,9 @@ def test_a_transaction_and_concurrent_commits_apply_in_log_order(harness: Harnes
 def test_offset_records_of_old_brokers_are_decoded(harness: Harness) -> None:
     groups = groups_of(harness)
     key = LegacyOffsetCommitKey(group="g", topic="t", partition=1)
-    groups.append("g", [group_entries.entry(key, LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=3))])
+    groups.append(
+        "g", [group_entries.encode_entry(key, LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=3))]
+    )
     harness.restart()
     offsets = harness.cluster.groups.find_or_make_classic_group("g").offsets.by_partition
     assert offsets == {("t", 1): CommittedOffset(9, -1, "m", 3)}
@@ -140,7 +147,7 @@ def test_offset_records_of_old_brokers_are_decoded(harness: Harness) -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_transactional_offsets_are_loaded_only_if_the_transaction_committed(harness: Harness, committed: bool) -> None:
-    partition = harness.partition("__consumer_offsets", groups_of(harness).log.partition_of("g"))
+    partition = harness.partition("__consumer_offsets", groups_of(harness).log.get_partition_index("g"))
     key, value = group_entries.encode_offset_entry("g", "t", 0, OFFSET)
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     marker = end_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
@@ -164,10 +171,13 @@ def transactional(key: bytes, value: bytes | None) -> bytes:
 def test_offsets_of_an_open_transaction_survive_their_groups_tombstone(harness: Harness) -> None:
     """As when the group becomes a consumer group meanwhile."""
     groups = groups_of(harness)
-    log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
+    log = harness.partition("__consumer_offsets", groups.log.get_partition_index("g")).log
     batch = transactional(*group_entries.encode_offset_entry("g", "t", 0, OFFSET))
     log.append(batch, [read_header(batch)], 0)
-    groups.append("g", [group_entries.group_metadata_entry("g", GROUP), group_entries.group_metadata_entry("g", None)])
+    groups.append(
+        "g",
+        [group_entries.encode_group_metadata_entry("g", GROUP), group_entries.encode_group_metadata_entry("g", None)],
+    )
     marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
     batch = build_batch([marker], producer_id=7, producer_epoch=0, transactional=True, control=True)
     log.append(batch, [read_header(batch)], 0)
@@ -177,13 +187,13 @@ def test_offsets_of_an_open_transaction_survive_their_groups_tombstone(harness: 
 
 def test_a_deleted_group_with_an_open_transaction_stays_deleted_after_a_restart(harness: Harness) -> None:
     groups = groups_of(harness)
-    groups.append("g", [group_entries.group_metadata_entry("g", GROUP)])
+    groups.append("g", [group_entries.encode_group_metadata_entry("g", GROUP)])
     groups.append("g", [group_entries.encode_offset_entry("g", "t", 1, OFFSET)])
-    log = harness.partition("__consumer_offsets", groups.log.partition_of("g")).log
+    log = harness.partition("__consumer_offsets", groups.log.get_partition_index("g")).log
     batch = transactional(*group_entries.encode_offset_entry("g", "t", 0, OFFSET))
     log.append(batch, [read_header(batch)], 0)
     groups.append("g", [group_entries.encode_offset_entry("g", "t", index, None) for index in (0, 1)])
-    groups.append("g", [group_entries.group_metadata_entry("g", None)])
+    groups.append("g", [group_entries.encode_group_metadata_entry("g", None)])
     harness.restart()
     assert "g" not in harness.cluster.groups.groups
 
@@ -193,34 +203,34 @@ def test_groups_of_an_unreadable_partition_have_no_coordinator(
 ) -> None:
     groups = groups_of(harness)
     groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
-    partition = harness.partition("__consumer_offsets", groups.log.partition_of("g"))
+    partition = harness.partition("__consumer_offsets", groups.log.get_partition_index("g"))
 
     def read(*_: object, **__: object) -> None:
         raise OSError("the disk does not answer")
 
     monkeypatch.setattr(type(partition.log.segments[0].file), "read", read)
     harness.cluster.coordinators.made.clear()
-    harness.cluster.groups.load()
+    harness.cluster.groups.load_all_shards()
     assert "the disk does not answer" in caplog.text
     with pytest.raises(KafkaError) as raised:
-        harness.cluster.groups.check_named(harness.cluster.nodes[1], "g")
+        harness.cluster.groups.check_coordinator_and_id(harness.cluster.nodes[1], "g")
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
 def test_only_the_coordinator_of_a_group_expires_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         node = harness.coordinator("g")
-        harness.cluster.groups.check_named(harness.cluster.nodes[node], "g")
+        harness.cluster.groups.check_coordinator_and_id(harness.cluster.nodes[node], "g")
         with pytest.raises(KafkaError) as raised:
-            harness.cluster.groups.check_named(harness.cluster.nodes[3 - node], "g")
+            harness.cluster.groups.check_coordinator_and_id(harness.cluster.nodes[3 - node], "g")
         assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
 def test_an_empty_group_id_is_invalid(harness: Harness) -> None:
     groups, node = groups_of(harness), harness.cluster.nodes[1]
-    groups.check(node, "")
+    groups.check_coordinator(node, "")
     with pytest.raises(KafkaError) as raised:
-        groups.check_named(node, "")
+        groups.check_coordinator_and_id(node, "")
     assert raised.value.code == ErrorCode.INVALID_GROUP_ID
 
 
@@ -235,7 +245,7 @@ def test_a_deleted_group_and_its_offsets_stay_deleted(harness: Harness) -> None:
     )
     harness.restart()
     groups = harness.cluster.groups
-    groups.delete(groups.groups["g"])
+    groups.delete_group(groups.groups["g"])
     assert groups.groups == {}
     harness.restart()
     assert harness.cluster.groups.groups == {}
@@ -257,4 +267,4 @@ def test_groups_are_deleted_with_their_topic(harness: Harness) -> None:
         groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
     harness.coordinator("g")
-    groups.check_named(harness.cluster.nodes[1], "g")
+    groups.check_coordinator_and_id(harness.cluster.nodes[1], "g")

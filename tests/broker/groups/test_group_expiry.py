@@ -124,7 +124,7 @@ def test_pending_transactional_offsets_keep_their_group(harness: Harness) -> Non
 
 def test_offsets_are_kept_while_the_log_cannot_be_written(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     commit(harness, "g", ("t", 0, 5))
-    log = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.partition_of("g")).log
+    log = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.get_partition_index("g")).log
     log.offline = "the disk is away"
     harness.clock.advance(11 * MINUTE_MS)
     assert offsets(harness) == [("t", 0)]

@@ -20,60 +20,60 @@ def offsets() -> CommittedOffsets:
     return CommittedOffsets()
 
 
-def test_the_last_commit_of_a_partition_counts(offsets: CommittedOffsets) -> None:
-    offsets.apply("t", 0, committed(5))
-    offsets.apply("t", 1, committed(6))
-    offsets.apply("t", 0, committed(4))
-    assert [offsets.find("t", partition) for partition in range(3)] == [committed(4), committed(6), None]
-    assert offsets.find("u", 0) is None
+def test_the_last_committed_offset_of_a_partition_is_returned(offsets: CommittedOffsets) -> None:
+    offsets.apply_offset("t", 0, committed(5))
+    offsets.apply_offset("t", 1, committed(6))
+    offsets.apply_offset("t", 0, committed(4))
+    assert [offsets.find_offset("t", partition) for partition in range(3)] == [committed(4), committed(6), None]
+    assert offsets.find_offset("u", 0) is None
 
 
 def test_a_tombstone_removes_a_commit(offsets: CommittedOffsets) -> None:
-    offsets.apply("t", 0, committed())
-    offsets.apply("t", 1, None)
-    assert not offsets.is_empty and offsets.partitions() == [("t", 0)]
-    offsets.apply("t", 0, None)
-    assert offsets.is_empty and offsets.partitions() == []
+    offsets.apply_offset("t", 0, committed())
+    offsets.apply_offset("t", 1, None)
+    assert not offsets.is_empty and offsets.list_partitions() == [("t", 0)]
+    offsets.apply_offset("t", 0, None)
+    assert offsets.is_empty and offsets.list_partitions() == []
 
 
 def test_an_offset_of_a_recreated_topic_is_not_found(offsets: CommittedOffsets) -> None:
-    offsets.apply("t", 0, committed())
-    assert offsets.find("t", 0, ID) == offsets.find("t", 0) == committed()
-    assert offsets.find("t", 0, OTHER_ID) is None
+    offsets.apply_offset("t", 0, committed())
+    assert offsets.find_offset("t", 0, ID) == offsets.find_offset("t", 0) == committed()
+    assert offsets.find_offset("t", 0, OTHER_ID) is None
     unnamed = committed(topic_id=bytes(16))
-    offsets.apply("t", 0, unnamed)
-    assert offsets.find("t", 0, OTHER_ID) == unnamed
+    offsets.apply_offset("t", 0, unnamed)
+    assert offsets.find_offset("t", 0, OTHER_ID) == unnamed
 
 
 def test_a_topic_has_offsets_of_its_own_id_and_those_without_an_id(offsets: CommittedOffsets) -> None:
-    offsets.apply("t", 2, committed())
-    offsets.apply("t", 0, committed(topic_id=bytes(16)))
-    offsets.apply("t", 1, committed(topic_id=OTHER_ID))
+    offsets.apply_offset("t", 2, committed())
+    offsets.apply_offset("t", 0, committed(topic_id=bytes(16)))
+    offsets.apply_offset("t", 1, committed(topic_id=OTHER_ID))
     offsets.pending[9] = {("t", 3): committed(), ("u", 4): committed()}
-    assert offsets.partitions_of("t", ID) == [0, 2, 3]
-    assert offsets.partitions_of("v", ID) == []
+    assert offsets.list_topic_partitions("t", ID) == [0, 2, 3]
+    assert offsets.list_topic_partitions("v", ID) == []
 
 
 def test_an_open_transaction_makes_its_partitions_unstable(offsets: CommittedOffsets) -> None:
-    offsets.apply("t", 0, committed())
+    offsets.apply_offset("t", 0, committed())
     offsets.pending[9] = {("t", 0): committed(6), ("t", 1): committed(7)}
     assert [offsets.is_unstable("t", partition) for partition in range(3)] == [True, True, False]
-    assert offsets.partitions() == [("t", 0), ("t", 1)]
-    assert offsets.find("t", 0) == committed(5) and offsets.find("t", 1) is None
+    assert offsets.list_partitions() == [("t", 0), ("t", 1)]
+    assert offsets.find_offset("t", 0) == committed(5) and offsets.find_offset("t", 1) is None
     for partition in range(2):
-        offsets.apply("t", partition, None)
+        offsets.apply_offset("t", partition, None)
     assert offsets.is_empty
 
 
 def test_offsets_expire_unless_they_are_subscribed_or_pending(offsets: CommittedOffsets) -> None:
-    offsets.apply("t", 0, committed(at_ms=1000))
-    offsets.apply("t", 1, committed(at_ms=1001))
-    offsets.apply("read", 0, committed(at_ms=0))
-    offsets.apply("open", 0, committed(at_ms=0))
+    offsets.apply_offset("t", 0, committed(at_ms=1000))
+    offsets.apply_offset("t", 1, committed(at_ms=1001))
+    offsets.apply_offset("read", 0, committed(at_ms=0))
+    offsets.apply_offset("open", 0, committed(at_ms=0))
     offsets.pending[9] = {("open", 0): committed()}
 
     def expired(now_ms: int) -> list[tuple[str, int]]:
-        return offsets.expired(now_ms, 500, lambda each: each.commit_timestamp_ms, lambda topic: topic == "read")
+        return offsets.list_expired(now_ms, 500, lambda each: each.commit_timestamp_ms, lambda topic: topic == "read")
 
     assert expired(1499) == []
     assert expired(1500) == [("t", 0)]
@@ -81,11 +81,11 @@ def test_offsets_expire_unless_they_are_subscribed_or_pending(offsets: Committed
 
 
 def test_offsets_of_a_group_without_retention_do_not_expire(offsets: CommittedOffsets) -> None:
-    offsets.apply("t", 0, committed(until_ms=1))
-    assert offsets.expired(1 << 60, 1, lambda _: None, lambda _: False) == []
+    offsets.apply_offset("t", 0, committed(until_ms=1))
+    assert offsets.list_expired(1 << 60, 1, lambda _: None, lambda _: False) == []
 
 
 def test_an_offset_with_its_own_expiry_time_expires_then(offsets: CommittedOffsets) -> None:
-    offsets.apply("t", 0, committed(until_ms=9000))
+    offsets.apply_offset("t", 0, committed(until_ms=9000))
     for now_ms, expired in ((8999, []), (9000, [("t", 0)])):
-        assert offsets.expired(now_ms, 1, lambda _: 0, lambda _: False) == expired
+        assert offsets.list_expired(now_ms, 1, lambda _: 0, lambda _: False) == expired

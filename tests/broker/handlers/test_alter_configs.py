@@ -40,7 +40,7 @@ def alter(harness: Harness, kind: int, name: str, *configs: tuple[str, str | Non
 
 
 def set_on(harness: Harness, kind: int, name: str) -> dict[str, str]:
-    return dict(harness.cluster.image.config(kind, name))
+    return dict(harness.cluster.image.get_configs(kind, name))
 
 
 @pytest.fixture

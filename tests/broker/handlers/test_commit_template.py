@@ -205,12 +205,12 @@ class Side(cluster_changes.Side):
         """An open transaction commits an offset, or one ends."""
         if self.harness.partition(GROUPS_TOPIC).log.offline:
             return
-        shard = self.harness.cluster.groups.shard_of("g")
+        shard = self.harness.cluster.groups.get_shard_of_key("g")
         group = self.harness.cluster.groups.groups.get("g")
         if group is not None and group.offsets.pending:
-            shard.transaction_ended(5, committed=True)
+            shard.on_transaction_ended(5, committed=True)
         else:
-            shard.pend(5, "g", "t", 1, CommittedOffset(100, -1, "", 0))
+            shard.add_pending_offset(5, "g", "t", 1, CommittedOffset(100, -1, "", 0))
 
 
 @given(st.sampled_from(VERSIONS), STEPS)

@@ -56,7 +56,7 @@ def in_topic(topic: Any) -> list[tuple[int, int, int, str, int]]:
 def test_an_offset_of_a_deleted_topic_is_not_returned_for_its_namesake(harness: Harness, topic_id: bytes) -> None:
     commit(harness, "g", ("t", 0, 7))
     offsets = committed_in(harness, "g")
-    offsets.apply("t", 0, CommittedOffset(7, -1, "", 0, topic_id=UNKNOWN_ID))
+    offsets.apply_offset("t", 0, CommittedOffset(7, -1, "", 0, topic_id=UNKNOWN_ID))
     topics = [GroupTopic(topic_id=topic_id, partition_indexes=[0])]
     (group,) = harness.request(of_groups("g", topics=topics), BY_ID).groups
     assert in_topic(group.topics[0]) == [(0, -1, -1, "", 0)]

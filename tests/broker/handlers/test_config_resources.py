@@ -29,7 +29,7 @@ def stocked(tmp_path: Path) -> Harness:
     for kind, name in ((GROUP, "g"), (CLIENT_METRICS, "m")):
         record = ConfigRecord(resource_type=kind, resource_name=name, name="interval.ms", value="1000")
         harness.cluster.image.apply(record)
-    harness.cluster.image.config(GROUP, "without")
+    harness.cluster.image.get_configs(GROUP, "without")
     return harness
 
 

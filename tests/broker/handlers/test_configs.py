@@ -78,8 +78,10 @@ def test_each_version_describes_a_setting_with_its_own_fields(harness: Harness, 
 
 def test_a_value_shared_by_many_topics_is_built_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    make = configs._answer_entry
-    monkeypatch.setattr(configs, "_answer_entry", lambda request, each: made.append(each) or make(request, each))
+    make = configs._make_described_entry
+    monkeypatch.setattr(
+        configs, "_make_described_entry", lambda request, each: made.append(each) or make(request, each)
+    )
     names = [f"topic-{number}" for number in range(20)]
     for name in names:
         harness.create_topic(name)

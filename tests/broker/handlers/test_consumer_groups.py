@@ -25,7 +25,7 @@ def test_the_versions_of_kafka_4_3_are_served() -> None:
 @pytest.mark.parametrize("why", ["feature", "protocol"])
 def test_consumer_groups_can_be_disabled_for_a_cluster(harness: Harness, why: str) -> None:
     if why == "feature":
-        harness.cluster.commit([records.FeatureLevelRecord(name=GROUP_VERSION, feature_level=0)])
+        harness.cluster.commit_records([records.FeatureLevelRecord(name=GROUP_VERSION, feature_level=0)])
     else:
         harness.restart(settings={"group.coordinator.rebalance.protocols": "classic"})
     answer = Player(harness, "m1", "t").join()
@@ -81,7 +81,7 @@ def test_classic_group_apis_do_not_describe_a_consumer_group(harness: Harness) -
 def test_a_heartbeat_waits_for_an_fsync_if_the_topic_requires_it(harness: Harness) -> None:
     harness.create_topic("t")
     player = Player(harness, "m1", "t")
-    partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.partition_of(GROUP))
+    partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.get_partition_index(GROUP))
     partition.log.update_settings(partition.log.settings._replace(flush_messages=1))
     harness.clock.holds_aside = True
     first = {"rebalance_timeout_ms": REBALANCE_MS, "topic_partitions": [], "subscribed_topic_names": ["t"]}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.control.elections import catch_up, keep_led
+from minibroker.broker.control.elections import add_live_replicas_to_isr, remove_absent_nodes
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
@@ -29,11 +29,11 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 
 
 def leave(harness: Harness, *nodes: int) -> None:
-    keep_led(harness.cluster, [harness.partition("t")], away=nodes)
+    remove_absent_nodes(harness.cluster, [harness.partition("t")], away=nodes)
 
 
 def come_back(harness: Harness) -> None:
-    catch_up(harness.cluster, [harness.partition("t")])
+    add_live_replicas_to_isr(harness.cluster, [harness.partition("t")])
 
 
 def produce(harness: Harness, value: str, acks: int = 1) -> int:
@@ -61,13 +61,13 @@ def test_records_below_min_insync_replicas_are_hidden_until_replicas_return(harn
     assert read(harness) == (["a", "b", "c"], 3)
 
 
-def test_enough_replicas_in_sync_hide_nothing(harness: Harness) -> None:
+def test_records_are_readable_if_enough_replicas_are_in_sync(harness: Harness) -> None:
     leave(harness, 3)
     assert produce(harness, "b") == ErrorCode.NONE
     assert read(harness) == (["a", "b"], 2)
 
 
-def test_a_partition_with_fewer_replicas_than_the_minimum_hides_nothing(harness: Harness) -> None:
+def test_records_are_readable_if_a_partition_has_fewer_replicas_than_min_isr(harness: Harness) -> None:
     harness.cluster.controller.change_config(TOPIC_RESOURCE, "t", {MINIMUM: "7"})
     assert produce(harness, "b") == ErrorCode.NONE
     assert read(harness) == (["a", "b"], 2)
@@ -115,7 +115,7 @@ def test_the_latest_offset_is_the_high_watermark(harness: Harness) -> None:
     assert answer.topics[0].partitions[0].offset == 1
 
 
-def test_a_new_partition_hides_records_too(tmp_path: Path) -> None:
+def test_records_of_a_new_partition_below_min_isr_are_hidden_from_consumers(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("other")
         harness.restart(nodes=[1])

@@ -68,7 +68,7 @@ def test_a_delayed_fetch_that_fails_closes_only_its_own_connection(
         client.send(fetch_of(topics, {("t", 0): 0}, max_wait_ms=WAIT_MS))
     watches: Any = topics.partition("t").waiters
     (spoilt,) = [watch for watch in watches if watch._context.connection is clients[1].connection]
-    monkeypatch.setattr(Reading, "read", failing_for(spoilt._context, Reading.read))
+    monkeypatch.setattr(Reading, "read_partitions", failing_for(spoilt._context, Reading.read_partitions))
     if woken_by == "append":
         assert topics.produce("t", "a") == 0
     elif woken_by == "deletion":
@@ -310,7 +310,7 @@ class Fetching:
 
     def go_on(self) -> None:
         operation = DelayedOperation(self._coroutine, self.slicer, self.answers.append, self.failures.append)
-        assert operation.begin() is operation
+        assert operation.run_first_slice() is operation
         self.take_turns()
 
     def take_turns(self) -> None:
@@ -336,7 +336,7 @@ def test_an_event_while_a_fetch_is_being_delayed_completes_it(topics: Harness, w
 
 
 @pytest.mark.parametrize("woken_by", ["append", "deletion"])
-def test_an_event_during_the_incremental_scan_is_not_missed(topics: Harness, woken_by: str) -> None:
+def test_a_fetch_notices_an_append_during_its_incremental_scan(topics: Harness, woken_by: str) -> None:
     fetching = Fetching(topics)
     fetching.go_on()
     topics.produce("many", "a", partition=7)
@@ -390,7 +390,7 @@ def test_an_append_during_the_scan_causes_another_scan(topics: Harness) -> None:
     client.send(fetch_of(topics, {**MANY, ("t", 0): 0}, max_wait_ms=WAIT_MS))
     turns(soon)
     (waiter,) = topics.partition("t").waiters
-    waiter.changed()  # which has a look at the first hundred of them in its first step
+    waiter.on_changed()  # which has a look at the first hundred of them in its first step
     assert soon
     topics.produce("many", "a")
     turns(soon)

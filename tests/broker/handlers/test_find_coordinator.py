@@ -117,7 +117,7 @@ def test_requests_during_the_topic_creation_wait_for_it(harness: Harness, key_ty
     state = harness.cluster.groups if key_type == GROUP else harness.cluster.transactions
     assert state.log.topic is None
     with pytest.raises(KafkaError) as raised:
-        state.log.create()
+        state.log.create_topic()
     assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     while turns:
         turns.pop(0)()

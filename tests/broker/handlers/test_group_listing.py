@@ -32,7 +32,7 @@ def commit(harness: Harness, group: str) -> None:
     """Make a group that only commits offsets."""
     harness.coordinator(group)
     harness.cluster.groups.append(group, [group_entries.encode_offset_entry(group, "t", 0, OFFSET)])
-    harness.cluster.groups.find_or_make_classic_group(group).offsets.apply("t", 0, OFFSET)
+    harness.cluster.groups.find_or_make_classic_group(group).offsets.apply_offset("t", 0, OFFSET)
 
 
 # --- DescribeGroups -----------------------------------------------------------------------------
@@ -80,10 +80,10 @@ def test_only_the_coordinator_deletes_a_group(tmp_path: Path) -> None:
         assert result.error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_a_group_whose_deletion_cannot_be_written_stays(driver: Driver) -> None:
+def test_a_group_whose_deletion_cannot_be_written_is_not_deleted(driver: Driver) -> None:
     commit(driver.harness, "old")
     topic = driver.harness.cluster.groups.log
-    driver.harness.partition(topic.name, topic.partition_of("old")).log.offline = "the disk is gone"
+    driver.harness.partition(topic.name, topic.get_partition_index("old")).log.offline = "the disk is gone"
     (result,) = driver.harness.request(DeleteGroupsRequest(groups_names=["old"])).results
     assert result.error_code == ErrorCode.NOT_COORDINATOR
     assert "old" in driver.harness.cluster.groups.groups
@@ -94,7 +94,7 @@ def test_a_deletion_is_answered_after_the_fsync_if_the_topic_requires_it(driver:
     commit(driver.harness, "older")
     topic = driver.harness.cluster.groups.log
     for name in ("old", "older"):
-        kept = driver.harness.partition(topic.name, topic.partition_of(name)).log
+        kept = driver.harness.partition(topic.name, topic.get_partition_index(name)).log
         kept.flush_at = kept.log_end_offset + 1
     driver.harness.clock.holds_aside = True
     waiting = driver.harness.request(DeleteGroupsRequest(groups_names=["old", "none", "older"]))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import AlterConfigsRequest
 from tests.broker.handlers.config_requests import DELETE, SET, alter, describe, entry, value
@@ -32,11 +32,14 @@ DONE = (ErrorCode.NONE, None)
 @pytest.mark.parametrize("crash", [False, True])
 def test_group_settings_take_effect_immediately_and_are_kept(harness: Harness, crash: bool) -> None:
     alter(harness, GROUP, "g", (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000"))
-    assert (group_value(harness.cluster, "g", SESSION), group_value(harness.cluster, "h", SESSION)) == (50_000, 45_000)
+    assert (get_group_config(harness.cluster, "g", SESSION), get_group_config(harness.cluster, "h", SESSION)) == (
+        50_000,
+        45_000,
+    )
     harness.restart(crash=crash)
-    assert group_value(harness.cluster, "g", HEARTBEAT) == 6000
+    assert get_group_config(harness.cluster, "g", HEARTBEAT) == 6000
     alter(harness, GROUP, "g", (SESSION, DELETE, None))
-    assert group_value(harness.cluster, "g", SESSION) == 45_000
+    assert get_group_config(harness.cluster, "g", SESSION) == 45_000
 
 
 def test_all_settings_of_a_group_are_set_at_once(harness: Harness) -> None:
@@ -46,7 +49,7 @@ def test_all_settings_of_a_group_are_set_at_once(harness: Harness) -> None:
     request = AlterConfigsRequest(resources=[shape(resource_type=GROUP, resource_name="g", configs=[line])])
     (answer,) = harness.request(request).responses
     assert answer.error_code == ErrorCode.NONE
-    assert harness.cluster.image.config(GROUP, "g") == {SESSION: "50000"}
+    assert harness.cluster.image.get_configs(GROUP, "g") == {SESSION: "50000"}
 
 
 # --- subscriptions to metrics -------------------------------------------------------------------

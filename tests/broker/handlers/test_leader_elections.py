@@ -84,7 +84,7 @@ def test_an_unclean_election_takes_any_replica_that_is_online(tmp_path: Path) ->
         create(harness, [1, 2, 3], [2, 1, 3])
         harness.cluster.controller.create_topic("u", assignment=[(0, [1])])
         out_of_sync = harness.partition("t").topic.topic_id
-        harness.cluster.commit([records.PartitionChangeRecord(partition_id=0, topic_id=out_of_sync, isr=[1])])
+        harness.cluster.commit_records([records.PartitionChangeRecord(partition_id=0, topic_id=out_of_sync, isr=[1])])
         harness.restart(nodes=[2, 3])
         assert harness.partition("t").leader_id == NO_LEADER
         message = "Eligible topic partition leaders are not available."

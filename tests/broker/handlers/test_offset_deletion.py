@@ -54,10 +54,10 @@ def test_deleted_offsets_stay_deleted_after_a_restart(harness: Harness, crash: b
 
 
 def test_deleting_an_absent_offset_succeeds_but_not_of_an_unknown_partition(harness: Harness) -> None:
-    before = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.partition_of("g")).log.log_end_offset
+    before = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.get_partition_index("g")).log.log_end_offset
     answer = delete(harness, "g", ("t", 2), ("t", 3), ("nope", 0))
     assert answer == (0, {("t", 2): 0, ("t", 3): UNKNOWN, ("nope", 0): UNKNOWN})
-    after = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.partition_of("g")).log.log_end_offset
+    after = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.get_partition_index("g")).log.log_end_offset
     assert (left(harness), after) == ([("t", 0), ("t", 1), ("u", 0)], before)
 
 
@@ -73,7 +73,7 @@ def test_a_deletion_that_cannot_be_recorded_changes_nothing(harness: Harness) ->
     request = OffsetDeleteRequest(
         group_id="g", topics=[Topic(name="t", partitions=[Topic.OffsetDeleteRequestPartition(partition_index=0)])]
     )
-    topic.partition(topic.partition_of("g")).log.offline = "the disk is away"
+    topic.get_partition(topic.get_partition_index("g")).log.offline = "the disk is away"
     assert harness.request(request).error_code == ErrorCode.NOT_COORDINATOR
     assert left(harness) == [("t", 0), ("t", 1), ("u", 0)]
 
@@ -86,7 +86,7 @@ def test_a_long_deletion_applies_to_a_group_recreated_meanwhile(
     context = RequestContext(harness.cluster, harness.client().connection, 0, None, Slicer())
     steps = steps_of(offset_delete(context, request))
     next(steps)
-    harness.cluster.groups.delete(harness.cluster.groups.groups["g"])
+    harness.cluster.groups.delete_group(harness.cluster.groups.groups["g"])
     commit(harness, "g", ("t", 0, 5), ("u", 0, 7))
     assert sum(1 for _ in steps) >= 900
     assert left(harness) == [("u", 0)]

@@ -142,7 +142,7 @@ def test_a_cancellation_may_require_an_unclean_leader_election(tmp_path: Path, a
         change = records.PartitionChangeRecord(partition_id=0, topic_id=harness.partition("t").topic.topic_id)
         change.replicas, change.adding_replicas, change.removing_replicas = [2, 3, 1], [2, 3], [1]
         change.isr, change.leader = [2], 2
-        harness.cluster.commit([change])
+        harness.cluster.commit_records([change])
         (answer,) = move(harness, (0, None))
         if allowed:
             assert (answer, state(harness)[:3]) == ((0, None), ([1], [1], 1))
@@ -203,11 +203,11 @@ def test_a_remote_partition_gets_a_local_log_when_a_replica_moves_here(tmp_path:
         broker = records.RegisterBrokerRecord(broker_id=7, incarnation_id=bytes(16), broker_epoch=1)
         topic = records.TopicRecord(name="t", topic_id=topic_id)
         away = records.PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[7], isr=[7], leader=NO_LEADER)
-        harness.cluster.commit([broker, topic, away])
+        harness.cluster.commit_records([broker, topic, away])
         harness.restart()
-        assert not harness.partition("t").is_here
+        assert not harness.partition("t").has_local_log
         move(harness, (0, [1]))
-        assert (harness.partition("t").is_here, state(harness)[2]) == (True, NO_LEADER)
+        assert (harness.partition("t").has_local_log, state(harness)[2]) == (True, NO_LEADER)
         assert ongoing(harness) == {("t", 0): ([1, 7], [1], [7])}
 
 

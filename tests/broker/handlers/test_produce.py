@@ -177,7 +177,7 @@ def test_a_batch_of_a_transaction_that_was_not_started_is_rejected(harness: Harn
     data = batch("a", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     answer = produce(harness, {("t", 0): data}, transactional_id="mine")["t", 0]
     assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS  # as there is nobody to ask, the client is to try again
-    harness.cluster.transactions.log.create()
+    harness.cluster.transactions.log.create_topic()
     answer = produce(harness, {("t", 0): data}, transactional_id="mine")["t", 0]
     assert answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
@@ -253,7 +253,7 @@ def test_a_batch_validated_for_a_replaced_log_is_not_appended_to_its_successor(
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_records_of_a_request_that_waits_for_its_turn_are_kept(harness: Harness, partitions: int) -> None:
+def test_records_of_a_produce_that_waits_for_its_turn_are_not_overwritten(harness: Harness, partitions: int) -> None:
     harness.create_topic("t", 2)
     turns: list[Callable[[], None]] = []
     slicer = Slicer(turns.append)
@@ -264,7 +264,7 @@ def test_records_of_a_request_that_waits_for_its_turn_are_kept(harness: Harness,
         while going_on[0]:
             yield
 
-    slicer.start(others())
+    slicer.start_steps(others())
     sent, scribble = (
         build_batch([Record(0, 1_700_000_000_000, b"key", value, ())], compression=Compression.GZIP)
         for value in (b"what was sent", b"what followed")
@@ -277,7 +277,7 @@ def test_records_of_a_request_that_waits_for_its_turn_are_kept(harness: Harness,
         frame = frame_of(request, version)
         scratch[: len(frame)] = frame
         if records is sent:
-            client.connection.received(scratch, len(frame))
+            client.connection.take_received(scratch, len(frame))
     going_on[0] = False
     while turns:
         turns.pop(0)()

@@ -66,7 +66,7 @@ DAY_MS = 86_400_000
 
 
 def init_two_phases(harness: Harness, **more: Any) -> Any:
-    harness.cluster.transactions.log.create()
+    harness.cluster.transactions.log.create_topic()
     request = InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000, enable2_pc=True, **more)
     return harness.request(request, 6)
 

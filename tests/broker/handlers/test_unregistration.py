@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.control.registration import unregister as steps_of_unregistering
+from minibroker.broker.control.registration import unregister_broker_in_steps as steps_of_unregistering
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages import metadata_records as records
@@ -112,6 +112,6 @@ def test_controllers_are_not_registered(harness: Harness) -> None:
 
     message = "Controller ID 1 is not currently registered."
     assert told() == (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, message)
-    harness.cluster.commit([records.FeatureLevelRecord(name="metadata.version", feature_level=31)])
+    harness.cluster.commit_records([records.FeatureLevelRecord(name="metadata.version", feature_level=31)])
     old = "The current MetadataVersion is too old to support controller unregistration."
     assert told() == (ErrorCode.UNSUPPORTED_VERSION, old)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.control.placement import check_replicas, place
+from minibroker.broker.control.placement import check_replicas, place_replicas
 from minibroker.broker.metadata.features import METADATA_VERSION
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
@@ -56,7 +56,7 @@ def ids(harness: Harness, *names: str) -> list[bytes]:
 
 
 def at_level(harness: Harness, level: int) -> None:
-    harness.cluster.commit([records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)])
+    harness.cluster.commit_records([records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)])
 
 
 def test_new_logs_avoid_a_cordoned_directory(spread: Harness) -> None:
@@ -71,7 +71,7 @@ def test_new_logs_avoid_a_cordoned_directory(spread: Harness) -> None:
     assert directories_of(spread, "u") == {"one"}
 
 
-def test_each_node_has_its_own_list(spread: Harness) -> None:
+def test_each_node_has_its_own_cordoned_directories(spread: Harness) -> None:
     cordon(spread, "one")
     assert (told(spread), told(spread, node=2)) == (["one"], [])
     spread.create_topic("t", partitions=8)
@@ -92,9 +92,9 @@ def test_the_first_replica_decides_where_brokers_leave_no_directory(spread: Harn
 @pytest.mark.parametrize("names", [["*"], ["one", "two"]])
 def test_a_broker_without_other_directories_gets_no_replicas(spread: Harness, names: list[str]) -> None:
     cordon(spread, *names, node=2)
-    assert place(spread.cluster, 4, 1) == [[1]] * 4
+    assert place_replicas(spread.cluster, 4, 1) == [[1]] * 4
     with pytest.raises(KafkaError, match="only 1 broker.s. are registered or some brokers have all their log"):
-        place(spread.cluster, 1, 2)
+        place_replicas(spread.cluster, 1, 2)
     with pytest.raises(KafkaError, match="includes broker 2, but all its log directories are cordoned"):
         check_replicas(spread.cluster, [1, 2])
 
@@ -103,10 +103,10 @@ def test_a_cordoned_broker_that_is_away_gets_no_replicas(spread: Harness) -> Non
     cordon(spread, "*", node=2)
     spread.restart(nodes=[1])
     with pytest.raises(KafkaError, match="only 1 broker"):
-        place(spread.cluster, 1, 2)
+        place_replicas(spread.cluster, 1, 2)
 
 
-def test_existing_logs_stay(spread: Harness) -> None:
+def test_existing_logs_stay_in_a_cordoned_directory(spread: Harness) -> None:
     spread.create_topic("t", partitions=4)
     before = directories_of(spread, "t")
     cordon(spread, "*")
@@ -148,7 +148,7 @@ def test_nothing_is_cordoned_before_the_level_that_brought_it(tmp_path: Path) ->
         at_level(harness, 30)
         assert told(harness) == ["data"]
         with pytest.raises(KafkaError, match="All brokers are currently fenced, or have all their log directories"):
-            place(harness.cluster, 1, 1)
+            place_replicas(harness.cluster, 1, 1)
 
 
 def test_a_directory_that_is_gone_may_still_be_cordoned(spread: Harness) -> None:

@@ -66,11 +66,11 @@ def test_configs_are_set_replaced_and_removed_per_topic() -> None:
         config(TOPIC_RESOURCE, "t", "never.set", None),
     )
     assert image.topics["t"].overrides == {"retention.ms": "7"}
-    assert image.config(BROKER_RESOURCE, "") == {"log.retention.ms": "1"}
-    assert image.config(BROKER_RESOURCE, "1") == {}
+    assert image.get_configs(BROKER_RESOURCE, "") == {"log.retention.ms": "1"}
+    assert image.get_configs(BROKER_RESOURCE, "1") == {}
 
 
-def test_a_topics_configs_may_precede_it() -> None:
+def test_config_records_may_precede_the_record_of_their_topic() -> None:
     image = fold(config(TOPIC_RESOURCE, "t", "retention.ms", "5"), topic())
     assert image.topics["t"].overrides == {"retention.ms": "5"}
 

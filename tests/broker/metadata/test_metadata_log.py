@@ -168,7 +168,7 @@ def test_the_quorum_state_file_contains_the_epoch(harness: Harness) -> None:
 
 def test_a_new_epoch_exceeds_that_of_the_quorum_state_file(harness: Harness) -> None:
     harness.stop()
-    (metadata_file(harness).parent / "quorum-state").write_bytes(QuorumState(-1, 17, (1, 2, 3), 0).text())
+    (metadata_file(harness).parent / "quorum-state").write_bytes(QuorumState(-1, 17, (1, 2, 3), 0).encode())
     harness.start()
     assert harness.cluster.metadata_log.leader_epoch == 18
     file = metadata_file(harness).parent / "quorum-state"
@@ -234,7 +234,7 @@ def test_a_formatted_directory_starts_with_the_bootstrap_records(tmp_path: Path)
     (tmp_path / "data" / "bootstrap.checkpoint").write_bytes(snapshot_of([level, config]))
     with Harness(tmp_path) as harness:
         assert harness.cluster.image.features == {"metadata.version": 17}
-        assert harness.cluster.image.config(4, "") == {"min.insync.replicas": "1"}
+        assert harness.cluster.image.get_configs(4, "") == {"min.insync.replicas": "1"}
         harness.create_topic("t")  # with records that a Kafka of that level can read
         harness.restart()
         assert list(harness.cluster.image.topics) == ["t"]

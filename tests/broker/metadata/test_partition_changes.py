@@ -24,7 +24,7 @@ def made(replicas: list[int], isr: list[int], leader: int) -> tuple[Image, Parti
 
 def changed(image: Image, change: PartitionChange) -> PartitionChangeRecord | None:
     """The record, which the image knows then; a second look finds nothing to change."""
-    record = change.record()
+    record = change.make_record()
     if record is not None:
         image.apply(record)
     return record
@@ -91,14 +91,14 @@ def test_a_reassignment_ends_once_the_new_replicas_are_in_sync(before: list[int]
     change.removing, change.adding = sorted(set(before) - set(after)), sorted(set(after) - set(before))
     change.replicas = [*after, *change.removing]
     changed(image, change)
-    assert partition.is_reassigned == bool(change.adding)
+    assert partition.is_reassigning == bool(change.adding)
     change = PartitionChange(partition, everybody.__contains__, None)
     change.isr += [node for node in partition.replicas if node not in partition.isr]
     changed(image, change)
-    assert (partition.replicas, partition.is_reassigned) == (after, False)
+    assert (partition.replicas, partition.is_reassigning) == (after, False)
     assert set(partition.isr) == set(after)
     assert partition.leader_epoch == 3 + bool(set(before) - set(after)), "another epoch where replicas have gone"
-    assert PartitionChange(partition, everybody.__contains__, None).record() is None
+    assert PartitionChange(partition, everybody.__contains__, None).make_record() is None
 
 
 def test_an_unclean_leader_is_the_only_in_sync_replica() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.metadata.partitions import Partition, Topic, check_name, normalize_colliding_name
+from minibroker.broker.metadata.partitions import Partition, Topic, check_topic_name, normalize_colliding_name
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
 from tests.cases import for_each
@@ -12,7 +12,7 @@ from tests.cases import for_each
 
 @for_each("name", ["t", "a.b_c-D9", "...", "x" * 249, "__mine", "-"])
 def test_a_valid_topic_name_is_accepted(name: str) -> None:
-    check_name(name)
+    check_topic_name(name)
 
 
 @for_each(
@@ -30,7 +30,7 @@ def test_a_valid_topic_name_is_accepted(name: str) -> None:
 )
 def test_an_invalid_topic_name_is_rejected_with_kafkas_message(name: str, reason: str) -> None:
     with pytest.raises(KafkaError) as raised:
-        check_name(name)
+        check_topic_name(name)
     assert raised.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert raised.value.message == f"Topic name is invalid: {reason}"
 
@@ -49,8 +49,8 @@ def test_kafkas_own_topics_are_internal(name: str, internal: bool) -> None:
 def test_a_partition_is_found_by_its_index() -> None:
     topic = Topic("t", bytes(16))
     topic.partitions = [Partition(topic, index, [1], [1], 1) for index in range(2)]
-    assert [topic.partition(index) for index in (0, 1)] == topic.partitions
-    assert [topic.partition(index) for index in (-1, 2)] == [None, None]
+    assert [topic.find_partition(index) for index in (0, 1)] == topic.partitions
+    assert [topic.find_partition(index) for index in (-1, 2)] == [None, None]
     assert repr(topic.partitions[1]) == "t-1"
 
 
@@ -61,10 +61,10 @@ def test_a_partition_is_found_by_its_index() -> None:
 def test_a_client_with_another_leader_epoch_is_rejected(epoch: int, code: ErrorCode) -> None:
     partition = Partition(Topic("t", bytes(16)), 0, [1], [1], 1)
     partition.leader_epoch = 3
-    partition.check_epoch(3)
-    partition.check_epoch(-1)
+    partition.check_leader_epoch(3)
+    partition.check_leader_epoch(-1)
     with pytest.raises(KafkaError) as raised:
-        partition.check_epoch(epoch)
+        partition.check_leader_epoch(epoch)
     assert raised.value.code == code
 
 
@@ -73,16 +73,16 @@ def test_all_waiters_are_woken_even_if_some_leave_meanwhile() -> None:
     woken = []
 
     class Leaving:
-        def appended(self, size_bytes: int) -> None:
+        def on_appended(self, size_bytes: int) -> None:
             raise AssertionError("nothing was appended")
 
-        def changed(self) -> None:
+        def on_changed(self) -> None:
             woken.append(self)
             partition.waiters.discard(self)
 
     waiters = [Leaving(), Leaving()]
     partition.waiters.update(waiters)
-    partition.wake()
+    partition.wake_waiters()
     assert (set(woken), partition.waiters) == (set(waiters), set())
 
 

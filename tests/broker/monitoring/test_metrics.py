@@ -41,7 +41,7 @@ class Stage:
             server = Server(runner.get_loop(), harness.cluster)
         server.accepted[1, "PLAINTEXT"] = 7
         server.accepted[1, "INTERNAL"] = 0
-        monkeypatch.setattr(server, "connections", self.connections)
+        monkeypatch.setattr(server, "list_connections", self.connections)
         self.syncs, self.cleaner = SyncStatistics(), CleanerStatistics()
         self.observed = Observed(harness.cluster, server, statistics, self.syncs, self.cleaner, 1_700_000_000.5)
 
@@ -100,7 +100,7 @@ def test_durations_are_cumulative_histograms_in_seconds(stage: Stage) -> None:
     waits = iter((0.2, 3.0, 40.0))
 
     class Slow(Interceptor):
-        def before(self, call: Call) -> None:
+        def before_request(self, call: Call) -> None:
             stage.harness.clock.advance(next(waits))
 
     stage.harness.dispatcher.interceptors.append(Slow())
@@ -265,7 +265,7 @@ def commit(stage: Stage, group: str, topic: str, partition: int, offset: int, to
     """Let a group have committed an offset."""
     groups = stage.harness.cluster.groups
     found = groups.groups.setdefault(group, ShareGroup(groups, group))
-    found.offsets.apply(topic, partition, CommittedOffset(offset, -1, "", 1000, topic_id=topic_id))
+    found.offsets.apply_offset(topic, partition, CommittedOffset(offset, -1, "", 1000, topic_id=topic_id))
 
 
 def test_a_groups_lag_is_the_distance_to_the_end_of_each_partition(stage: Stage) -> None:
@@ -305,7 +305,7 @@ def test_groups_are_counted_by_type_and_state(stage: Stage) -> None:
     groups = stage.harness.cluster.groups
     for group_id in ("g1", "g2", "g3"):
         groups.groups[group_id] = ShareGroup(groups, group_id)
-    groups.share_group("g3").members["m"] = ShareMember("m")
+    groups.get_share_group("g3").members["m"] = ShareMember("m")
     groups.rebalances[GroupType.SHARE] = 4
     assert stage.values("groups") == {("share", "Empty"): 2, ("share", "Stable"): 1}
     assert stage.values("group_rebalances") == {("share",): 4}

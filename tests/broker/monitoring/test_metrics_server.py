@@ -17,7 +17,7 @@ from minibroker.broker.configs.settings import Settings
 from minibroker.broker.metadata.nodes import Endpoint
 from minibroker.broker.monitoring.metrics_server import MetricsServer
 from minibroker.broker.network import http_server
-from minibroker.broker.server import bind
+from minibroker.broker.server import bind_listener
 from minibroker.testing.embedded.certificates import Authority
 from tests.cases import for_each
 from tests.loops import LOOPS
@@ -40,7 +40,7 @@ async def metrics() -> bytes:
 async def started(
     exposition: Callable[[], Awaitable[bytes]] = metrics, *, is_ready: bool = True
 ) -> tuple[MetricsServer, tuple[str, int]]:
-    bound = bind(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
+    bound = bind_listener(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
     server = MetricsServer(exposition, lambda: is_ready)
     await server.serve(bound)
     return server, (bound.endpoint.host, bound.endpoint.port)
@@ -168,7 +168,7 @@ def test_each_http_client_uses_the_current_tls_certificate(run: Run, caplog: pyt
 
     async def talk() -> list[str]:
         present: list[ssl.SSLContext] = []
-        bound = bind(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
+        bound = bind_listener(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
         server, address = MetricsServer(metrics, lambda: True), (bound.endpoint.host, bound.endpoint.port)
         await server.serve(bound, lambda: present[-1] if present else None)
         with pytest.raises(OSError):
@@ -271,7 +271,7 @@ def test_the_logged_metrics_address_is_a_url(run: Run, caplog: pytest.LogCapture
     caplog.set_level(logging.INFO, "minibroker.metrics")
 
     async def talk(host: str) -> int:
-        bound = bind(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
+        bound = bind_listener(Listener("METRICS", "HTTP", "127.0.0.1", 0, "", 0), Settings({}))
         server = MetricsServer(metrics, lambda: True)
         await server.serve(bound._replace(endpoint=Endpoint(host, bound.endpoint.port)))
         await server.close()

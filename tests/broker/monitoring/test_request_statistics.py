@@ -49,7 +49,7 @@ def test_the_response_time_is_counted_in_the_first_bucket_that_holds_it(
     harness: Harness, statistics: RequestStatistics, waited_ms: float, bucket: int
 ) -> None:
     class Slow(Interceptor):
-        def answer(self, call: Call, response: Message) -> Message:
+        def alter_response(self, call: Call, response: Message) -> Message:
             harness.clock.advance(waited_ms)
             return response
 
@@ -68,14 +68,14 @@ def test_a_request_that_is_never_answered_is_counted_as_lost(harness: Harness, s
     topics = [FetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])]
     client = harness.client()
     client.send(FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1000, session_epoch=-1, topics=topics), 13)
-    client.connection.lost()
+    client.connection.on_lost()
     counted = statistics.by_api[ApiKey.FETCH]
     assert (counted.lost, sum(counted.durations)) == (1, 0)
 
 
 def test_a_response_by_an_interceptor_is_counted(harness: Harness, statistics: RequestStatistics) -> None:
     class Refusing(Interceptor):
-        def before(self, call: Call) -> Message:
+        def before_request(self, call: Call) -> Message:
             return MetadataResponse(error_code=ErrorCode.NOT_CONTROLLER)
 
     harness.dispatcher.interceptors.append(Refusing())

@@ -140,7 +140,7 @@ def test_a_client_that_disconnects_before_its_delayed_failure_gets_no_response(
 ) -> None:
     client.handshake()
     client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"))
-    client.connection.lost()
+    client.connection.on_lost()
     harness.clock.advance(DELAY_MS)
     assert list(client.responses()) == []
 
@@ -280,7 +280,7 @@ def test_mechanisms_are_enabled_while_the_broker_runs(harness: Harness, caplog: 
     assert client.handshake().mechanisms == ["PLAIN", "SCRAM-SHA-512"]
     listener = SaslListener("SASL_PLAINTEXT", lambda: harness.cluster, harness.clock)
     assert alter(harness, "sasl.enabled.mechanisms", "OAUTHBEARER") == 0  # of which no token could be checked
-    listener.read_again()
+    listener.reload_settings()
     assert list(listener.mechanisms) == ["PLAIN", "SCRAM-SHA-512"]
     assert "clients authenticate as before: listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config" in caplog.text
     harness.restart()

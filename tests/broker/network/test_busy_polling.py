@@ -95,7 +95,7 @@ def test_a_long_request_is_no_sign_of_a_wanted_cpu() -> None:
     assert not loop.sleeps
 
 
-def test_a_loop_that_slept_wakes_again() -> None:
+def test_a_loop_that_slept_polls_again_after_a_read() -> None:
     loop = Loop()
     for _ in range(2):
         loop.polling.note_read()
@@ -104,7 +104,7 @@ def test_a_loop_that_slept_wakes_again() -> None:
         assert loop.sleeps
 
 
-def test_one_cpu_is_left_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_polling_is_off_by_default_on_a_machine_with_one_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(busy_polling, "count_usable_cpus", lambda: 1.0)
     assert choose_busy_poll_us(-1) == 0
     assert choose_busy_poll_us(30) == 30

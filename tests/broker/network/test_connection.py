@@ -66,7 +66,7 @@ class DueAnswer:
     def __init__(self, number: bytes) -> None:
         self._number = number
 
-    def items(self) -> list[Any]:
+    def list_items_to_send(self) -> list[Any]:
         if self._number == b"9999999":
             raise ValueError("it cannot be encoded")
         return [self._number]
@@ -97,29 +97,29 @@ class Conversation:
         kind, number = bytes(frame[:1]), bytes(frame[1:8])
         self.ran.append(kind)
         if kind in (b"p", b"l"):
-            delaying = Delaying(connection.answered, is_at_work=kind == b"l")
+            delaying = Delaying(connection.send_delayed_answer, is_at_work=kind == b"l")
             self.delayed.append((number, delaying))
             return delaying.operation
         if kind == b"d":
             return DueAnswer(number)
         if kind == b"x":
-            connection.end()
+            connection.close_after_answers()
             return None
         return None if kind == b"0" else [number]
 
     def feed(self, data: bytes, cut: int = SCRATCH_BYTES) -> None:
         """Give the bytes as a socket would: at most `cut` at a time, and only into the room that there is."""
         while data and not self.connection.closed:
-            room = self.connection.room(self.scratch)
+            room = self.connection.get_receive_buffer(self.scratch)
             count = min(len(data), len(room), cut)
             room[:count] = data[:count]
-            self.connection.received(self.scratch, count)
+            self.connection.take_received(self.scratch, count)
             self.scratch[:] = bytes([255]) * SCRATCH_BYTES  # nobody may have kept a view of it
             data = data[count:]
 
     def end_turn(self) -> None:
         while self.told:
-            self.told.pop(0).turn_ended()
+            self.told.pop(0).on_turn_ended()
 
     def complete(self) -> None:
         number, delaying = self.delayed.pop(0)
@@ -200,7 +200,7 @@ def test_reading_continues_up_to_a_limit_during_a_delayed_request() -> None:
 def test_a_client_that_disconnects_cancels_its_delayed_request() -> None:
     talk = Conversation()
     talk.feed(frame("p", 1))
-    talk.connection.lost()
+    talk.connection.on_lost()
     assert talk.delayed[0][1].is_closed
     talk.complete()
     assert talk.outlet.sent == []
@@ -277,7 +277,7 @@ def test_an_invalid_size_closes_the_connection_immediately(size: int, cut: int) 
     talk.feed(frame("a", 1) + pack(">i", size), cut)
     assert numbers(talk.outlet.sent) == [1], "what was asked before is answered"
     assert talk.outlet.closed
-    assert talk.connection.room(talk.scratch), "a socket that still reads must have somewhere to put it"
+    assert talk.connection.get_receive_buffer(talk.scratch), "a socket that still reads must have somewhere to put it"
     assert talk.budget.held_bytes == 0
 
 
@@ -303,7 +303,7 @@ def test_no_request_runs_after_the_connection_closes() -> None:
     talk = Conversation()
     talk.feed(frame("x", 1))
     talk.scratch[: len(frame("a", 2))] = frame("a", 2)
-    talk.connection.received(talk.scratch, len(frame("a", 2)))
+    talk.connection.take_received(talk.scratch, len(frame("a", 2)))
     assert talk.outlet.sent == []
 
 
@@ -311,7 +311,7 @@ def test_a_lost_connection_releases_its_memory() -> None:
     talk = Conversation()
     talk.feed(frame("a", 1, padding=500_000)[:10_000])
     assert talk.budget.held_bytes > 0
-    talk.connection.lost()
+    talk.connection.on_lost()
     assert talk.budget.held_bytes == 0
 
 
@@ -346,16 +346,16 @@ def test_a_connection_reads_little_while_memory_is_exhausted() -> None:
     talk = Conversation()
     talk.budget.large.limit_bytes = 1
     talk.feed(frame("p", 1))
-    assert len(talk.connection.room(talk.scratch)) == SCRATCH_BYTES, "nothing is held"
+    assert len(talk.connection.get_receive_buffer(talk.scratch)) == SCRATCH_BYTES, "nothing is held"
     talk.feed(frame("a", 2))
     assert talk.budget.held_bytes == len(frame("a", 2))
     assert not talk.outlet.reading
     another = memoryview(bytearray(10 * OWN_BYTES))
-    assert len(talk.connection.room(another)) == OWN_BYTES
+    assert len(talk.connection.get_receive_buffer(another)) == OWN_BYTES
     talk.complete()
     talk.outlet.run()
     assert talk.outlet.reading and numbers(talk.outlet.sent) == [1, 2]
-    assert talk.budget.held_bytes == 0 and len(talk.connection.room(another)) == 10 * OWN_BYTES
+    assert talk.budget.held_bytes == 0 and len(talk.connection.get_receive_buffer(another)) == 10 * OWN_BYTES
 
 
 def test_a_disconnect_releases_the_bytes_after_a_delayed_request() -> None:
@@ -363,7 +363,7 @@ def test_a_disconnect_releases_the_bytes_after_a_delayed_request() -> None:
     talk.feed(frame("p", 1) + frame("a", 2))
     talk.feed(frame("a", 3))
     assert talk.budget.held_bytes == 2 * len(frame("a", 2))
-    talk.connection.lost()
+    talk.connection.on_lost()
     assert talk.budget.held_bytes == 0
 
 
@@ -375,12 +375,14 @@ def test_a_frame_that_waits_for_memory_continues_once_memory_is_free() -> None:
     talk.feed(first[:50_000])
     other.feed(second[:4000])
     assert not other.outlet.reading
-    assert talk.connection.owes_bytes and not other.connection.owes_bytes, "it is we who do not read on"
+    assert talk.connection.has_partial_request and not other.connection.has_partial_request, (
+        "it is we who do not read on"
+    )
     talk.feed(first[50_000:])
     other.outlet.run()
-    assert other.outlet.reading and other.connection.owes_bytes
+    assert other.outlet.reading and other.connection.has_partial_request
     other.feed(second[4000:])
-    assert numbers(other.outlet.sent) == [2] and not other.connection.owes_bytes
+    assert numbers(other.outlet.sent) == [2] and not other.connection.has_partial_request
 
 
 # --- answers that wait for the end of the turn ------------------------------------------------------------------------
@@ -412,7 +414,7 @@ def test_responses_of_the_turn_are_sent_before_the_connection_closes(last: bytes
 def test_a_disconnected_client_is_sent_nothing_at_the_end_of_the_turn() -> None:
     talk = Conversation()
     talk.feed(frame("d", 0))
-    talk.connection.lost()
+    talk.connection.on_lost()
     talk.end_turn()
     assert talk.outlet.sent == []
 
@@ -440,5 +442,5 @@ def test_deferred_responses_that_congest_the_output_stop_further_requests() -> N
 def test_a_failed_connection_forgets_its_delayed_request() -> None:
     talk = Conversation()
     talk.feed(frame("p", 0))
-    talk.connection.fail()
+    talk.connection.close_after_failure()
     assert (talk.delayed[0][1].is_closed, talk.outlet.closed) == (True, True)

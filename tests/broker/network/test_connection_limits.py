@@ -33,7 +33,7 @@ class Door:
             self.harness.cluster.nodes[1], listener, outlet, lambda *_: None, lambda _: None, FrameBudget(), 9,
             peer=f"{host}:1", host=host,
         )  # fmt: skip
-        self.limits.came(made, lambda: self.closed.append(made))
+        self.limits.on_connected(made, lambda: self.closed.append(made))
         return made
 
 
@@ -58,8 +58,8 @@ def test_connections_above_the_limit_of_their_address_are_closed(door: Door) -> 
     third, other, another, sixth = door.open(), door.open("10.0.0.2"), door.open("10.0.0.2"), door.open("::1")
     assert door.closed == [third, another, sixth]
     for closed in door.closed:
-        door.limits.gone(closed)
-    door.limits.gone(kept[0])
+        door.limits.on_closed(closed)
+    door.limits.on_closed(kept[0])
     assert door.open() not in door.closed
     assert other not in door.closed
 
@@ -69,9 +69,9 @@ def test_connections_above_the_total_limit_wait_in_order(door: Door) -> None:
     set_config(door.harness, "max.connections", "2")
     first, _, third, fourth, fifth = (door.open(f"10.0.0.{number}") for number in range(5))
     assert [each.muted for each in (third, fourth, fifth)] == [True] * 3
-    door.limits.gone(fourth)
+    door.limits.on_closed(fourth)
     assert [each.muted for each in (third, fifth)] == [True] * 2
-    door.limits.gone(first)
+    door.limits.on_closed(first)
     assert [each.muted for each in (third, fifth)] == [False, True]
     set_config(door.harness, "max.connections", "3")
     door.limits.admit_waiting()
@@ -105,9 +105,9 @@ def test_a_listener_has_a_limit_of_its_own(door: Door) -> None:
     set_own_config(door, "listener.name.x.max.connections", "2")
     first, _, third, other = (door.open(listener=name) for name in ("X", "X", "X", "PLAINTEXT"))
     assert (third.muted, other.muted) == (True, False)
-    door.limits.gone(other)
+    door.limits.on_closed(other)
     assert third.muted
-    door.limits.gone(first)
+    door.limits.on_closed(first)
     assert not third.muted
 
 
@@ -147,7 +147,7 @@ def test_connections_for_brokers_displace_those_that_were_idle_for_longest(door:
     set_config(door.harness, "max.connections", "3")
     opened = [door.open(listener=name) for name in ("PLAINTEXT", "INTERNAL", "INTERNAL", "PLAINTEXT")]
     assert door.closed == [opened[1]]
-    door.limits.gone(opened[1])
+    door.limits.on_closed(opened[1])
     assert door.open(listener="INTERNAL").muted
     door.open()
     assert door.closed == opened[1:3]
@@ -156,11 +156,11 @@ def test_connections_for_brokers_displace_those_that_were_idle_for_longest(door:
 def test_connections_are_closed_when_the_limit_becomes_lower(door: Door) -> None:
     leave_one_listener(door)
     opened = [door.open() for _ in range(5)]
-    door.limits.close_excess()
+    door.limits.close_excess_connections()
     assert door.closed == []
     set_config(door.harness, "max.connections", "3")
-    door.limits.close_excess()
-    door.limits.close_excess()
+    door.limits.close_excess_connections()
+    door.limits.close_excess_connections()
     assert door.closed == opened[:2]
 
 

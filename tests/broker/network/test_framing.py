@@ -40,7 +40,7 @@ def large_frame(budget: FrameBudget, came_bytes: int = 0) -> PartialFrame:
 def fill(frame: PartialFrame, held_bytes: int) -> None:
     """Fill the frame until it holds so many bytes."""
     while frame.grow() and len(frame.bytes) < held_bytes:
-        frame.filled(len(frame.room()))
+        frame.note_filled(len(frame.get_room()))
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, LIMIT_BYTES + 1, 0x47455420])
@@ -65,13 +65,13 @@ def test_an_announced_size_allocates_no_memory_before_its_bytes_arrive() -> None
 @pytest.mark.parametrize("total_bytes", [100_000, 3 << 20])
 def test_a_buffer_is_at_most_twice_as_large_as_the_received_bytes(total_bytes: int) -> None:
     budget = FrameBudget()
-    budget.buffer(1, SPARE_BYTES)  # somebody has the shared one
+    budget.get_buffer(1, SPARE_BYTES)  # somebody has the shared one
     frame = PartialFrame(start_of_frame(total_bytes), LIMIT_BYTES, budget, nobody)
     came_bytes = 4
     while frame.grow() and not frame.complete:
         assert len(frame.bytes) == budget.held_bytes <= max(OWN_BYTES, 2 * came_bytes)
-        count = min(1000, len(frame.room()))
-        frame.filled(count)
+        count = min(1000, len(frame.get_room()))
+        frame.note_filled(count)
         came_bytes += count
     assert budget.held_bytes == 4 + total_bytes
 
@@ -90,8 +90,8 @@ def test_a_frame_completes_byte_by_byte() -> None:
     for byte in content[1:]:
         assert frame.grow()
         assert not frame.complete
-        frame.room()[0] = byte
-        frame.filled(1)
+        frame.get_room()[0] = byte
+        frame.note_filled(1)
     assert frame.grow()
     assert frame.complete
     assert bytes(frame.bytes) == content
@@ -103,10 +103,10 @@ def test_a_growing_frame_keeps_its_content() -> None:
     frame = PartialFrame(memoryview(content[:10]), LIMIT_BYTES, FrameBudget(), nobody)
     position = 10
     while frame.grow() and not frame.complete:
-        room = frame.room()
+        room = frame.get_room()
         count = min(len(room), 100_000)
         room[:count] = content[position : position + count]
-        frame.filled(count)
+        frame.note_filled(count)
         position += count
     assert bytes(frame.bytes) == content
 
@@ -124,8 +124,8 @@ def test_a_large_frame_grows_without_being_copied() -> None:
 def test_one_read_takes_a_limited_part_of_a_large_frame() -> None:
     frame = large_frame(FrameBudget())
     while frame.grow() and not frame.complete:
-        assert 0 < len(frame.room()) <= READ_BYTES
-        frame.filled(len(frame.room()))
+        assert 0 < len(frame.get_room()) <= READ_BYTES
+        frame.note_filled(len(frame.get_room()))
 
 
 def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
@@ -134,11 +134,11 @@ def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
     woken: list[str] = []
     fill(oldest, MEBIBYTE)
     assert other.grow(), "its first bytes are its own"
-    other.filled(len(other.room()))
+    other.note_filled(len(other.get_room()))
     assert not other.grow()
-    other.wait(lambda: woken.append("other"))
+    other.wait_for_room(lambda: woken.append("other"))
     assert other.waits and not oldest.waits
-    oldest.filled(len(oldest.room()))
+    oldest.note_filled(len(oldest.get_room()))
     assert oldest.grow(), "one frame always gets on, or nobody would"
     oldest.close()
     assert woken == ["other"]
@@ -151,7 +151,7 @@ def test_a_complete_frame_in_use_lets_the_next_become_the_oldest() -> None:
     budget = FrameBudget(0)
     done, other, last = large_frame(budget), large_frame(budget, 100_000), large_frame(budget, 100_000)
     while done.grow() and not done.complete:
-        done.filled(len(done.room()))
+        done.note_filled(len(done.get_room()))
     assert done.complete
     assert other.grow()
     assert not last.grow()
@@ -165,7 +165,7 @@ def test_only_as_many_frames_are_woken_as_have_room() -> None:
     woken: list[int] = []
     for number, frame in enumerate(waiting):
         assert not frame.grow()
-        frame.wait(lambda number=number: woken.append(number))  # type: ignore[misc]
+        frame.wait_for_room(lambda number=number: woken.append(number))  # type: ignore[misc]
     waiting.pop().close()
     assert woken == []
     holder.close()
@@ -186,7 +186,7 @@ def test_the_frame_nearest_to_completion_is_woken_first() -> None:
     woken: list[str] = []
     for name, frame in ("far", far), ("near", near):
         assert not frame.grow()
-        frame.wait(lambda name=name: woken.append(name))  # type: ignore[misc]
+        frame.wait_for_room(lambda name=name: woken.append(name))  # type: ignore[misc]
     holder.close()
     assert woken == ["near"]
     oldest.close()
@@ -200,7 +200,7 @@ def test_large_frames_leave_small_ones_their_share() -> None:
     small = PartialFrame(start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000)), LIMIT_BYTES, budget, nobody)
     while not small.complete:
         assert small.grow()
-        small.filled(len(small.room()))
+        small.note_filled(len(small.get_room()))
 
 
 def test_a_few_bytes_stay_free_when_small_frames_exhaust_their_share() -> None:
@@ -211,7 +211,7 @@ def test_a_few_bytes_stay_free_when_small_frames_exhaust_their_share() -> None:
     assert first.grow()
     assert not second.grow()
     tiny = PartialFrame(start_of_frame(200), LIMIT_BYTES, budget, nobody)
-    assert tiny.grow() and len(tiny.room()) == 200
+    assert tiny.grow() and len(tiny.get_room()) == 200
 
 
 def test_an_abandoned_frame_is_not_woken() -> None:
@@ -219,7 +219,7 @@ def test_an_abandoned_frame_is_not_woken() -> None:
     oldest, gone = large_frame(budget), large_frame(budget, 100_000)
     woken: list[str] = []
     assert oldest.grow() and not gone.grow()
-    gone.wait(lambda: woken.append("gone"))
+    gone.wait_for_room(lambda: woken.append("gone"))
     gone.close()
     oldest.close()
     assert woken == []
@@ -245,7 +245,7 @@ class Crowd:
         start = start_of_frame(total_bytes, bytes(came_bytes))
         frame = PartialFrame(start, LIMIT_BYTES, self.budget, give_up)
         if not frame.grow():
-            frame.wait(lambda: self.woken.append(name))
+            frame.wait_for_room(lambda: self.woken.append(name))
         return frame
 
 
@@ -263,8 +263,8 @@ def test_growing_frames_keep_their_memory_and_stalled_ones_do_not() -> None:
     crowd = Crowd()
     busy, lazy = crowd.frame("busy", 250_000), crowd.frame("lazy", 250_000)
     crowd.clock.advance(PATIENCE_MS)
-    busy.filled(LEAST_PROGRESS_BYTES)
-    lazy.filled(LEAST_PROGRESS_BYTES - 1)
+    busy.note_filled(LEAST_PROGRESS_BYTES)
+    lazy.note_filled(LEAST_PROGRESS_BYTES - 1)
     crowd.frame("working", 100_000, 200_000)
     assert (crowd.gone, crowd.woken) == (["lazy"], ["working"])
 
@@ -292,15 +292,15 @@ def test_a_frame_that_waited_for_memory_gets_a_new_grace_period() -> None:
 
 def test_large_frames_share_one_buffer_one_after_the_other() -> None:
     budget = FrameBudget()
-    first, second = budget.buffer(1000, 100_000), budget.buffer(2000, 100_000)
+    first, second = budget.get_buffer(1000, 100_000), budget.get_buffer(2000, 100_000)
     assert first.obj is not second.obj
     assert (len(first), len(second)) == (100_000, 2000), "the shared one is there anyway, so all of it is lent"
-    budget.take_back(second)
-    assert budget.buffer(3000, 100_000).obj is not first.obj, "the first is still in use"
-    budget.take_back(first)
-    assert budget.buffer(3000, SPARE_BYTES).obj is first.obj
+    budget.keep_buffer(second)
+    assert budget.get_buffer(3000, 100_000).obj is not first.obj, "the first is still in use"
+    budget.keep_buffer(first)
+    assert budget.get_buffer(3000, SPARE_BYTES).obj is first.obj
 
 
 @pytest.mark.parametrize("total_bytes", [SMALL_FRAME_BYTES, SPARE_BYTES + 1])
 def test_small_frames_and_very_large_ones_get_their_own_buffers(total_bytes: int) -> None:
-    assert len(FrameBudget().buffer(1000, total_bytes)) == 1000
+    assert len(FrameBudget().get_buffer(1000, total_bytes)) == 1000

@@ -40,26 +40,26 @@ def test_the_largest_and_then_oldest_delayed_requests_are_closed_beyond_the_limi
     purgatory = Purgatory(100 * KIB)
     first, second, largest, last = (Waiter() for _ in range(4))
     for client, size in (first, 20), (second, 20), (largest, 60):
-        purgatory.book(client, size * KIB)
+        purgatory.add_request(client, size * KIB)
     assert purgatory.held_bytes == 100 * KIB
-    purgatory.book(last, 10 * KIB)
+    purgatory.add_request(last, 10 * KIB)
     assert purgatory.held_bytes == 50 * KIB
     assert [bool(each.reasons) for each in (first, second, largest, last)] == [False, False, True, False]
     assert "61440 bytes" in largest.reasons[0] and "102400" in largest.reasons[0]
     purgatory.limit_bytes = 50 * KIB
-    purgatory.book(last, 11 * KIB)
+    purgatory.add_request(last, 11 * KIB)
     assert [bool(each.reasons) for each in (first, second, last)] == [True, False, False]
 
 
 def test_small_or_completed_requests_do_not_count_towards_the_limit() -> None:
     purgatory = Purgatory(0)
     small = Waiter()
-    purgatory.book(small, OWN_BYTES)
+    purgatory.add_request(small, OWN_BYTES)
     assert purgatory.held_bytes == 0 and not small.reasons
     purgatory.limit_bytes = KIB * KIB
-    purgatory.book(small, KIB * KIB)
-    purgatory.forget(small)
-    purgatory.forget(small)
+    purgatory.add_request(small, KIB * KIB)
+    purgatory.remove_request(small)
+    purgatory.remove_request(small)
     assert purgatory.held_bytes == 0
 
 
@@ -112,12 +112,12 @@ def test_a_produce_that_waits_for_the_fsync_no_longer_holds_its_records(tmp_path
         request = ProduceRequest(
             acks=-1, timeout_ms=1000, topic_data=[TopicData(name="every", partition_data=[records])]
         )
-        client.connection._budget.buffer(1, SPARE_BYTES)  # somebody has the shared one
+        client.connection._budget.get_buffer(1, SPARE_BYTES)  # somebody has the shared one
         tracemalloc.start()
         client.send(request, 9)
         held_bytes = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
-        assert client.connection.waiting
+        assert client.connection.has_delayed_request
         assert client.connection._budget.purgatory.held_bytes == 0
         assert held_bytes < 600 * KIB
         harness.clock.do_aside()
@@ -132,7 +132,7 @@ def test_a_disconnected_client_no_longer_counts_towards_the_limit(harness: Harne
     harness.clock.advance(1)
     client = joining(harness, budget, "group", 100 * KIB)
     assert budget.purgatory.held_bytes > 100 * KIB
-    client.connection.lost()
+    client.connection.on_lost()
     assert budget.purgatory.held_bytes == 0
 
 
@@ -143,7 +143,7 @@ def test_a_request_answered_before_it_is_closed_stays_connected(harness: Harness
     joining(harness, budget, "group", KIB)
     harness.clock.advance(1)
     client = joining(harness, budget, "group", 100 * KIB)
-    budget.purgatory.book(Waiter(), 100 * KIB)
+    budget.purgatory.add_request(Waiter(), 100 * KIB)
     harness.clock.advance(61_000)
     client.outlet.run_soon()
     ((_, answer),) = client.responses()
@@ -196,6 +196,6 @@ def test_a_large_request_whose_connection_fails_in_its_first_pause_gives_its_fra
     harness.dispatcher.slicer = Slicer(soon.append, now=count().__next__)
     client = harness.client()
     client.send(large_produce(), 9)
-    assert client.connection.waiting and client.connection._budget.held_bytes > 0
-    client.connection.fail()
+    assert client.connection.has_delayed_request and client.connection._budget.held_bytes > 0
+    client.connection.close_after_failure()
     assert client.connection._budget.held_bytes == 0

@@ -17,7 +17,7 @@ import pytest
 
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.network.connection import Connection
-from minibroker.broker.network.sockets import ClientSocket, Shared, SocketProtocol, host_name
+from minibroker.broker.network.sockets import ClientSocket, Shared, SocketProtocol, get_host_name
 from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.storage.files import Disk, File
 from tests.loops import LOOPS
@@ -269,7 +269,7 @@ def test_queued_responses_are_sent_before_closing(run: Any, tmp_path: Path, cont
     run(with_client(lambda request: [Piece(file, 0, FILE_BYTES)], talk, receive_buffer_bytes=8192))
 
 
-def test_unread_responses_count_until_the_client_reads_them(run: Any) -> None:
+def test_unread_responses_are_counted_as_memory_until_the_client_reads_them(run: Any) -> None:
     answer = bytes(range(256)) * (FILE_BYTES >> 6)
 
     async def talk(loop: asyncio.AbstractEventLoop, client: socket.socket, harness: Harness) -> None:
@@ -319,14 +319,14 @@ def test_responses_held_back_by_the_broker_do_not_count_as_unread(run: Any) -> N
         while not harness.sockets or not harness.sockets[0]._is_full:
             await asyncio.sleep(0)
         held = harness.sockets[0]
-        held.hold()
+        held.hold_output()
         held.send([answer])
         assert len(answer) < harness.shared.unread.held_bytes < 2 * len(answer)
         assert await receive(loop, client, len(answer)) == answer
         while held._is_full:
             await asyncio.sleep(0)
         assert held.congested and harness.shared.unread.held_bytes == 0
-        held.let_go()
+        held.release_output()
         assert await receive(loop, client, len(answer)) == answer
 
     run(with_client(lambda request: [answer], talk, receive_buffer_bytes=8192))
@@ -356,8 +356,8 @@ def test_an_unread_file_region_does_not_count_as_unread(run: Any, tmp_path: Path
 )
 def test_a_clients_host_is_formatted_as_by_java(address: str, as_java_writes_it: str) -> None:
     transport = asyncio.Transport(extra={"peername": (address, 50_000)})
-    assert host_name(transport) == as_java_writes_it
+    assert get_host_name(transport) == as_java_writes_it
 
 
 def test_a_client_without_an_address_has_no_host() -> None:
-    assert host_name(asyncio.Transport(extra={"peername": ""})) == ""
+    assert get_host_name(asyncio.Transport(extra={"peername": ""})) == ""

@@ -110,7 +110,7 @@ def test_a_close_notify_closes_the_connection_after_its_responses(run: Any) -> N
 
 def test_the_broker_sends_a_close_notify(run: Any) -> None:
     def last(connection: Connection, request: memoryview) -> list[Any]:
-        connection.end()
+        connection.close_after_answers()
         return echo(connection, request)
 
     async def talk(served: Served, client: Client) -> None:
@@ -131,7 +131,7 @@ def test_input_after_a_delayed_request_is_bounded_and_counted(run: Any) -> None:
     def execute(connection: Connection, request: memoryview) -> Any:
         if delayed:
             return echo(connection, request)
-        delayed.append(Delaying(connection.answered))
+        delayed.append(Delaying(connection.send_delayed_answer))
         return delayed[0].operation
 
     async def talk(served: Served, client: Client) -> None:
@@ -166,7 +166,7 @@ def test_counted_input_is_released_when_the_client_disconnects(run: Any) -> None
         await until(lambda: not served.shared.sockets)
         await until(lambda: not served.shared.budget.held_bytes)  # what is left runs for nobody, a slice each turn
 
-    run(with_client(lambda connection, _: Delaying(connection.answered).operation, talk))
+    run(with_client(lambda connection, _: Delaying(connection.send_delayed_answer).operation, talk))
 
 
 def test_a_client_that_never_reads_takes_no_memory_and_blocks_no_other(run: Any, content: Content) -> None:

@@ -18,7 +18,7 @@ class FakeClient:
         self.untaken = untaken_bytes
         self.closed = ""
 
-    def untaken_bytes(self) -> int:
+    def count_untaken_bytes(self) -> int:
         return self.untaken
 
     def abort(self) -> None:
@@ -38,15 +38,15 @@ class Crowd:
     def client(self, peer: str, held_bytes: int = LARGE) -> FakeClient:
         """A client for whom so much waits, all of it written."""
         client = FakeClient(peer, held_bytes)
-        self.unread.book(client, held_bytes)
+        self.unread.set_unread_bytes(client, held_bytes)
         return client
 
 
 def stalled(crowd: Crowd, limit_ms: float) -> list[Reader]:
-    return crowd.unread.stalled(limit_ms)
+    return crowd.unread.list_stalled_clients(limit_ms)
 
 
-def test_a_small_unread_response_does_not_count() -> None:
+def test_a_small_unread_response_is_not_counted_as_memory() -> None:
     crowd = Crowd()
     crowd.client("a", OWN_UNREAD_BYTES)
     crowd.clock.advance(1e9)
@@ -57,11 +57,11 @@ def test_a_small_unread_response_does_not_count() -> None:
 def test_a_new_unread_size_replaces_the_old_one() -> None:
     crowd = Crowd()
     client = crowd.client("a", LARGE)
-    crowd.unread.book(client, 2 * LARGE)
+    crowd.unread.set_unread_bytes(client, 2 * LARGE)
     assert crowd.unread.held_bytes == 2 * LARGE
-    crowd.unread.book(client, 1)
+    crowd.unread.set_unread_bytes(client, 1)
     assert crowd.unread.held_bytes == 0
-    crowd.unread.forget(client)
+    crowd.unread.remove_client(client)
     assert crowd.unread.held_bytes == 0
 
 
@@ -80,7 +80,7 @@ def test_a_response_queued_after_unread_ones_is_no_progress() -> None:
     crowd = Crowd()
     client = crowd.client("a")
     crowd.clock.advance(20_000)
-    crowd.unread.book(client, 2 * LARGE)
+    crowd.unread.set_unread_bytes(client, 2 * LARGE)
     crowd.clock.advance(10_000)
     assert stalled(crowd, 30_000) == [client]
 
@@ -90,7 +90,7 @@ def test_beyond_the_limit_the_longest_stalled_clients_are_disconnected(caplog: p
     first, second, reading = crowd.client("first"), crowd.client("second"), crowd.client("reading", 2 * LARGE)
     crowd.clock.advance(1_000)
     second.untaken -= 1
-    crowd.unread.book(second, LARGE)
+    crowd.unread.set_unread_bytes(second, LARGE)
     crowd.clock.advance(1_000)
     reading.untaken -= 1
     newest = crowd.client("newest")

@@ -39,14 +39,14 @@ class Gate:
         self.mutes = self.closes = False
         self.open: list[TlsLayer] = []
 
-    def came(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
+    def on_connected(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
         self.open.append(connection)
         if self.mutes:
             connection.mute()
         if self.closes:
             close_soon()
 
-    def gone(self, connection: TlsLayer) -> None:
+    def on_closed(self, connection: TlsLayer) -> None:
         self.open.remove(connection)
 
 

@@ -21,7 +21,7 @@ def test_only_the_slices_of_a_handler_are_charged(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(quota_manager, "perf_counter_ns", lambda: now_ns)
     usage = Usage(10)
-    usage.stop()
+    usage.stop_time()
     metered = Metered(usage, handle()).__await__()
     next(metered)
     now_ns += 100  # others run

@@ -45,8 +45,8 @@ def test_a_topic_is_found_by_its_name_and_by_its_id(harness: Harness) -> None:
     harness.create_topic("t", partitions=2)
     context, topic = context_on(harness), harness.cluster.image.topics["t"]
     for key in ("t", topic.topic_id):
-        assert context.topic(key) is context.find_topic(key) is topic
-        assert context.partition(key, 1) is context.find_partition(key, 1) is topic.partitions[1]
+        assert context.get_topic(key) is context.find_topic(key) is topic
+        assert context.get_led_partition(key, 1) is context.find_partition(key, 1) is topic.partitions[1]
         assert context.find_partition(key, 2) is None
 
 
@@ -60,10 +60,10 @@ def test_an_unknown_topic_has_the_error_code_for_names_or_ids(
     context = context_on(harness)
     assert (context.find_topic(key), context.find_partition(key, 0)) == (None, None)
     with pytest.raises(KafkaError) as of_topic:
-        context.topic(key, "Where is it?")
+        context.get_topic(key, "Where is it?")
     assert (of_topic.value.code, of_topic.value.message) == (code, "Where is it?")
     with pytest.raises(KafkaError) as of_partition:
-        context.partition(key, 0)
+        context.get_led_partition(key, 0)
     assert of_partition.value.code == code
 
 
@@ -72,16 +72,16 @@ def test_a_partition_is_served_by_its_leader_while_its_log_is_usable(tmp_path: P
         harness.create_topic("t")
         partition = harness.partition("t")
         with pytest.raises(KafkaError) as elsewhere:
-            context_on(harness, 3 - partition.leader_id).partition("t", 0)
+            context_on(harness, 3 - partition.leader_id).get_led_partition("t", 0)
         assert elsewhere.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         context = context_on(harness, partition.leader_id)
         with pytest.raises(KafkaError) as unknown:
-            context.partition("t", 1)
+            context.get_led_partition("t", 1)
         assert unknown.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert context.partition("t", 0) is partition
+        assert context.get_led_partition("t", 0) is partition
         partition.log.offline = "The disk has gone."
         with pytest.raises(KafkaError) as offline:
-            context.partition("t", 0)
+            context.get_led_partition("t", 0)
         assert offline.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 

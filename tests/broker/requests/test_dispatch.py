@@ -137,8 +137,8 @@ def test_a_delayed_request_that_fails_later_closes_only_its_own_connection(
         harness.dispatcher.interceptors.append(RequestStatistics())
     client = harness.client()
     client.send(MetadataRequest(), 12)
-    client.connection.ask_again()
-    assert client.closed and not client.sent_bytes() and not client.connection.waiting
+    client.connection.rerun_delayed_request()
+    assert client.closed and not client.sent_bytes() and not client.connection.has_delayed_request
     assert "closing test:1 (client id 'test'): a request failed" in caplog.text
     later.resolve(MetadataResponse())
     assert not client.sent_bytes()
@@ -156,7 +156,7 @@ def test_an_exception_is_logged_even_if_the_client_has_disconnected(
     harness.dispatcher.slicer = Slicer(soon.append, now=iter(range(1000)).__next__)
     client = harness.client()
     client.send(CreateTopicsRequest(), 7)
-    client.connection.lost()
+    client.connection.on_lost()
     while soon:
         soon.pop(0)()
     assert "a mistake of mine" in caplog.text
@@ -178,5 +178,5 @@ def test_a_handler_that_runs_again_begins_without_what_it_has_left(
     monkeypatch.setattr(SERVED[ApiKey.METADATA], "handler", handler)
     client = harness.client()
     client.send(MetadataRequest(), 12)
-    client.connection.ask_again()
+    client.connection.rerun_delayed_request()
     assert left == [(None, None)] * 2

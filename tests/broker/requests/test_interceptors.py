@@ -14,7 +14,7 @@ from minibroker.broker.configs.listeners import Listener
 from minibroker.broker.delayed_operations import Promise, sleep
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.server import Server, bind
+from minibroker.broker.server import Server, bind_listener
 from minibroker.operating_system import make_event_loop
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
@@ -39,21 +39,21 @@ class Witness(Interceptor):
         self.on_answer: Callable[[Call, Message], Message] = lambda call, response: response
         self.on_encoded: Callable[[Call, list[Any]], list[Any]] = lambda call, items: items
 
-    def before(self, call: Call) -> Any:
+    def before_request(self, call: Call) -> Any:
         self.told.append((self.name, "before", call.api_key))
         return self.on_before(call)
 
-    def answer(self, call: Call, response: Message) -> Message:
+    def alter_response(self, call: Call, response: Message) -> Message:
         self.told.append((self.name, "answer", type(response).__name__))
         return self.on_answer(call, response)
 
-    def encoded(self, call: Call, items: list[Any]) -> list[Any]:
+    def alter_frame(self, call: Call, items: list[Any]) -> list[Any]:
         return self.on_encoded(call, items)
 
-    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+    def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         self.told.append((self.name, "sent", sent_bytes, duration_ms))
 
-    def lost(self, call: Call) -> None:
+    def on_lost(self, call: Call) -> None:
         self.told.append((self.name, "lost"))
 
 
@@ -213,7 +213,7 @@ def test_a_delayed_request_whose_client_disconnects_is_reported_as_lost(watched:
     watched.told.clear()
     client = harness.client()
     client.send(waiting_fetch(harness, "t"), 13)
-    client.connection.lost()
+    client.connection.on_lost()
     assert watched.hooks()[2:] == [("first", "lost"), ("second", "lost")]
     assert not harness.partition("t").waiters
 
@@ -268,7 +268,7 @@ def test_a_held_request_may_be_delayed_by_its_handler(watched: Watched) -> None:
     for each in held:
         each.resolve(None)
     assert len(harness.partition("t").waiters) == 2
-    clients[0].connection.lost()
+    clients[0].connection.on_lost()
     assert len(harness.partition("t").waiters) == 1
     harness.clock.advance(500)
     assert clients[0].sent_bytes() == b""
@@ -281,7 +281,7 @@ def test_a_disconnecting_client_ends_its_held_request(watched: Watched) -> None:
     watched.first.on_before = lambda call: hold(held)
     client = watched.harness.client()
     client.send(METADATA)
-    client.connection.lost()
+    client.connection.on_lost()
     held.resolve(None)
     assert watched.hooks() == [("first", "before"), ("first", "lost"), ("second", "lost")]
 
@@ -364,7 +364,7 @@ def test_a_failing_end_hook_is_logged_and_the_others_are_called(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(Interceptor):
-        def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+        def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
             raise ZeroDivisionError
 
     told: list[tuple[Any, ...]] = []
@@ -393,7 +393,7 @@ def test_sent_hooks_are_called_in_order_after_the_bytes_are_sent(
 
     async def talk() -> bytes:
         loop = asyncio.get_running_loop()
-        bound = bind(ANY_PORT, harness.cluster.settings)
+        bound = bind_listener(ANY_PORT, harness.cluster.settings)
         server = Server(loop, harness.cluster, [Witness("one", told)])
         await server.serve(harness.cluster.nodes[1], bound)
         reader, writer = await asyncio.open_connection(*bound.endpoint)
@@ -423,7 +423,7 @@ def test_a_lost_connection_loses_its_queued_responses(harness: Harness) -> None:
 
     async def talk() -> None:
         loop = asyncio.get_running_loop()
-        bound = bind(ANY_PORT, harness.cluster.settings)
+        bound = bind_listener(ANY_PORT, harness.cluster.settings)
         server = Server(loop, harness.cluster, [Witness("one", told)])
         await server.serve(harness.cluster.nodes[1], bound)
         client = socket.create_connection(bound.endpoint)

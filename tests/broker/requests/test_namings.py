@@ -9,8 +9,8 @@ from minibroker.protocol.errors import KafkaError
 def test_each_resource_may_be_named_ten_times_in_a_request():
     namings = Namings()
     for _ in range(MOST_NAMINGS):
-        namings.add("a")
-        namings.add(("b", 1))
+        namings.count_name("a")
+        namings.count_name(("b", 1))
     with pytest.raises(KafkaError, match="more than 10 times"):
-        namings.add("a")
-    namings.add("c")
+        namings.count_name("a")
+    namings.count_name("c")

@@ -25,7 +25,7 @@ def test_an_error_response_can_be_encoded_in_every_version(key: Any, error: Kafk
     served = SERVED[key]
     told = set()
     for version in served.versions:
-        answer = Route(served, version).refusal(error).encode(version)
+        answer = Route(served, version).make_refusal(error).encode(version)
         told.add(get_response_class(key).decode(answer, version).error_code)
     assert told <= {error.code, ErrorCode.NONE}  # the oldest versions of some have no place for it
     assert error.code in told
@@ -34,7 +34,7 @@ def test_an_error_response_can_be_encoded_in_every_version(key: Any, error: Kafk
 @for_each("key", [key for key in SERVED if key not in WHOLE])
 def test_an_error_without_a_field_in_the_response_is_raised(key: Any) -> None:
     with pytest.raises(KafkaError):
-        Route(SERVED[key], SERVED[key].versions[-1]).refusal(ERROR)
+        Route(SERVED[key], SERVED[key].versions[-1]).make_refusal(ERROR)
 
 
 def test_an_exception_of_a_handler_is_answered_immediately_or_in_steps(harness: Harness) -> None:

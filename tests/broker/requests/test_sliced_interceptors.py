@@ -45,7 +45,7 @@ class Sliced:
 
     def replace_state(self) -> None:
         self.slicer.drop_all()
-        self.connection.ask_again()
+        self.connection.rerun_delayed_request()
         self.turns_until(lambda: not self.soon)
         self.client.outlet.run_soon()
 
@@ -72,7 +72,7 @@ def test_a_response_being_written_is_lost_if_the_client_disconnects(watched: Wat
     sliced = Sliced(watched)
     sliced.client.send(UNKNOWN, 12)
     sliced.turns_until(lambda: ("first", "answer") in watched.hooks())
-    sliced.connection.lost()
+    sliced.connection.on_lost()
     sliced.turns_until(lambda: not sliced.soon)
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
@@ -98,7 +98,7 @@ def test_replacing_the_state_closes_connections_whose_response_is_being_written(
     sliced.client.send(UNKNOWN, 12)
     sliced.turns_until(lambda: ("second", "answer") in watched.hooks())
     sliced.replace_state()
-    assert sliced.client.closed and not sliced.connection.waiting and not sliced.client.sent_bytes()
+    assert sliced.client.closed and not sliced.connection.has_delayed_request and not sliced.client.sent_bytes()
     assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
 
 
@@ -106,7 +106,7 @@ def test_replacing_the_state_closes_connections_whose_request_is_being_read(watc
     sliced = Sliced(watched)
     sliced.client.send(UNKNOWN, 12)
     sliced.replace_state()
-    assert sliced.client.closed and not sliced.connection.waiting
+    assert sliced.client.closed and not sliced.connection.has_delayed_request
     assert watched.hooks() == [("first", "lost"), ("second", "lost")]
 
 
@@ -114,7 +114,7 @@ def test_a_hook_that_holds_a_large_request_does_not_have_it_decoded_again(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded: list[memoryview] = []
-    monkeypatch.setattr(Route, "request_in", lambda route, frame: decoded.append(frame))
+    monkeypatch.setattr(Route, "decode_request", lambda route, frame: decoded.append(frame))
     held: Promise[None] = Promise()
     watched.first.on_before = lambda call: hold(held)
     sliced = Sliced(watched)

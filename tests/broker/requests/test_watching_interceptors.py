@@ -28,24 +28,24 @@ AUTHORIZER = {
 
 
 class Watcher(Interceptor):
-    """Notes its calls: of `before` the client's id, of `answer` the errors, of `sent` the bytes."""
+    """Notes its calls: of `before_request` the client's id, of `alter_response` the errors, of `sent` the bytes."""
 
     only_watches = True
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
 
-    def before(self, call: Call) -> None:
+    def before_request(self, call: Call) -> None:
         self.told.append(("before", call.api_key, call.context.client_id, bytes(call.frame)))
 
-    def answer(self, call: Call, response: Message) -> Message:
+    def alter_response(self, call: Call, response: Message) -> Message:
         self.told.append(("answer", *collect_error_codes(response)))
         return response
 
-    def sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
+    def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
         self.told.append(("sent", sent_bytes))
 
-    def lost(self, call: Call) -> None:
+    def on_lost(self, call: Call) -> None:
         self.told.append(("lost",))
 
 
@@ -106,7 +106,7 @@ def test_a_produce_is_decoded_if_another_interceptor_may_change_it(
     assert len(handled) == 4
 
 
-def test_the_error_of_a_failed_write_is_watched(harness: Harness, watcher: Watcher) -> None:
+def test_interceptors_that_only_watch_see_the_error_of_a_failed_write(harness: Harness, watcher: Watcher) -> None:
     client = harness.client()
     for _ in range(3):
         send(client, "v")
@@ -118,7 +118,9 @@ def test_the_error_of_a_failed_write_is_watched(harness: Harness, watcher: Watch
     assert watcher.told[1] == ("answer", ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-def test_each_refusal_is_watched(harness: Harness, watcher: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interceptors_that_only_watch_see_each_rejected_produce(
+    harness: Harness, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness.add_acl(WRITE_TOPIC, "t", user="bob")
     client, handled = harness.client(), count_handled(harness.dispatcher, monkeypatch)
     client.connection.principal = Principal("User", "alice")
@@ -130,15 +132,17 @@ def test_each_refusal_is_watched(harness: Harness, watcher: Watcher, monkeypatch
     assert len(handled) == 2
 
 
-def test_a_produce_whose_client_leaves_in_the_same_turn_is_lost(harness: Harness, watcher: Watcher) -> None:
+def test_a_response_whose_client_leaves_in_the_same_turn_is_reported_as_lost(
+    harness: Harness, watcher: Watcher
+) -> None:
     client = harness.client()
     for _ in range(3):
         send(client, "v")
     watcher.told.clear()
     data = bytearray(frame("v"))
-    client.connection.received(memoryview(data), len(data))
+    client.connection.take_received(memoryview(data), len(data))
     assert [each[0] for each in watcher.told] == ["before"]
-    client.connection.lost()
+    client.connection.on_lost()
     harness.end_turn()
     assert [each[0] for each in watcher.told] == ["before", "lost"]
     assert harness.partition("t").log.log_end_offset == 4

@@ -31,7 +31,7 @@ def record(token_id: str = "id", **more: Any) -> DelegationTokenRecord:
 def test_a_token_secret_is_computed_as_in_kafka() -> None:
     tokens = DelegationTokens(KEY)
     expected = hmac.new(KEY.encode(), b"id", hashlib.sha512).digest()
-    assert tokens.secret("id") == expected
+    assert tokens.compute_secret("id") == expected
     assert encode_secret(expected) == base64.b64encode(expected).decode()
 
 
@@ -40,12 +40,12 @@ def test_a_token_is_found_by_its_secret_until_it_is_removed() -> None:
     tokens.add(record("a"))
     tokens.add(record("b"))
     tokens.add(record("a", expiration_timestamp=20))
-    found = tokens.find(tokens.secret("a"))
+    found = tokens.find_by_secret(tokens.compute_secret("a"))
     assert found is not None and (found.token_id, found.expiration_timestamp) == ("a", 20)
     tokens.remove("a")
     tokens.remove("a")
-    assert tokens.find(tokens.secret("a")) is None
-    assert tokens.find(b"") is tokens.find(tokens.secret("b")[:-1]) is None
+    assert tokens.find_by_secret(tokens.compute_secret("a")) is None
+    assert tokens.find_by_secret(b"") is tokens.find_by_secret(tokens.compute_secret("b")[:-1]) is None
     assert list(tokens.by_id) == ["b"]
 
 
@@ -54,8 +54,8 @@ def test_no_token_is_accepted_without_a_secret_key(key: str | None) -> None:
     tokens = DelegationTokens(key)
     tokens.add(record())
     assert not tokens.are_enabled
-    assert tokens.login("id", ScramMechanism.SCRAM_SHA_512) is None
-    assert tokens.find(DelegationTokens(KEY).secret("id")) is None
+    assert tokens.find_login("id", ScramMechanism.SCRAM_SHA_512) is None
+    assert tokens.find_by_secret(DelegationTokens(KEY).compute_secret("id")) is None
     tokens.remove("id")
     assert tokens.by_id == {}
 
@@ -63,18 +63,18 @@ def test_no_token_is_accepted_without_a_secret_key(key: str | None) -> None:
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 def test_the_secret_proves_the_possession_of_a_token(mechanism: ScramMechanism) -> None:
     tokens = DelegationTokens(KEY)
-    assert tokens.login("id", mechanism) is None
+    assert tokens.find_login("id", mechanism) is None
     tokens.add(record())
-    login = tokens.login("id", mechanism)
+    login = tokens.find_login("id", mechanism)
     assert login is not None and (login.owner, login.expires_ms) == ("alice", 10)
     salt = login.credential.salt
-    salted = salt_password(mechanism, encode_secret(tokens.secret("id")), salt, 4096)
+    salted = salt_password(mechanism, encode_secret(tokens.compute_secret("id")), salt, 4096)
     assert login.credential == make_credential("id", mechanism, salt, 4096, salted)
     tokens.add(record(expiration_timestamp=20))
-    again = tokens.login("id", mechanism)
+    again = tokens.find_login("id", mechanism)
     assert again is not None and (again.credential, again.expires_ms) == (login.credential, 20)
     tokens.remove("id")
-    assert tokens.login("id", mechanism) is None
+    assert tokens.find_login("id", mechanism) is None
 
 
 @pytest.mark.parametrize(

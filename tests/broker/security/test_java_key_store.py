@@ -116,11 +116,11 @@ def encrypted(key: bytes, password: bytes = WIDE) -> bytes:
 
 
 @pytest.mark.parametrize("size", [0, 1, 20, 138, 1217])
-def test_a_key_is_decrypted(size: int) -> None:
+def test_a_private_key_of_a_jks_file_is_decrypted(size: int) -> None:
     assert decrypt_key(encrypted(b"k" * size), PASSWORD) == b"k" * size
 
 
-def test_a_wrong_password_of_a_key_is_noticed() -> None:
+def test_a_wrong_password_of_a_key_is_rejected() -> None:
     with pytest.raises(WrongPassword):
         decrypt_key(encrypted(b"key"), "x")
 

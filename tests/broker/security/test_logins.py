@@ -28,7 +28,7 @@ class Same(Judge):
         self._verdict = verdict
         self._of_mechanisms = of_mechanisms
 
-    def authenticating(self, login: Login) -> Verdict | None:
+    def judge_login(self, login: Login) -> Verdict | None:
         self.seen.append((login.client_id, login.mechanism, login.user))
         return self._verdict if (login.user is None) is self._of_mechanisms else None
 

@@ -101,6 +101,6 @@ def test_token_settings_may_be_per_mechanism_listener_or_global(prefix: str) -> 
 
 def test_users_and_passwords_are_not_described() -> None:
     settings = Settings({"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **PLAIN})
-    (entry,) = [entry for entry in settings.describe_broker() if entry.name == JAAS]
+    (entry,) = [entry for entry in settings.describe_broker_configs() if entry.name == JAAS]
     assert (entry.value, entry.setting.sensitive, entry.synonyms[0].value) == (None, True, None)
-    assert "alice-secret" not in repr(settings.describe_broker())
+    assert "alice-secret" not in repr(settings.describe_broker_configs())

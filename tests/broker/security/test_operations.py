@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.control.token_changes import issue
+from minibroker.broker.control.token_changes import issue_token
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import SERVED
@@ -56,7 +56,7 @@ class Authorizer:
 
 def _prepared(harness: Harness) -> Harness:
     """A topic with a record, a group of each type with an offset, a transaction, and a token of somebody else."""
-    issue(harness.cluster, Principal("User", "carol"), Principal("User", "carol"), (), -1)
+    issue_token(harness.cluster, Principal("User", "carol"), Principal("User", "carol"), (), -1)
     harness.create_topic(TOPIC)
     harness.produce(TOPIC, "v")
     for kind, key in ((0, GROUP), (1, ID)):

@@ -51,13 +51,13 @@ class Clients:
         self._known = {(each.name, each.mechanism): each for each in known}
         self._tokens = tokens
 
-    def credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
+    def find_credential(self, name: str, mechanism: int) -> UserScramCredentialRecord | None:
         return self._known.get((name, mechanism))
 
-    def credentials(self, mechanism: int) -> list[UserScramCredentialRecord]:
+    def iterate_credentials(self, mechanism: int) -> list[UserScramCredentialRecord]:
         return [each for each in self._known.values() if each.mechanism == mechanism]
 
-    def token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+    def find_token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         found = self._tokens.get(token_id)
         return found if found is not None and found.credential.mechanism == mechanism else None
 

@@ -87,7 +87,9 @@ def test_client_auth_settings_set_the_verify_mode(protocol: str, more: dict[str,
 
 def test_clients_are_verified_with_the_systems_trust_store_by_default() -> None:
     given = {
-        name: text for name, text in settings(ssl_client_auth="required").given.items() if "truststore" not in name
+        name: text
+        for name, text in settings(ssl_client_auth="required").static_texts.items()
+        if "truststore" not in name
     }
     made = make_tls_settings("OUTSIDE", "SSL", Settings(given))
     assert made.context.verify_mode == ssl.CERT_REQUIRED and not made.has_trust_store
@@ -108,11 +110,11 @@ def test_a_rewritten_file_is_reloaded(tmp_path: Path) -> None:
     renewed = authority.sign()
     unchanged = files(tmp_path, renewed)
     os.utime(tmp_path / "server.pem", (1, 1))
-    tls.renew(unchanged)
+    tls.renew_settings(unchanged)
     assert tls.current is not before
     assert tls.current.identity.chain == (renewed.certificate,)
     again = tls.current
-    tls.renew(unchanged)
+    tls.renew_settings(unchanged)
     assert tls.current is again, "nothing has changed since"
 
 
@@ -124,7 +126,7 @@ def test_an_unusable_key_store_is_logged_and_the_current_one_is_kept(
     before = tls.current
     (tmp_path / "server.pem").write_text("nothing")
     os.utime(tmp_path / "server.pem", (1, 1))
-    tls.renew(present)
+    tls.renew_settings(present)
     assert tls.current is before
     assert "the key store is not replaced: listener OUTSIDE: one private key is needed" in caplog.text
 
@@ -143,20 +145,20 @@ def test_an_unusable_key_store_is_logged_and_the_current_one_is_kept(
 def test_a_certificate_with_another_name_is_accepted_only_if_allowed(
     after: Signed, more: dict[str, str], complaint: str | None
 ) -> None:
-    tls = ListenerTls("OUTSIDE", "SSL", Settings({**settings().given, **more}))
-    changed = Settings({**settings().given, **more, **inline(authority, after)})
+    tls = ListenerTls("OUTSIDE", "SSL", Settings({**settings().static_texts, **more}))
+    changed = Settings({**settings().static_texts, **more, **inline(authority, after)})
     if complaint is None:
-        assert tls.renewed(changed).identity.chain == (after.certificate,)
+        assert tls.make_renewed_settings(changed).identity.chain == (after.certificate,)
     else:
         with pytest.raises(SettingsError, match=complaint):
-            tls.renewed(changed)
+            tls.make_renewed_settings(changed)
 
 
 def test_a_trust_store_cannot_be_added(tmp_path: Path) -> None:
     tls = ListenerTls("OUTSIDE", "SSL", files(tmp_path, server))
     more = {"ssl_truststore_type": "PEM", "ssl_truststore_certificates": authority.pem}
     with pytest.raises(SettingsError, match="has no trust store, and one cannot be added"):
-        tls.renewed(files(tmp_path, server, **more))
+        tls.make_renewed_settings(files(tmp_path, server, **more))
 
 
 def test_a_listener_opens_with_the_initial_stores_if_the_later_ones_are_missing(
@@ -172,7 +174,7 @@ def test_only_the_stores_of_an_open_listener_can_change() -> None:
     renewed = authority.sign()
     texts = {**inline(authority, renewed), "ssl.client.auth": "required"}
     changed = settings().with_dynamic(broker=texts)
-    tls.renew(changed)
+    tls.renew_settings(changed)
     assert tls.current.identity.chain == (renewed.certificate,)
     assert tls.current.context.verify_mode == ssl.CERT_NONE
     opened = make_listener_tls("OUTSIDE", "SSL", settings(), changed).current
@@ -184,11 +186,11 @@ def test_a_reopened_listener_uses_the_stores_of_its_settings(tmp_path: Path, cap
     tls = ListenerTls("OUTSIDE", "SSL", present)
     later = Settings({"log.dirs": "/nowhere", **inline(authority, authority.sign("CN=other"))})
     tls.current = ListenerTls("OUTSIDE", "SSL", later).current
-    tls.reopen(present)
+    tls.replace_settings(present)
     assert tls.current.identity.chain == (server.certificate,)
     (tmp_path / "server.pem").write_text("nothing")
     os.utime(tmp_path / "server.pem", (1, 1))
-    tls.reopen(present)
+    tls.replace_settings(present)
     assert tls.current.identity.chain == (server.certificate,) and "the key store is not replaced" in caplog.text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.control.token_changes import expire, issue
+from minibroker.broker.control.token_changes import expire_token, issue_token
 from minibroker.broker.security.delegation import encode_secret
 from minibroker.broker.security.principals import Principal
 from minibroker.client.client_mechanisms import prove_password
@@ -32,12 +32,12 @@ Holder = tuple[Harness, SaslClient, DelegationTokenRecord]
 def holder(tmp_path: Path) -> Iterator[Holder]:
     """A client, and a token of alice."""
     with Harness(tmp_path, settings=SETTINGS) as harness:
-        yield harness, sasl_client(harness), issue(harness.cluster, ALICE, ALICE, (), LIFETIME_MS)
+        yield harness, sasl_client(harness), issue_token(harness.cluster, ALICE, ALICE, (), LIFETIME_MS)
 
 
 def last_token(harness: Harness, client: SaslClient, token_id: str) -> bytes:
     """What the client says last, after a handshake and the first half of the exchange."""
-    secret = encode_secret(harness.cluster.image.tokens.secret(token_id))
+    secret = encode_secret(harness.cluster.image.tokens.compute_secret(token_id))
     exchange = prove_password("sha256", token_id, secret, is_token=True)
     assert client.handshake("SCRAM-SHA-256").error_code == 0
     return exchange.send(client.authenticate(next(exchange)).auth_bytes)
@@ -88,7 +88,7 @@ def test_a_session_with_an_expired_token_ends_immediately(holder: Holder) -> Non
 def test_a_removed_token_does_not_authenticate(holder: Holder) -> None:
     harness, client, token = holder
     last = last_token(harness, client, token.token_id)
-    expire(harness.cluster, harness.cluster.image.tokens.secret(token.token_id), ALICE, -1)
+    expire_token(harness.cluster, harness.cluster.image.tokens.compute_secret(token.token_id), ALICE, -1)
     assert client.authenticate(last).error_code == 0  # what was begun before goes on
     harness.clock.advance(1000)
     client.send(SaslAuthenticateRequest(auth_bytes=last_token(harness, client, token.token_id)))

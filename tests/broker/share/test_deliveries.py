@@ -36,7 +36,7 @@ def acquire(
     deliveries: Deliveries, last: int, member_id: str = "m", now_ms: int = 0, max_records: int = 500, **more: Any
 ) -> list[Acquired]:
     """Acquire from batches of ten records, up to an offset."""
-    first = deliveries.next_offset() // 10 * 10
+    first = deliveries.find_next_offset() // 10 * 10
     bounds = [(base, min(base + 9, last)) for base in range(first, last + 1, 10)]
     limits = more.pop("limits", LIMITS)
     return deliveries.acquire(member_id, bounds, limits, now_ms, max_records, more.pop("batch_size", 500), **more)
@@ -46,7 +46,7 @@ def acknowledge(
     deliveries: Deliveries, first: int, last: int, *types: int, member_id: str = "m", limits: Limits = LIMITS
 ) -> list[StateBatch]:
     changed = deliveries.acknowledge(member_id, [Acknowledgement(first, last, types)], limits, 0)
-    deliveries.settle()
+    deliveries.drop_final_records()
     return changed
 
 
@@ -57,17 +57,17 @@ def held_by(member_id: str) -> Callable[[Run], bool]:
 def test_whole_batches_are_acquired_up_to_about_the_requested_number() -> None:
     deliveries = Deliveries(0)
     assert acquire(deliveries, 99, max_records=15) == [Acquired(0, 19, 1)]
-    assert (deliveries.next_offset(), deliveries.in_flight) == (20, 20)
+    assert (deliveries.find_next_offset(), deliveries.in_flight) == (20, 20)
     assert acquire(deliveries, 99, max_records=15, strict=True) == [Acquired(20, 34, 1)]
-    assert deliveries.next_offset() == 35
+    assert deliveries.find_next_offset() == 35
 
 
 def test_the_number_of_acquired_offsets_is_bounded() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
-    assert deliveries.last_needed(5) == 34
+    assert deliveries.find_last_needed_offset(5) == 34
     acknowledge(deliveries, 10, 19, RELEASE)
-    assert [deliveries.last_needed(count) for count in (1, 10, 11, 20)] == [29, 29, 30, 39]
+    assert [deliveries.find_last_needed_offset(count) for count in (1, 10, 11, 20)] == [29, 29, 30, 39]
 
 
 def test_new_records_are_acquired_in_ranges_cut_between_batches() -> None:
@@ -82,10 +82,10 @@ def test_the_start_offset_advances_over_contiguous_acknowledged_offsets() -> Non
     acknowledge(deliveries, 0, 9, REJECT)
     assert (deliveries.start_offset, deliveries.final_count) == (20, 0)
     acknowledge(deliveries, 20, 29, ACCEPT)
-    assert (deliveries.start_offset, deliveries.in_flight, deliveries.next_offset()) == (30, 0, 30)
+    assert (deliveries.start_offset, deliveries.in_flight, deliveries.find_next_offset()) == (30, 0, 30)
 
 
-def test_released_records_are_redelivered_and_counted() -> None:
+def test_released_records_are_redelivered_with_a_higher_delivery_count() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
     assert acknowledge(deliveries, 4, 6, RELEASE, ACCEPT, RELEASE) == [
@@ -93,7 +93,7 @@ def test_released_records_are_redelivered_and_counted() -> None:
         StateBatch(5, 5, ACKNOWLEDGED, 1),
         StateBatch(6, 6, AVAILABLE, 1),
     ]
-    assert deliveries.next_offset() == 4
+    assert deliveries.find_next_offset() == 4
     assert acquire(deliveries, 9, "other") == [Acquired(4, 4, 2), Acquired(6, 6, 2)]
 
 
@@ -142,7 +142,7 @@ def test_an_acknowledged_record_is_not_redelivered_with_its_split_batch() -> Non
     found: list[list[Acquired]] = []
     for _ in range(4):
         deliveries.acknowledge("m", said, limits, 0)
-        deliveries.settle()
+        deliveries.drop_final_records()
         found.append(deliveries.acquire("m", [(0, 5), (6, 9)], limits, 0, 500, 500))
         said = [Acknowledgement(first, last, [RELEASE]) for first, last, _ in found[-1]]
     assert found == [[(0, 0, 2), (2, 3, 2), (5, 5, 2), (6, 9, 2)], [(0, 0, 3), (2, 3, 3)], [(0, 0, 4)], [(2, 2, 4)]]
@@ -160,10 +160,10 @@ def test_acquisition_locks_expire_unless_renewed() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
     deliveries.acknowledge("m", [Acknowledgement(0, 4, [RENEW])], LIMITS, 600)
-    assert deliveries.next_lock_end_ms() == 1000
+    assert deliveries.find_next_lock_end_ms() == 1000
     assert deliveries.release(LIMITS, lambda run: run.lock_end_ms <= 999) == []
     assert deliveries.release(LIMITS, lambda run: run.lock_end_ms <= 1000) == [StateBatch(5, 9, AVAILABLE, 1)]
-    assert deliveries.next_lock_end_ms() == 1600
+    assert deliveries.find_next_lock_end_ms() == 1600
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_a_member_can_acknowledge_only_what_it_acquired(last: int, member_id: st
     with pytest.raises(KafkaError) as raised:
         acknowledge(deliveries, 0, last, ACCEPT, member_id=member_id)
     assert raised.value.code == code
-    assert deliveries.runs()[0].state == ACQUIRED
+    assert deliveries.list_runs()[0].state == ACQUIRED
 
 
 def test_acknowledgements_of_a_request_are_applied_all_or_none() -> None:
@@ -188,7 +188,7 @@ def test_acknowledgements_of_a_request_are_applied_all_or_none() -> None:
     with pytest.raises(KafkaError) as raised:
         deliveries.acknowledge("m", said, LIMITS, 0)
     assert raised.value.code == ErrorCode.INVALID_RECORD_STATE
-    assert [(run.first, run.last, run.state) for run in deliveries.runs()] == [
+    assert [(run.first, run.last, run.state) for run in deliveries.list_runs()] == [
         (0, 9, ACQUIRED),
         (10, 19, AVAILABLE),
         (20, 29, ACQUIRED),
@@ -198,10 +198,10 @@ def test_acknowledgements_of_a_request_are_applied_all_or_none() -> None:
 def test_acknowledgements_before_the_start_offset_are_ignored() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
-    assert deliveries.begin_at(5)
+    assert deliveries.advance_start_offset(5)
     assert acknowledge(deliveries, 0, 3, ACCEPT) == []
     assert acknowledge(deliveries, 4, 9, REJECT, ACCEPT, REJECT, ACCEPT, ACCEPT, ACCEPT)[0] == (5, 5, ACKNOWLEDGED, 1)
-    assert not deliveries.begin_at(5)
+    assert not deliveries.advance_start_offset(5)
 
 
 def test_offsets_removed_by_compaction_are_archived() -> None:
@@ -239,7 +239,7 @@ class Model:
     def check(self, deliveries: Deliveries) -> None:
         flying = {
             offset: (run.state, run.count, run.member_id)
-            for run in deliveries.runs()
+            for run in deliveries.list_runs()
             for offset in range(run.first, run.last + 1)
         }
         assert sorted(flying) == list(range(deliveries.start_offset, deliveries.end_offset))
@@ -259,7 +259,7 @@ def test_random_histories_agree_with_the_model(seed: int) -> None:
         if action < 0.4:
             limits = LIMITS._replace(record_locks=source.choice([20, 200]))
             more = {"max_records": source.randint(1, 60), "strict": source.random() < 0.5}
-            last = deliveries.next_offset() + source.randint(0, 50)
+            last = deliveries.find_next_offset() + source.randint(0, 50)
             found = acquire(deliveries, last, member_id, now_ms, limits=limits, **more)
             for first, last, count in found:
                 for offset in range(first, last + 1):
@@ -268,7 +268,7 @@ def test_random_histories_agree_with_the_model(seed: int) -> None:
                     model.records[offset] = ACQUIRED, count, member_id
             continue
         if action < 0.9:
-            mine = [run for run in deliveries.runs() if run.member_id == member_id]
+            mine = [run for run in deliveries.list_runs() if run.member_id == member_id]
             if not mine:
                 continue
             run = source.choice(mine)
@@ -294,10 +294,10 @@ def test_random_histories_agree_with_the_model(seed: int) -> None:
             for offset in range(batch.first, batch.last + 1):
                 assert model.records[offset][:2] == (batch.state, batch.deliveries)
                 kept[offset] = StateBatch(offset, offset, batch.state, batch.deliveries)
-        deliveries.settle()
+        deliveries.drop_final_records()
         model.check(deliveries)
     again = Deliveries(deliveries.start_offset, [kept[key] for key in sorted(kept) if key >= deliveries.start_offset])
-    for run in again.runs():
+    for run in again.list_runs():
         for offset in range(run.first, run.last + 1):
             expected = kept.get(offset, StateBatch(offset, offset, AVAILABLE, 0))
             assert (run.state, run.count) == (expected.state, expected.deliveries)

@@ -28,7 +28,9 @@ Topic = DeleteTopicsRequest.DeleteTopicState
 
 def opened(harness: Harness, index: int = 0) -> SharePartition:
     """The share partition itself, for a look inside."""
-    share = harness.cluster.shares.find(ShareKey(GROUP, harness.cluster.image.topics[TOPIC].topic_id, index))
+    share = harness.cluster.shares.find_share_partition(
+        ShareKey(GROUP, harness.cluster.image.topics[TOPIC].topic_id, index)
+    )
     assert share is not None
     return share
 
@@ -165,7 +167,7 @@ def test_a_member_is_charged_with_the_size_of_the_response(harness: Harness, mon
 
 
 def limit_fetched_bytes(harness: Harness, rate: float) -> None:
-    harness.cluster.commit(
+    harness.cluster.commit_records(
         [
             records.ClientQuotaRecord(
                 entity=[records.ClientQuotaRecord.EntityData(entity_type="client-id", entity_name="test")],
@@ -183,7 +185,7 @@ def test_a_member_over_its_quota_acquires_no_records(harness: Harness) -> None:
     assert member.fetch(max_records=1) == [(0, 0, 1)]
     answer = member.ask_fetch()
     assert acquired(answer) == [] and answer.throttle_time_ms > 0
-    assert [run.state.name for run in opened(harness).deliveries.runs()] == ["ACQUIRED", "AVAILABLE"]
+    assert [run.state.name for run in opened(harness).deliveries.list_runs()] == ["ACQUIRED", "AVAILABLE"]
     harness.clock.advance(15_000)
     assert other.fetch() == [(1, 1, 1)]
 
@@ -222,7 +224,7 @@ def test_acknowledgements_that_cannot_be_persisted_are_rejected(harness: Harness
 def test_closing_a_connection_releases_its_records(harness: Harness) -> None:
     member, other = reading(harness, "a"), Sharer(harness, "other")
     assert member.fetch() == [(0, 0, 1)]
-    member.client.connection.lost()
+    member.client.connection.on_lost()
     assert other.fetch() == [(0, 0, 2)]
 
 
@@ -307,7 +309,7 @@ def test_share_states_are_snapshotted_and_old_records_deleted(tmp_path: Path) ->
             assert member.fetch() == [(offset, offset, 1)]
             assert member.acknowledge((offset, offset, [ACCEPT])) == 0
         partition = harness.cluster.image.topics[SHARE_STATE_TOPIC].partitions[0]
-        harness.cluster.share_states.prune(partition)
+        harness.cluster.share_states.prune_records(partition)
         kept = partition.log.log_start_offset
         assert 0 < kept < partition.log.log_end_offset
         before = offset_of(harness)
@@ -315,9 +317,9 @@ def test_share_states_are_snapshotted_and_old_records_deleted(tmp_path: Path) ->
         assert offset_of(harness) == before
         harness.clock.advance(300_001)
         partition = harness.cluster.image.topics[SHARE_STATE_TOPIC].partitions[0]
-        harness.cluster.share_states.prune(partition)
+        harness.cluster.share_states.prune_records(partition)
         harness.end_turn()
-        harness.cluster.share_states.prune(partition)
+        harness.cluster.share_states.prune_records(partition)
         assert partition.log.log_end_offset - partition.log.log_start_offset == 1
         assert offset_of(harness) == before
 
@@ -328,7 +330,7 @@ def test_deleting_a_topic_deletes_its_share_states(harness: Harness) -> None:
     (deleted,) = harness.request(DeleteTopicsRequest(topics=[Topic(name=TOPIC)])).responses
     assert deleted.error_code == 0
     assert list(harness.cluster.share_states.states) == []
-    assert harness.cluster.groups.share_group(GROUP).initialized == {}
+    assert harness.cluster.groups.get_share_group(GROUP).initialized == {}
 
 
 def test_the_share_states_of_many_partitions_are_initialized_in_steps(harness: Harness) -> None:
@@ -349,10 +351,10 @@ def test_an_existing_share_state_is_not_initialized_again(harness: Harness) -> N
     harness.create_topic(TOPIC)
     key = ShareKey(GROUP, harness.cluster.image.topics[TOPIC].topic_id, 0)
     member = Sharer(harness)
-    harness.cluster.share_states.log.create()
-    harness.cluster.share_states.begin(key, 0, 5)
+    harness.cluster.share_states.log.create_topic()
+    harness.cluster.share_states.initialize_state(key, 0, 5)
     assert member.beat(TOPIC).error_code == 0
-    state = harness.cluster.share_states.find(key)
+    state = harness.cluster.share_states.find_state(key)
     assert state is not None and state.start_offset == 5
 
 
@@ -385,7 +387,7 @@ def test_only_newly_acquired_records_of_aborted_transactions_are_archived(harnes
     configure(harness, isolation_level="read_committed")
     assert other.fetch() == [(3, 3, 1)]  # the marker
     share = opened(harness)
-    assert [(run.first, run.last, run.member_id) for run in share.deliveries.runs()] == [
+    assert [(run.first, run.last, run.member_id) for run in share.deliveries.list_runs()] == [
         (1, 1, "m"),
         (2, 2, ""),
         (3, 3, "other"),
@@ -404,7 +406,7 @@ def test_nothing_is_archived_if_no_record_can_be_acquired(harness: Harness) -> N
     share.release(member.member_id)
     configure(harness, isolation_level="read_committed")
     assert member.fetch(max_records=1) == [(0, 0, 1)]
-    assert [run.state.name for run in share.deliveries.runs()] == ["AVAILABLE"]
+    assert [run.state.name for run in share.deliveries.list_runs()] == ["AVAILABLE"]
     assert member.fetch() == [(2, 2, 1)]
 
 
@@ -420,17 +422,17 @@ def test_a_partition_with_a_new_leader_reloads_its_share_state(tmp_path: Path) -
     # With this seed the node that is asked leads both partitions, and coordinates the groups.
     with Harness(tmp_path, nodes=2, seed=2) as harness:
         member = reading(harness, "a", partitions=2)
-        share_of = harness.cluster.shares.find
+        share_of = harness.cluster.shares.find_share_partition
         keys = [ShareKey(GROUP, harness.cluster.image.topics[TOPIC].topic_id, index) for index in range(2)]
         for each in (member, Sharer(harness, "other", "another group")):
             each.fetch(more=[1])
         shares = [share_of(key) for key in keys]
-        harness.cluster.shares.leader_changed(harness.partition(TOPIC, 0))
+        harness.cluster.shares.on_leader_changed(harness.partition(TOPIC, 0))
         assert [share_of(key) for key in keys] == [None, shares[1]]
 
 
 def test_share_groups_can_be_disabled_for_a_cluster(harness: Harness) -> None:
     member = reading(harness, "a")
-    harness.cluster.commit([records.FeatureLevelRecord(name=SHARE_VERSION, feature_level=0)])
+    harness.cluster.commit_records([records.FeatureLevelRecord(name=SHARE_VERSION, feature_level=0)])
     assert member.beat(TOPIC).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert member.ask_fetch().error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -122,8 +122,8 @@ class TransactionalProducer:
             code = ErrorCode(self.harness.request(added, node=self.node).error_code)
             if code != ErrorCode.NONE:
                 return code
-        coordinator.log.create()
-        node = coordinator.node_of(group)
+        coordinator.log.create_topic()
+        node = coordinator.find_coordinator_node(group)
         assert node is not None
         asked = OffsetPartition(partition_index=partition, committed_offset=offset, committed_metadata="")
         request = TxnOffsetCommitRequest(

@@ -91,7 +91,7 @@ def test_markers_require_min_insync_replicas(tmp_path: Path, commit: bool) -> No
         harness.clock.advance(1000)
         transactions = harness.cluster.transactions
         assert transactions.transactions["tx"].state is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT)
-        assert transactions.markers.missing("tx") == {("t", 0)}
+        assert transactions.markers.get_partitions_without_marker("tx") == {("t", 0)}
         assert harness.partition("t").log.log_end_offset == 1
         harness.restart(nodes=[1, 2])
         harness.clock.advance(0)

@@ -125,7 +125,10 @@ def test_the_completed_transaction_is_recorded_once_the_markers_are_flushed(flus
     assert flushing.end().error_code == ErrorCode.NONE
     flushing.harness.clock.advance(1000)
     assert flushing.state is State.PREPARE_COMMIT
-    assert flushing.harness.cluster.transactions.markers.missing("tx") == {("t", 0), (GROUPS_TOPIC, 0)}
+    assert flushing.harness.cluster.transactions.markers.get_partitions_without_marker("tx") == {
+        ("t", 0),
+        (GROUPS_TOPIC, 0),
+    }
     end_offset = flushing.harness.partition("t").log.log_end_offset
     flushing.sync()
     flushing.harness.clock.advance(1000)
@@ -142,7 +145,7 @@ def test_markers_that_cannot_be_flushed_are_written_after_the_next_start(flushin
     flushing.sync()
     flushing.harness.clock.advance(1000)
     assert flushing.state is State.PREPARE_COMMIT
-    assert flushing.harness.cluster.transactions.markers.missing("tx") == {("t", 0)}
+    assert flushing.harness.cluster.transactions.markers.get_partitions_without_marker("tx") == {("t", 0)}
     flushing.disk.failing.clear()
     flushing.harness.clock.holds_aside = False
     flushing.harness.restart(crash=True)
@@ -185,7 +188,7 @@ def code_in(answer: Any) -> int:
 def test_requests_that_change_a_transaction_are_answered_after_the_flush(
     flushing: Flushing, kind: str, fails: bool
 ) -> None:
-    flushing.harness.cluster.groups.log.create()
+    flushing.harness.cluster.groups.log.create_topic()
     flushing.flush_each(TRANSACTIONS_TOPIC)
     waiting = flushing.ask(*requests_that_join(flushing.producer)[kind])
     assert isinstance(waiting, Waiting) and not waiting.done

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.coordination.coordinator_logs import entry
+from minibroker.broker.coordination.coordinator_logs import encode_entry
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State, Transaction
 from minibroker.broker.transactions.transaction_codec import (
@@ -41,7 +41,7 @@ TRANSACTIONS = st.builds(
 @given(TRANSACTIONS, st.integers(0, 2))
 def test_a_transaction_record_contains_its_encoded_messages(transaction: Transaction, version: int) -> None:
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
-    assert encode_transaction(transaction, version) == entry(key, make_value(transaction), min(version, 1))
+    assert encode_transaction(transaction, version) == encode_entry(key, make_value(transaction), min(version, 1))
 
 
 def test_a_transaction_of_many_partitions_is_decoded_unchanged() -> None:

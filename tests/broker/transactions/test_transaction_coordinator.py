@@ -68,12 +68,12 @@ def test_the_producer_waits_until_the_markers_are_written(harness: Harness, vers
     producer = TransactionalProducer(harness, versions=versions)
     producer.init()
     producer.send("a")
-    harness.cluster.transactions.markers.hold("tx")
+    harness.cluster.transactions.markers.hold_markers("tx")
     assert producer.end() == OK
     assert state(harness) is State.PREPARE_COMMIT
     assert producer.send("b") == ErrorCode.CONCURRENT_TRANSACTIONS
     assert TransactionalProducer(harness, versions=versions).init() == ErrorCode.CONCURRENT_TRANSACTIONS
-    harness.cluster.transactions.markers.release("tx")
+    harness.cluster.transactions.markers.release_markers("tx")
     harness.clock.advance(0)
     assert state(harness) is State.COMPLETE_COMMIT
     assert producer.send("b") == OK
@@ -89,7 +89,7 @@ def test_a_written_decision_is_completed_after_a_restart(
     producer.init()
     producer.send("a")
     producer.send_offset("g", 5)
-    harness.cluster.transactions.markers.hold("tx")
+    harness.cluster.transactions.markers.hold_markers("tx")
     assert producer.end(commit=commit) == OK
     harness.restart(crash=crash)
     assert fetched(harness) == []
@@ -204,7 +204,7 @@ def test_markers_are_retried_until_every_partition_has_one(harness: Harness) -> 
     log.offline = "its disk is away"
     producer.finish()
     assert state(harness) is State.PREPARE_COMMIT
-    assert harness.cluster.transactions.markers.missing("tx") == {("t", 1)}
+    assert harness.cluster.transactions.markers.get_partitions_without_marker("tx") == {("t", 1)}
     assert fetched(harness) == ["a"]
     log.offline = ""
     harness.clock.advance(100)
@@ -228,12 +228,12 @@ def test_offsets_of_a_transaction_are_pending_until_it_commits(harness: Harness)
     producer.init()
     assert producer.send_offset("g", 7) == OK
     offsets = harness.cluster.groups.groups["g"].offsets
-    assert offsets.is_unstable("t", 0) and offsets.find("t", 0) is None
+    assert offsets.is_unstable("t", 0) and offsets.find_offset("t", 0) is None
     producer.finish(commit=False)
-    assert not offsets.is_unstable("t", 0) and offsets.find("t", 0) is None
+    assert not offsets.is_unstable("t", 0) and offsets.find_offset("t", 0) is None
     assert producer.send_offset("g", 8) == OK
     producer.finish()
-    found = offsets.find("t", 0)
+    found = offsets.find_offset("t", 0)
     assert found is not None and found.offset == 8
 
 

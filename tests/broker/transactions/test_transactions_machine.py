@@ -167,7 +167,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         found = {
             group_id: offset.offset
             for group_id, group in groups.items()
-            if (offset := group.offsets.find("t", 0)) is not None
+            if (offset := group.offsets.find_offset("t", 0)) is not None
         }
         assert found == self.offsets
 

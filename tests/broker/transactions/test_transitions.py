@@ -246,7 +246,7 @@ def test_a_partition_outside_of_the_transaction_is_an_error() -> None:
 @for_each("after", State)
 def test_only_valid_state_transitions_are_allowed(before: State, after: State) -> None:
     if before in REACHED_FROM[after]:
-        assert transaction(before).moved(after, LATER_MS).state is after
+        assert transaction(before).transition_to(after, LATER_MS).state is after
     else:
         with pytest.raises(ValueError, match="cannot go from"):
-            transaction(before).moved(after, LATER_MS)
+            transaction(before).transition_to(after, LATER_MS)

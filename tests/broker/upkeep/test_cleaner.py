@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.clock import Done, Work
-from minibroker.broker.upkeep.cleaner import Cleaner, cleaning_limits
+from minibroker.broker.upkeep.cleaner import Cleaner, get_cleaning_limits
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.records.building import build_batch
@@ -249,7 +249,7 @@ def test_a_shorter_backoff_takes_effect_soon(compacting: Compacting) -> None:
 def test_cleaner_threads_share_the_memory(compacting: Compacting) -> None:
     settings = {"log_cleaner_threads": "4", "log_cleaner_dedupe_buffer_size": str(8 << 20)}
     compacting = restarted(compacting, **settings, log_cleaner_io_buffer_load_factor="0.5")
-    limits = cleaning_limits(compacting.harness.cluster.settings)
+    limits = get_cleaning_limits(compacting.harness.cluster.settings)
     assert limits == (2 << 20, 0.5, 64 << 10)
 
 

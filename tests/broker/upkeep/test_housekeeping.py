@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.control.token_changes import issue
+from minibroker.broker.control.token_changes import issue_token
 from minibroker.broker.security.principals import Principal
 from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.errors import ErrorCode
@@ -290,7 +290,9 @@ def test_expired_delegation_tokens_are_removed_at_each_interval(tmp_path: Path) 
     alice = Principal("User", "alice")
     with Harness(tmp_path, settings=key) as harness:
         Housekeeping(harness.cluster).start()
-        first, second = (issue(harness.cluster, alice, alice, (), lifetime_ms).token_id for lifetime_ms in (1, 1500))
+        first, second = (
+            issue_token(harness.cluster, alice, alice, (), lifetime_ms).token_id for lifetime_ms in (1, 1500)
+        )
         tokens = harness.cluster.image.tokens.by_id
         harness.clock.advance(999)
         assert list(tokens) == [first, second]
@@ -306,7 +308,7 @@ def test_a_token_that_cannot_be_removed_is_logged_and_removed_later(
     alice = Principal("User", "alice")
     with Harness(tmp_path, settings={"delegation.token.secret.key": "a key"}, disk=disk) as harness:
         Housekeeping(harness.cluster).start()
-        issue(harness.cluster, alice, alice, (), 1)
+        issue_token(harness.cluster, alice, alice, (), 1)
         harness.clock.advance(10)
         disk.failing = {"write"}
         harness.clock.advance(HOUR_MS)

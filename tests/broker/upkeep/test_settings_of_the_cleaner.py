@@ -53,9 +53,9 @@ def test_the_cleaner_cannot_be_disabled_at_runtime() -> None:
 
 
 def test_all_cleaner_settings_have_an_effect() -> None:
-    cleaner = [entry for entry in Settings().describe_broker() if entry.name.startswith("log.cleaner.")]
+    cleaner = [entry for entry in Settings().describe_broker_configs() if entry.name.startswith("log.cleaner.")]
     assert len(cleaner) == 11
-    assert all(entry.setting.acts for entry in cleaner)
+    assert all(entry.setting.has_effect for entry in cleaner)
 
 
 @for_each(

@@ -150,7 +150,7 @@ def test_localhost_in_a_container_is_the_container(
         (lambda connection: time.sleep(1), "does not answer"),
     ],
 )
-def test_a_server_of_another_protocol_is_named(
+def test_the_doctor_names_the_protocol_of_a_server_that_is_no_kafka(
     examine: Examine, answer: Callable[[socket.socket], None], text: str
 ) -> None:
     with server_that(answer) as address:
@@ -233,7 +233,7 @@ def test_an_unresolvable_advertised_name_is_the_problem(
     assert "advertised.listeners" in found[-1]["advice"]
 
 
-def test_each_node_is_examined(examine: Examine) -> None:
+def test_the_doctor_examines_the_advertised_address_of_each_node(examine: Examine) -> None:
     with Broker(nodes=3) as broker:
         first = broker.bootstrap_servers.partition(",")[0]
         found = examine(first)

@@ -115,7 +115,7 @@ def test_two_files_are_paired(run: Run, tmp_path: Path) -> None:
     assert result.stdout.splitlines()[1].split("  ")[-1] == "REBALANCE_IN_PROGRESS"
 
 
-def test_a_missing_extra_is_reported_with_the_command_to_install_it(
+def test_a_missing_optional_library_is_reported_with_the_command_to_install_it(
     run: Run, capture: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "dpkt", None)

@@ -61,7 +61,7 @@ def test_records_are_written_to_a_file(
     ("arguments", "values"),
     [((), [b"paid"]), (("--client", "isolation.level=read_uncommitted"), [b"lost", b"lost, too", b"paid"])],
 )
-def test_what_was_aborted_is_left_out_by_default(
+def test_aborted_records_are_left_out_by_default(
     broker: RunningBroker, tmp_path: Path, arguments: tuple[str, ...], values: list[bytes]
 ) -> None:
     topic = f"paid-{len(values)}"
@@ -99,7 +99,7 @@ def test_a_file_of_arrow_has_the_same_rows(broker: RunningBroker, tmp_path: Path
         (("missing", "--out", "orders.arrow"), "topic missing does not exist"),
     ],
 )
-def test_what_a_file_cannot_have_is_refused(
+def test_options_that_a_file_cannot_express_are_refused(
     broker: RunningBroker, tmp_path: Path, arguments: tuple[str, ...], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -134,7 +134,7 @@ def test_each_codec_and_acks_is_supported(run_client: Run, codec: str, acks: str
     assert json.loads(run_client("consume", topic, *follow).stdout)["value"] == "value" * 1000
 
 
-def test_a_file_is_produced(run_client: Run, tmp_path: Path) -> None:
+def test_each_line_of_a_file_is_produced_as_a_record(run_client: Run, tmp_path: Path) -> None:
     file = tmp_path / "lines"
     file.write_bytes(b"from a file\n")
     assert run_client("produce", "filed", "--file", str(file)).exit_code == 0

@@ -104,7 +104,7 @@ def test_a_registry_over_tls_is_trusted_by_its_own_authority(run: Run, tmp_path:
         assert run("consume", "users", "--decode", *place, *connection).stdout == '{"name": "ann"}\n'
 
 
-def test_an_invalid_certificate_file_is_named(run: Run, tmp_path: Path) -> None:
+def test_the_error_names_a_certificate_file_that_is_invalid(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     for command in (["schemas", "list"], ["consume", "users", "--decode"]):
         arguments = [*command, "--registry", "https://localhost:1", "--registry-ca", str(file)]

@@ -122,7 +122,7 @@ def test_too_large_batches_are_split_and_a_too_large_record_is_named(plain_broke
         delivery.write_at_least_once(settings_for(plain_broker, topic), [large], 0)
 
 
-def test_an_unknown_topic_or_partition_is_named(plain_broker: RunningBroker) -> None:
+def test_the_error_names_an_unknown_topic_or_partition(plain_broker: RunningBroker) -> None:
     nowhere = settings_for(plain_broker, "nowhere", kafka_max_block_ms="150")
     with pytest.raises(WriteFailed, match="topic nowhere: UNKNOWN_TOPIC_OR_PARTITION after 150 ms"):
         delivery.write_at_least_once(nowhere, [batch_of("a")], 0)

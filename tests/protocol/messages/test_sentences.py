@@ -56,7 +56,7 @@ def test_every_field_of_every_message_has_a_description() -> None:
     assert silent == []
 
 
-def test_each_description_is_one_short_sentence() -> None:
+def test_each_field_description_is_one_short_sentence() -> None:
     wrong = [
         (path, text)
         for path, _, text in sentences()

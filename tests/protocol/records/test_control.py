@@ -107,7 +107,7 @@ class TestQuorum:
         message = LeaderChangeMessage(version=1, leader_id=1, voters=[VOTER(voter_id=1, voter_directory_id=DIRECTORY)])
         assert decode_control_message(make_control_record(message, timestamp=T)) == message
 
-    def test_a_later_quorum_message_version_is_decoded_as_the_latest_known(self) -> None:
+    def test_a_quorum_message_of_a_later_version_is_decoded_as_the_newest_known_version(self) -> None:
         record = make_control_record(KRaftVersionRecord(k_raft_version=1), timestamp=T)
         later = record._replace(value=b"\0\x07" + (record.value or b"")[2:])
         assert decode_control_message(later) == KRaftVersionRecord(version=7, k_raft_version=1)

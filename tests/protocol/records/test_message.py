@@ -85,7 +85,7 @@ def test_an_invalid_message_size_is_corrupt(size: int) -> None:
 
 
 @pytest.mark.parametrize("magic", [2, 3, -1])
-def test_another_magic_is_corrupt(magic: int) -> None:
+def test_a_message_with_another_magic_is_corrupt(magic: int) -> None:
     with pytest.raises(CorruptBatch, match="magic"):
         check_message(sealed(pack(">bb", magic, 0) + bytes(16)))
 

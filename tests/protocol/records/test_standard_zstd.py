@@ -49,7 +49,7 @@ def write_with_checksum(data: bytes) -> bytes:
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("data", DATA, ids=len)
 @pytest.mark.parametrize("write", [zstandard.compress, write_stream, write_with_checksum])
-def test_it_reads_what_the_library_writes(data: bytes, write: Callable[[bytes], bytes]) -> None:
+def test_the_decoder_reads_frames_that_the_zstd_library_writes(data: bytes, write: Callable[[bytes], bytes]) -> None:
     assert decompress(Compression.ZSTD, write(data), 1 << 20) == data
     many = SKIPPED + write(data) + SKIPPED + write(b"more")
     assert b"".join(decompress_chunks(Compression.ZSTD, many, 1 << 20)) == data + b"more"
@@ -78,12 +78,12 @@ def test_damaged_data_is_refused(damaged: bytes) -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_a_limit_ends_it() -> None:
+def test_decompression_ends_at_the_size_limit() -> None:
     with pytest.raises(KafkaError, match="more than 1000 bytes"):
         decompress(Compression.ZSTD, zstandard.compress(bytes(1 << 24)), 1000)
 
 
-def test_it_knows_the_size_of_each_header(adapter: Any) -> None:
+def test_the_decoder_knows_the_size_of_each_zstd_frame_header(adapter: Any) -> None:
     for flags in range(256):
         header = zstandard.FRAME_HEADER + bytes((flags,)) + bytes(14)
         if not flags & 0x08:  # a bit that is reserved

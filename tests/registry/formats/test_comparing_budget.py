@@ -62,7 +62,7 @@ def test_a_protobuf_schema_with_exponential_repetition_is_rejected() -> None:
         protobuf.incompatibilities(protobuf_doubling("string"), protobuf_doubling("int32"), Budget(50_000))
 
 
-def test_unlisted_changes_are_counted() -> None:
+def test_the_number_of_changes_that_are_not_listed_is_reported() -> None:
     named = json_schema.incompatibilities(json_doubling("string", 12), json_doubling("number", 12))
     assert named[-1] == f"and {(1 << 12) - len(named) + 1:,} more"
     assert len(name_changes(map(str, range(CHANGES + 2)), CHANGES + 2)) == CHANGES + 1

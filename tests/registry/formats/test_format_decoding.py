@@ -284,7 +284,7 @@ def length(count: int) -> bytes:
         (STRUCT, b"\x0a" + length(5 * MAXIMUM_VALUES) + b"\x0a\3\x0a\1a" * MAXIMUM_VALUES),
     ],
 )
-def test_protobuf_values_are_counted(text: str, data: bytes) -> None:
+def test_too_many_protobuf_values_are_rejected(text: str, data: bytes) -> None:
     with pytest.raises(InvalidData, match=TOO_MANY):
         decode("PROTOBUF", protobuf.parse(text, {}), Framed(1, b"\0" + data))
 
@@ -299,7 +299,7 @@ def test_large_protobuf_data_with_few_values_is_decoded() -> None:
 
 
 @for_each("data", [b"\xff", b"\x0a\xff", b"\x1b", b"\x1c\x0a", b"\x07", b"\x0a\x7f\x01", b"\xff" * 20])
-def test_corrupt_protobuf_data_is_counted_completely(data: bytes) -> None:
+def test_corrupt_protobuf_data_does_not_fail_the_count_of_its_values(data: bytes) -> None:
     count_values(find_message(protobuf.parse(WIDE, {}), (0,)), data * 3)
 
 

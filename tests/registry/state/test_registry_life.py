@@ -325,13 +325,13 @@ async def test_a_version_is_returned_only_once_it_is_written() -> None:
         await broker.registry.aregister("x", R1)
         await registry.state()
         begins, turn, held = registry._topic._begins, broker.running.cluster.turn, []
-        turn.bind(held.append)
+        turn.bind_to_loop(held.append)
         registering = asyncio.create_task(broker.registry.aregister("x", R2))
         while not held:
             await asyncio.sleep(0)
         assert [sorted((await registry.state()).versions["x"]) for _ in range(3)] == [[1]] * 3
         assert not registering.done()
-        turn.bind(asyncio.get_running_loop().call_soon)
+        turn.bind_to_loop(asyncio.get_running_loop().call_soon)
         for end_turn in held:
             end_turn()
         assert await registering == 2
@@ -345,14 +345,14 @@ async def test_pending_records_of_others_are_seen_before_a_registration() -> Non
         key = '{"keytype":"SCHEMA","subject":"x","version":2,"magic":1}'
         value = json.dumps({"subject": "x", "version": 2, "id": 7, "schema": json.dumps(R2), "deleted": False})
         turn, held = broker.running.cluster.turn, []
-        turn.bind(held.append)
+        turn.bind_to_loop(held.append)
         writing = asyncio.create_task(broker.aproduce("_schemas", value, key=key))
         while not held:
             await asyncio.sleep(0)
         registering = asyncio.create_task(broker.registry.aregister("x", R3))
         for _ in range(5):
             await asyncio.sleep(0)
-        turn.bind(asyncio.get_running_loop().call_soon)
+        turn.bind_to_loop(asyncio.get_running_loop().call_soon)
         for end_turn in held:
             end_turn()
         await writing

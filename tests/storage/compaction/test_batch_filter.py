@@ -132,7 +132,7 @@ def test_records_without_a_key_are_removed_and_counted() -> None:
     assert to_clean.counts.keyless_records == 2
 
 
-def test_read_and_written_records_are_counted() -> None:
+def test_the_filter_counts_read_and_written_records() -> None:
     to_clean = filter_with({"a": 50})
     first, second = pairs(("a", "1"), ("b", "2")), pairs(("a", "1"))
     data = filtered(to_clean, first)

@@ -76,7 +76,7 @@ def test_segments_with_records_below_the_minimum_lag_are_not_cleaned(
     assert measure_dirtiness(log, now_ms).end_offset == end_offset
 
 
-def test_a_too_recent_segment_holds_back_older_ones_after_it(tmp_path: Path) -> None:
+def test_segments_after_a_too_recent_segment_are_not_cleanable(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_compaction_lag_ms=LAG_MS))
     fill(log, [pairs(("a", "old"), timestamp=NOW_MS - 5000), pairs(("a", "young")), pairs(("a", "o"), timestamp=1000)])
     assert measure_dirtiness(log, NOW_MS).end_offset == 1

@@ -43,7 +43,7 @@ def test_segments_are_grouped_up_to_the_segment_size() -> None:
     ]
 
 
-def test_a_too_large_segment_stays_alone() -> None:
+def test_a_too_large_segment_is_cleaned_in_its_own_group() -> None:
     assert sizes(group_segments(sources(2000, 10, 2000), none, SETTINGS)) == [[2000], [10], [2000]]
 
 

@@ -48,7 +48,7 @@ def test_the_throttle_rate_can_be_changed() -> None:
     assert throttle.took(1000) == 2100
 
 
-def test_nothing_waits_without_a_rate_limit() -> None:
+def test_cleaning_does_not_wait_without_a_rate_limit() -> None:
     time = Time()
     throttle = Throttle(sys.float_info.max, time.monotonic_ms, time.wait)
     assert throttle.took(1 << 40) == 1000

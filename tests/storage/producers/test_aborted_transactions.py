@@ -79,7 +79,7 @@ def test_an_index_with_fewer_entries_than_counted_is_corrupt(tmp_path: Path, dat
         read_index(Disk(), path, 100, expected)
 
 
-def test_an_index_may_have_more_entries_than_counted(tmp_path: Path) -> None:
+def test_a_transaction_index_with_more_entries_than_its_checkpoint_is_accepted(tmp_path: Path) -> None:
     path = str(tmp_path / f"{0:020d}")
     Path(f"{path}.txnindex").write_bytes(encode_transactions(ALL))
     assert read_index(Disk(), path, 100, (2, crc32c(encode_transactions(ALL[:2])))) == ALL

@@ -382,7 +382,9 @@ def test_snapshots_without_a_segment_are_removed_except_the_last(tmp_path: Path)
     assert snapshots == [*bases[1:], 24]
 
 
-def test_producers_of_an_unreadable_log_are_partially_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_producer_states_of_an_unreadable_log_are_restored_up_to_the_damage(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = write_log(tmp_path)
     log.close()
     for path in tmp_path.glob("*.snapshot"):

@@ -128,7 +128,7 @@ def test_a_restarted_log_always_has_a_segment(disk: FaultyDisk) -> None:
     assert opened(disk).log_end_offset == 5
 
 
-def test_the_epochs_of_recovered_records_are_known(disk: FaultyDisk) -> None:
+def test_the_leader_epochs_of_recovered_records_are_restored(disk: FaultyDisk) -> None:
     """A power cut may leave the epochs as they were after a deletion that it undoes."""
     log = write_log(disk)
     epochs = log.epochs.entries()

@@ -162,7 +162,7 @@ def test_clients_are_subscribed_to_their_metrics(control: Control) -> None:
     assert control.get("/v1/client-metrics?client_id=other") == []
 
 
-def test_groups_are_awaited(control: Control) -> None:
+def test_a_group_can_be_awaited_over_http(control: Control) -> None:
     produce(control, "a")
     settings = {"bootstrap.servers": control.bootstrap_servers, "group.id": "g", "auto.offset.reset": "earliest"}
     consumer = Consumer({**settings, "log_level": 0})

@@ -52,7 +52,7 @@ def test_an_unknown_node_is_an_error(control: Control) -> None:
     assert control.ask("POST", "/v1/nodes/1/paint")[0] == 422
 
 
-def test_groups_and_transactions_are_controlled(control: Control) -> None:
+def test_groups_are_rebalanced_and_transactions_are_held_and_fenced_over_http(control: Control) -> None:
     control.post("/v1/topics/t/records", {"values": ["a"]})
     settings = {"bootstrap.servers": control.bootstrap_servers, "log_level": 0}
     consumer = Consumer({**settings, "group.id": "g", "auto.offset.reset": "earliest"})

@@ -105,7 +105,9 @@ def test_invalid_registry_faults_are_rejected(control: Control, invalid: str) ->
     control.post("/v1/registry/faults", body, status)
 
 
-def test_a_broker_without_a_registry_says_so(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_registry_routes_of_a_broker_without_a_registry_return_an_error(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
     with running_broker(tmp_path_factory.mktemp("none"), options=("--control", "0")) as broker:
         answer = Control(broker).ask("GET", "/v1/registry/subjects")
     assert answer[0] == 409 and "schema registry" in answer[1]["message"]

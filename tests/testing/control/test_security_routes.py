@@ -100,7 +100,7 @@ def test_invalid_tokens_are_issued_until_valid_ones_are_restored(control: Contro
     assert "PRIVATE KEY" in control.post("/v1/issuer/client-key", {"user": "alice"})["key"]
 
 
-def test_a_broker_without_security_says_so(tmp_path: Path) -> None:
+def test_security_routes_of_a_broker_without_security_return_an_error(tmp_path: Path) -> None:
     with running_broker(tmp_path, options=("--control", "0")) as broker:
         control = Control(broker)
         assert control.get("/v1/security")["protocol"] is None

@@ -46,7 +46,7 @@ def test_timestamps_in_the_future_are_rejected_since_4_0(release: str, code: int
         assert reported(broker, "v", now_ms + DAY_MS) == code
 
 
-def test_the_older_timestamp_bound_works_in_releases_that_had_it() -> None:
+def test_message_timestamp_difference_max_ms_bounds_timestamps_in_releases_that_had_it() -> None:
     with Broker({"log.message.timestamp.difference.max.ms": DAY_MS}, emulate="2.0") as broker:
         now_ms = broker.clock.now_ms()
         assert reported(broker, "v", now_ms + 2 * DAY_MS) == KafkaError.INVALID_TIMESTAMP

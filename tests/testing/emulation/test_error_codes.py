@@ -87,7 +87,7 @@ def test_a_share_fetch_keeps_the_error_of_its_acknowledgements(release: str, cod
     topic = ShareFetchResponse.ShareFetchableTopicResponse
     partition = topic.PartitionData(partition_index=0, acknowledge_error_code=ErrorCode.INVALID_RECORD_STATE)
     call: Any = Mock(api_key=ApiKey.SHARE_FETCH)
-    Emulation(release).answer(call, ShareFetchResponse(responses=[topic(partitions=[partition])]))
+    Emulation(release).alter_response(call, ShareFetchResponse(responses=[topic(partitions=[partition])]))
     assert (partition.error_code, partition.acknowledge_error_code) == (ErrorCode.NONE, code)
 
 

@@ -114,7 +114,7 @@ def test_a_login_counts_as_one_hit_with_the_text_of_its_mechanism(broker: Broker
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_an_unsupported_mechanism_names_the_others(broker: Broker, library: str) -> None:
+def test_the_error_for_an_unsupported_mechanism_names_the_supported_ones(broker: Broker, library: str) -> None:
     fault = broker.faults.add(authentication="wrong-mechanism", mechanism="SCRAM-SHA-512", once=True)
     found = outcome(broker, library)
     assert (fault.hits, found) == (1, REFUSED.get(library))

@@ -44,7 +44,7 @@ def test_a_response_is_truncated_within_a_batch() -> None:
     assert BATCH.startswith(data) and 0 < len(data) < len(BATCH)
 
 
-def test_offsets_decrease() -> None:
+def test_the_offsets_fault_sends_a_batch_with_decreasing_offsets() -> None:
     offsets = [header.base_offset for _, header in iterate_batches_in(corrupt_first_batch(BATCH + NEXT, "offsets"))]
     assert offsets == [1_000_005, 5, 8]
     assert read_header(corrupt_first_batch(BATCH, "offsets")).base_offset == 1_000_005

@@ -72,7 +72,7 @@ def test_a_summary_is_one_short_line_for_any_names() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 5])
-def test_long_lists_are_counted(count: int) -> None:
+def test_long_lists_are_summarized_by_their_number_of_items(count: int) -> None:
     topics = [MetadataRequest.MetadataRequestTopic(name=f"t{number}") for number in range(count)]
     frame = request(MetadataRequest(topics=topics), 9, 1)[4:]
     line = summarize_exchange(Exchange(1, ApiKey.METADATA, 9, 1, frame))

@@ -125,7 +125,7 @@ def test_an_error_is_explained_in_the_brokers_words(broker: Broker) -> None:
     assert exchange.refusals[0] in str(exchange)
 
 
-def test_an_empty_report_says_so() -> None:
+def test_the_report_of_an_empty_broker_says_that_there_is_nothing() -> None:
     with Broker() as broker:
         assert write_report(broker) == "no topics, no groups, no requests"
         broker.create_topic("t")

@@ -96,10 +96,10 @@ def test_a_rebalance_is_forced_on_consumer_protocol_members(broker: Broker) -> N
     with Member(broker, "consumer") as member:
         until(lambda: member.assigned == 1)
         (member_id,) = broker.wait_for_group("g", 1, timeout="20 s")
-        before = broker.loop.call(lambda: broker.running.cluster.groups.consumer_group("g").epoch)
+        before = broker.loop.call(lambda: broker.running.cluster.groups.get_consumer_group("g").epoch)
         broker.force_rebalance("g")
         broker.wait_for_group("g", 1, timeout="20 s")
-        assert broker.loop.call(lambda: broker.running.cluster.groups.consumer_group("g").epoch) > before
+        assert broker.loop.call(lambda: broker.running.cluster.groups.get_consumer_group("g").epoch) > before
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -138,11 +138,13 @@ def test_a_fenced_producer_cannot_continue_after_aborting(broker: Broker) -> Non
     producer.produce("t", "lost")
     producer.flush(20)
     transactions = broker.running.cluster.transactions
-    before = transactions.find("x")
+    before = transactions.get_transaction("x")
     broker.fence("x")
     until(lambda: broker.transaction_state("x") == "CompleteAbort")
     with pytest.raises(KafkaError, match="PRODUCER_FENCED"):
-        broker.loop.call(lambda: transactions.end("x", (before.producer_id, before.producer_epoch), False, 2))
+        broker.loop.call(
+            lambda: transactions.end_transaction("x", (before.producer_id, before.producer_epoch), False, 2)
+        )
 
 
 def test_a_transaction_is_held_before_its_markers_are_written(broker: Broker) -> None:

@@ -275,7 +275,7 @@ def test_a_removed_share_member_rejoins(broker: Broker, consumer: ShareConsumer)
 
 def test_a_rebalance_starts_a_new_group_epoch(broker: Broker, consumer: ShareConsumer) -> None:
     read(consumer)
-    member = broker.on_loop(lambda: next(iter(broker.running.cluster.groups.share_group("g").members.values())))
+    member = broker.on_loop(lambda: next(iter(broker.running.cluster.groups.get_share_group("g").members.values())))
     broker.force_rebalance("g")
     broker.wait_for_requests("ShareGroupHeartbeat", timeout="20 s", where=lambda each: _epoch(each) > member.epoch)
     broker.share_group("g").wait_until_assigned("t", 1)

@@ -14,13 +14,13 @@ from minibroker.broker.groups.classic.classic_states import State
 from minibroker.broker.groups.classic.members import (
     CONSUMER_PROTOCOL,
     Member,
-    join_error,
     list_protocols,
+    make_join_error,
     measure_protocols,
 )
 from minibroker.broker.groups.classic.rebalance import RebalancingGroup
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupType
-from minibroker.broker.groups.group_entries import group_metadata_entry
+from minibroker.broker.groups.group_entries import encode_group_metadata_entry
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import list_few
@@ -84,17 +84,17 @@ class ClassicGroup(RebalancingGroup):
         names = [protocol.name for protocol in request.protocols]
         instance_id = request.group_instance_id
         if not self._has_room(request.member_id) or not self._has_memory(request):
-            self.remove(request.member_id)
-            joined.resolve(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            self.remove_member(request.member_id)
+            joined.resolve(make_join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
             self.complete_if_all_joined()
         elif not self._supports_a_protocol(request.protocol_type, names):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif request.member_id != UNKNOWN_MEMBER:
             self._join_with_id(caller, request, joined)
         elif instance_id is not None and instance_id in self.static:
-            self._replace_static(self.members[self.static[instance_id]], caller, request, joined)
+            self._replace_static_member(self.members[self.static[instance_id]], caller, request, joined)
         elif instance_id is not None or caller.version < FIRST_WITH_MEMBER_ID_REQUIRED:
-            self._add_new(caller, request, self._make_member_id(caller, request), joined)
+            self._add_new_member(caller, request, self._make_member_id(caller, request), joined)
         else:
             self._require_member_id(caller, request, joined)
 
@@ -124,13 +124,13 @@ class ClassicGroup(RebalancingGroup):
     def _supports_a_protocol(self, protocol_type: str, names: list[str]) -> bool:
         if self.state is State.EMPTY:
             return bool(protocol_type and names)
-        return self.kind == protocol_type and self.have_in_common(names)
+        return self.kind == protocol_type and self.have_common_protocol(names)
 
     def _require_member_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
         """Give out an id, with which the client must join again: if it never gets the answer, no member is left."""
         member_id = self._make_member_id(caller, request)
-        self.expect(member_id, request.session_timeout_ms)
-        joined.resolve(join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        self.expect_pending_member(member_id, request.session_timeout_ms)
+        joined.resolve(make_join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
     def _make_member_id(self, caller: Caller, request: JoinGroupRequest) -> str:
         """Return a new id, made as in Kafka: the instance id or the client id, and a UUID.
@@ -138,13 +138,13 @@ class ClassicGroup(RebalancingGroup):
         Raises KafkaError(UNKNOWN_SERVER_ERROR), as Kafka answers, for an id that is too long for an answer.
         """
         name = caller.client_id if request.group_instance_id is None else request.group_instance_id
-        member_id = f"{name}-{self.new_uuid()}"
+        member_id = f"{name}-{self.make_uuid()}"
         if len(member_id.encode()) > MAX_STRING_BYTES:
             message = f"A member id begins with the name {name}, which leaves no room for a UUID."
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         return member_id
 
-    def _add_new(self, caller: Caller, request: JoinGroupRequest, member_id: str, joined: Joined) -> None:
+    def _add_new_member(self, caller: Caller, request: JoinGroupRequest, member_id: str, joined: Joined) -> None:
         """Add a new member, and rebalance."""
         member = Member(
             member_id,
@@ -159,9 +159,9 @@ class ClassicGroup(RebalancingGroup):
         if not self.members:
             self.kind = request.protocol_type
         self.has_new_member = self.state is State.PREPARING_REBALANCE and self.is_first_rebalance
-        self.add(member)
+        self.add_member(member)
         self.joining[member_id] = joined
-        self.keep_alive(member, NEW_MEMBER_TIMEOUT_MS)
+        self.restart_session(member, NEW_MEMBER_TIMEOUT_MS)
         self.rebalance(f"{member_id} joins ({_get_join_reason(request)})")
 
     def _join_with_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
@@ -169,12 +169,12 @@ class ClassicGroup(RebalancingGroup):
         if request.member_id in self.pending:
             if request.group_instance_id is not None:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "A static member is not given an id to join with.")
-            self._add_new(caller, request, request.member_id, joined)
+            self._add_new_member(caller, request, request.member_id, joined)
             return
         try:
             member = self.check_member(request.member_id, request.group_instance_id)
         except KafkaError as error:
-            joined.resolve(join_error(error.code, request.member_id))
+            joined.resolve(make_join_error(error.code, request.member_id))
             return
         self._join_again(member, request, joined)
 
@@ -184,64 +184,64 @@ class ClassicGroup(RebalancingGroup):
         is_leader = member.member_id == self.leader_id
         missed_answer = self.state is State.COMPLETING_REBALANCE or (self.state is State.STABLE and not is_leader)
         if unchanged and missed_answer:
-            joined.resolve(self.join_answer(member.member_id))
+            joined.resolve(self.make_join_answer(member.member_id))
             return
         # The leader of a stable group may always force a rebalance: it may have found other partitions, say.
         self._update_member(member, request)
-        self.answer_join(member.member_id, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        self.answer_join(member.member_id, make_join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         self.joining[member.member_id] = joined
         self.rebalance(f"{member.member_id} joins again ({_get_join_reason(request)})")
 
     def _update_member(self, member: Member, request: JoinGroupRequest) -> None:
-        self.update(member, list_protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
+        self.update_member(member, list_protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
 
     # --- JoinGroup of a static member that is back (KIP-345) --------------------------------------
 
-    def _replace_static(self, old: Member, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
+    def _replace_static_member(self, old: Member, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
         """Let a restarted static member take its place again, under a new id.
 
         A stable group stays in its generation if nothing else has changed, so that a quick restart disturbs nobody.
         """
         leader_id = self.leader_id
-        member = self.replace(old, self._make_member_id(caller, request))
+        member = self.replace_static_member(old, self._make_member_id(caller, request))
         log.info("group %s: %s takes the place of %s", self.group_id, member.member_id, old.member_id)
         self._update_member(member, request)
-        self.keep_alive(member)
+        self.restart_session(member)
         self.joining[member.member_id] = joined
         reason = f"static member {member.instance_id} is back ({_get_join_reason(request)})"
         if self.state is not State.STABLE:
             # The leader of an incomplete generation knows the old id, and would assign nothing to the new one.
             self.rebalance(reason)
         elif self.select_protocol() == self.protocol:
-            self._stay_in_generation(caller, member, old, leader_id)
+            self._rejoin_without_rebalance(caller, member, old, leader_id)
         else:
             self.begin_rebalance(reason)
 
-    def _stay_in_generation(self, caller: Caller, member: Member, old: Member, leader_id: str | None) -> None:
+    def _rejoin_without_rebalance(self, caller: Caller, member: Member, old: Member, leader_id: str | None) -> None:
         """Answer a static member that is back once its new id is recorded; `leader_id` is the leader's until now."""
 
         def recorded(failure: KafkaError | None) -> None:
             if self.state is State.DEAD:
                 return  # The write failed and the group was loaded again; its waiting requests were answered.
             if failure is not None:
-                self._take_back(member, old, leader_id, failure)
+                self._restore_member(member, old, leader_id, failure)
                 return
             if caller.version >= FIRST_WITH_SKIPPED_ASSIGNMENT:
-                answer = self.join_answer(member.member_id, skip_assignment=member.member_id == self.leader_id)
+                answer = self.make_join_answer(member.member_id, skip_assignment=member.member_id == self.leader_id)
             else:
                 # It may not assign anything, and does not if the answer names another leader.
-                answer = self.join_answer(member.member_id)
+                answer = self.make_join_answer(member.member_id)
                 answer.leader, answer.members = leader_id or "", []
             self.answer_join(member.member_id, answer)
 
-        self.record_durably(recorded)
+        self.append_record_durably(recorded)
 
-    def _take_back(self, member: Member, old: Member, leader_id: str | None, failure: KafkaError) -> None:
+    def _restore_member(self, member: Member, old: Member, leader_id: str | None, failure: KafkaError) -> None:
         """Let the member be again what it was, as its new id could not be recorded, and refuse its JoinGroup."""
         joined = self.joining.pop(member.member_id, None)
         if member.member_id in self.members:
-            self.update(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
-            self.keep_alive(self.replace(member, old.member_id))
+            self.update_member(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
+            self.restart_session(self.replace_static_member(member, old.member_id))
         if joined is not None:
             joined.resolve(
                 JoinGroupResponse(
@@ -262,18 +262,18 @@ class ClassicGroup(RebalancingGroup):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is State.PREPARING_REBALANCE:
             raise self._make_rebalancing_error()
-        self.has_synced(member.member_id)
+        self.note_synced(member.member_id)
         if self.state is State.STABLE:
-            synced.resolve(self.sync_answer(member))
+            synced.resolve(self.make_sync_answer(member))
             return
         self.answer_sync(member.member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         self.syncing[member.member_id] = synced
         if member.member_id == self.leader_id:
-            self.assign({given.member_id: given.assignment for given in request.assignments})
+            self.apply_assignments({given.member_id: given.assignment for given in request.assignments})
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
-        self.keep_alive(self._find_member(request.generation_id, request.member_id, request.group_instance_id))
+        self.restart_session(self._find_member(request.generation_id, request.member_id, request.group_instance_id))
         if self.state is State.PREPARING_REBALANCE:
             raise self._make_rebalancing_error()
 
@@ -296,18 +296,18 @@ class ClassicGroup(RebalancingGroup):
             self.rebalance_after_removal(f"{list_few(gone)} left")
         return answers
 
-    def remove_joining(self, joined: Joined) -> None:
+    def remove_joining_member(self, joined: Joined) -> None:
         """Remove the member whose JoinGroup waits to be answered by `joined`: it takes too much memory."""
         for member_id, waiting in self.joining.items():
             if waiting is joined:
-                self.remove(member_id)
+                self.remove_member(member_id)
                 self.rebalance_after_removal(f"{member_id} is given up")
                 return
 
     def _remove_leaving_member(self, member: Identity) -> Left:
         answer = Left(member_id=member.member_id, group_instance_id=member.group_instance_id)
         try:
-            self.remove(self._find_leaving_id(member))
+            self.remove_member(self._find_leaving_id(member))
             log.info("group %s: %s leaves: %s", self.group_id, member.member_id, member.reason or "reason not provided")
         except KafkaError as error:
             answer.error_code = error.code
@@ -334,7 +334,7 @@ class ClassicGroup(RebalancingGroup):
         if epoch >= 0 or member_id or instance_id is not None:
             member = self._find_member(epoch, member_id, instance_id)
             if not transactional and self.state in KEPT_ALIVE_BY_COMMITS:
-                self.keep_alive(member)
+                self.restart_session(member)
         elif not transactional and self.state is not State.EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has members, and is {self.state_name}")
         if not transactional and self.state is State.COMPLETING_REBALANCE:
@@ -348,7 +348,7 @@ class ClassicGroup(RebalancingGroup):
         if self.state is not State.EMPTY and self.kind != CONSUMER_PROTOCOL:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
-    def expires_since(self, committed: CommittedOffset) -> int | None:
+    def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
         if self.kind is None:
             return committed.commit_timestamp_ms
         if self.state is State.EMPTY:
@@ -358,7 +358,7 @@ class ClassicGroup(RebalancingGroup):
 
     # --- administration ---------------------------------------------------------------------------
 
-    def described(self) -> DescribeGroupsResponse.DescribedGroup:
+    def describe(self) -> DescribeGroupsResponse.DescribedGroup:
         """Return the group as DescribeGroups shows it; the members' metadata only while it is stable."""
         stable = self.state is State.STABLE
         return DescribeGroupsResponse.DescribedGroup(
@@ -372,7 +372,7 @@ class ClassicGroup(RebalancingGroup):
                     group_instance_id=member.instance_id,
                     client_id=member.client_id,
                     client_host=member.client_host,
-                    member_metadata=member.metadata(self.protocol) if stable else b"",
+                    member_metadata=member.get_metadata(self.protocol) if stable else b"",
                     member_assignment=member.assignment,
                 )
                 for member in self.members.values()
@@ -383,28 +383,28 @@ class ClassicGroup(RebalancingGroup):
         if self.state is not State.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
-    def tombstones(self) -> list[Entry]:
-        return [group_metadata_entry(self.group_id, None)]
+    def make_tombstones(self) -> list[Entry]:
+        return [encode_group_metadata_entry(self.group_id, None)]
 
     # --- its beginning and end --------------------------------------------------------------------
 
-    def loaded(self) -> None:
+    def on_loaded(self) -> None:
         for member in self.members.values():
-            self.keep_alive(member)
+            self.restart_session(member)
         limit: int = self.context.cluster.settings[MAX_SIZE]
         if len(self.members) > limit:
             reason = f"it has {len(self.members)} members, and {limit} are allowed"
             self.clock.call_later(0, lambda: self.rebalance(reason))
 
     def close(self, code: ErrorCode) -> None:
-        self.stop_waiting()
+        self.cancel_phase_timer()
         for member_id in list(self.pending):
-            self.forget_pending(member_id)
+            self.forget_pending_member(member_id)
         for member in self.members.values():
             member.end_session()
-            self.answer_join(member.member_id, join_error(code, member.member_id))
+            self.answer_join(member.member_id, make_join_error(code, member.member_id))
             self.answer_sync(member.member_id, SyncGroupResponse(error_code=code))
-        self.become(State.DEAD)
+        self.transition_to(State.DEAD)
 
 
 def _get_join_reason(request: JoinGroupRequest) -> str:

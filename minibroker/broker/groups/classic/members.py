@@ -38,7 +38,7 @@ def list_protocols(request: JoinGroupRequest) -> list[Protocol]:
     return list(protocols.values())
 
 
-def join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+def make_join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     """Return the answer to a JoinGroup that is refused."""
     return JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=code)
 
@@ -90,7 +90,7 @@ class Member:
         self.is_new = False
         self.session: Timer | None = None
 
-    def metadata(self, protocol: str | None) -> bytes:
+    def get_metadata(self, protocol: str | None) -> bytes:
         """Return its metadata for a protocol; empty if it does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
@@ -98,9 +98,9 @@ class Member:
         """Return the candidate that it prefers."""
         return next((each.name for each in self.protocols if each.name in candidates), None)
 
-    def topics(self, protocol: str | None) -> list[str]:
+    def list_subscribed_topics(self, protocol: str | None) -> list[str]:
         """Return the topics that it subscribes to, as a consumer. Raises MalformedMessage."""
-        metadata = self.metadata(protocol)
+        metadata = self.get_metadata(protocol)
         return ConsumerProtocolSubscription.decode_from(metadata, COMMON_VERSION, VERSION_BYTES)[0].topics
 
     def end_session(self) -> None:
@@ -111,7 +111,7 @@ class Member:
 
     # --- its record -------------------------------------------------------------------------------
 
-    def record_value(self, protocol: str | None, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
+    def make_record_value(self, protocol: str | None, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
         """Return its part of the group's record, with this assignment."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.member_id,
@@ -120,7 +120,7 @@ class Member:
             client_host=self.client_host,
             rebalance_timeout=self.rebalance_timeout_ms,
             session_timeout=self.session_timeout_ms,
-            subscription=self.metadata(protocol),
+            subscription=self.get_metadata(protocol),
             assignment=assignment,
         )
 
@@ -185,36 +185,36 @@ class Membership:
 
     # --- coming and going -------------------------------------------------------------------------
 
-    def add(self, member: Member) -> None:
+    def add_member(self, member: Member) -> None:
         """Add a member; the first is the leader, until it leaves or does not join in time."""
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         if self.leader_id is None:
             self.leader_id = member.member_id
-        self._count_protocols(member, 1)
-        self.forget_pending(member.member_id)
+        self._add_to_protocol_counts(member, 1)
+        self.forget_pending_member(member.member_id)
 
-    def remove(self, member_id: str) -> None:
+    def remove_member(self, member_id: str) -> None:
         """Remove a member, or an id that was given out; answer its waiting requests with UNKNOWN_MEMBER_ID."""
         member = self.members.pop(member_id, None)
         if member is not None:
             member.end_session()
-            self._count_protocols(member, -1)
+            self._add_to_protocol_counts(member, -1)
             if member.instance_id is not None:
                 del self.static[member.instance_id]
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.forget_pending(member_id)
+        self.forget_pending_member(member_id)
         self.unsynced.discard(member_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID
-        self.answer_join(member_id, join_error(code))
+        self.answer_join(member_id, make_join_error(code))
         self.answer_sync(member_id, SyncGroupResponse(error_code=code))
 
-    def replace(self, old: Member, member_id: str) -> Member:
+    def replace_static_member(self, old: Member, member_id: str) -> Member:
         """Give a static member another id; fence the requests that wait under the old one, and end its session."""
         code = ErrorCode.FENCED_INSTANCE_ID
-        self.answer_join(old.member_id, join_error(code, old.member_id))
+        self.answer_join(old.member_id, make_join_error(code, old.member_id))
         self.answer_sync(old.member_id, SyncGroupResponse(error_code=code))
         old.end_session()
         del self.members[old.member_id]
@@ -237,17 +237,17 @@ class Membership:
             self.static[old.instance_id] = member_id
         return member
 
-    def update(
+    def update_member(
         self, member: Member, protocols: Iterable[Protocol], rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
         """Give a member other protocols and timeouts."""
-        self._count_protocols(member, -1)
+        self._add_to_protocol_counts(member, -1)
         member.protocols = list(protocols)
-        self._count_protocols(member, 1)
+        self._add_to_protocol_counts(member, 1)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
 
-    def _count_protocols(self, member: Member, sign: int) -> None:
+    def _add_to_protocol_counts(self, member: Member, sign: int) -> None:
         """Count the protocols of a member that comes, or no longer those of one that goes."""
         for protocol in member.protocols:
             self._supported[protocol.name] += sign
@@ -255,7 +255,7 @@ class Membership:
                 del self._supported[protocol.name]
         self.protocol_bytes += sign * measure_protocols(member.protocols)
 
-    def forget_pending(self, member_id: str) -> None:
+    def forget_pending_member(self, member_id: str) -> None:
         """Stop waiting for somebody to join with this id."""
         timer = self.pending.pop(member_id, None)
         if timer is not None:
@@ -274,7 +274,7 @@ class Membership:
 
     # --- protocols --------------------------------------------------------------------------------
 
-    def have_in_common(self, names: Iterable[str]) -> bool:
+    def have_common_protocol(self, names: Iterable[str]) -> bool:
         """Return whether all members support one of these protocols."""
         return any(self._supported[name] == len(self.members) for name in names)
 

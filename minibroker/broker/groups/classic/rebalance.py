@@ -1,7 +1,7 @@
 """How a classic group gets from one generation to the next: who is waited for, for how long, and who is answered.
 
 A rebalance begins when a member comes, goes or changes (`rebalance`). All members must join again, within the longest
-of their rebalance timeouts. Then the next generation begins without those who have not joined (`complete`), and its
+of their rebalance timeouts. Then the next generation begins without those who have not joined (`complete_join`): its
 leader has the same time to send the assignment. The first rebalance of an empty group waits for
 `group.initial.rebalance.delay.ms` instead, and again whenever a member has joined meanwhile.
 
@@ -18,7 +18,7 @@ from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.classic.classic_states import CAN_REBALANCE, FOLLOWING, State
 from minibroker.broker.groups.classic.members import CONSUMER_PROTOCOL, NOT_SET, Member, Membership
 from minibroker.broker.groups.group import Group, GroupContext
-from minibroker.broker.groups.group_entries import group_metadata_entry
+from minibroker.broker.groups.group_entries import encode_group_metadata_entry
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.legible import list_few
@@ -51,14 +51,14 @@ class RebalancingGroup(Membership, Group):
         self.has_new_member = False
         self._deadline: Timer | None = None
 
-    def become(self, state: State) -> None:
+    def transition_to(self, state: State) -> None:
         """Change to a state that may follow the present one."""
         if state not in FOLLOWING[self.state]:
             raise AssertionError(f"{self} cannot become {state}")
         self.state = state
         self.state_since_ms = self.clock.wall_ms()
 
-    def learn_topics(self) -> None:
+    def update_subscribed_topics(self) -> None:
         """Find out what the members read, after they or the protocol have changed.
 
         The broker reads the metadata of consumers for nothing else, and that of other protocol types not at all.
@@ -67,7 +67,7 @@ class RebalancingGroup(Membership, Group):
         if self.kind == CONSUMER_PROTOCOL and (self.protocol is not None or not self.members):
             try:
                 self.topics = frozenset(
-                    each for member in self.members.values() for each in member.topics(self.protocol)
+                    each for member in self.members.values() for each in member.list_subscribed_topics(self.protocol)
                 )
             except MalformedMessage as error:
                 log.warning("what the members of group %s read is not known: %s", self.group_id, error)
@@ -85,80 +85,80 @@ class RebalancingGroup(Membership, Group):
         """Require all members to join again."""
         if self.state is State.COMPLETING_REBALANCE:
             self.refuse_assignments(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._expect_no_syncs()
+        self._stop_waiting_for_syncs()
         self.is_first_rebalance = self.state is State.EMPTY
-        self.become(State.PREPARING_REBALANCE)
+        self.transition_to(State.PREPARING_REBALANCE)
         log.info("group %s rebalances after generation %d: %s", self.group_id, self.generation, reason)
         if self.is_first_rebalance:
             delay_ms: int = self.context.cluster.settings[INITIAL_DELAY]
-            self._wait_for_first(delay_ms, max(self.rebalance_timeout_ms - delay_ms, 0))
+            self._wait_for_initial_members(delay_ms, max(self.rebalance_timeout_ms - delay_ms, 0))
         elif self.have_all_joined:
-            self.complete()
+            self.complete_join()
         else:
-            self._start_phase_timer(self.rebalance_timeout_ms, self.complete)
+            self._start_phase_timer(self.rebalance_timeout_ms, self.complete_join)
 
     def complete_if_all_joined(self) -> None:
         """Begin the next generation if all members have joined; that of an empty group waits for its delay."""
         if self.state is State.PREPARING_REBALANCE and not self.is_first_rebalance and self.have_all_joined:
-            self.complete()
+            self.complete_join()
 
-    def _wait_for_first(self, delay_ms: int, remaining_ms: int) -> None:
+    def _wait_for_initial_members(self, delay_ms: int, remaining_ms: int) -> None:
         def is_over() -> None:
             if not self.has_new_member or not remaining_ms:
-                self.complete()
+                self.complete_join()
                 return
             self.has_new_member = False
             again_ms = min(self.context.cluster.settings[INITIAL_DELAY], remaining_ms)
-            self._wait_for_first(again_ms, max(remaining_ms - delay_ms, 0))
+            self._wait_for_initial_members(again_ms, max(remaining_ms - delay_ms, 0))
 
         self._start_phase_timer(delay_ms, is_over)
 
-    def complete(self) -> None:
+    def complete_join(self) -> None:
         """Begin the next generation with the members who have joined, and the static ones, who may come back later."""
-        self.stop_waiting()
+        self.cancel_phase_timer()
         missed = [
             member_id
             for member_id, member in self.members.items()
             if member_id not in self.joining and member.instance_id is None
         ]
         for member_id in missed:
-            self.remove(member_id)
+            self.remove_member(member_id)
         if missed:
             log.info("group %s goes on without %s, which have not joined in time", self.group_id, list_few(missed))
         if self.elect_joined_leader() or not self.members:
             self._begin_generation()
         else:
             log.warning("group %s waits on: none of its %d static members has joined", self.group_id, len(self.members))
-            self._start_phase_timer(self.rebalance_timeout_ms, self.complete)
+            self._start_phase_timer(self.rebalance_timeout_ms, self.complete_join)
 
     def _begin_generation(self) -> None:
         self.generation += 1
         self.context.rebalances[self.type] += 1
         self.protocol = self.select_protocol()
-        self.learn_topics()
+        self.update_subscribed_topics()
         self.unsynced.clear()
         if not self.members:
             self._become_empty()
             return
-        self.become(State.COMPLETING_REBALANCE)
+        self.transition_to(State.COMPLETING_REBALANCE)
         log.info("group %s is in generation %d with %d members", self.group_id, self.generation, len(self.members))
         for member_id, member in self.members.items():
-            self.answer_join(member_id, self.join_answer(member_id))
-            self.keep_alive(member)
+            self.answer_join(member_id, self.make_join_answer(member_id))
+            self.restart_session(member)
             member.is_new = False
             self.unsynced.add(member_id)
         self._start_phase_timer(self.rebalance_timeout_ms, self._expire_syncs)
 
     def _become_empty(self) -> None:
-        self.become(State.EMPTY)
+        self.transition_to(State.EMPTY)
         log.info("group %s is empty after generation %d", self.group_id, self.generation)
         try:
-            self.record()
+            self.append_record()
         except KafkaError as error:
             # After a start the members of the generation before are waited for again, and time out.
             log.warning("it is not recorded that group %s is empty: %s", self.group_id, error)
 
-    def join_answer(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+    def make_join_answer(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
         """Return the answer to a JoinGroup in the present generation; the leader's has the list of members."""
         listed = self.members.values() if member_id == self.leader_id else ()
         return JoinGroupResponse(
@@ -172,7 +172,7 @@ class RebalancingGroup(Membership, Group):
                 JoinGroupResponse.JoinGroupResponseMember(
                     member_id=member.member_id,
                     group_instance_id=member.instance_id,
-                    metadata=member.metadata(self.protocol),
+                    metadata=member.get_metadata(self.protocol),
                 )
                 for member in listed
             ],
@@ -180,7 +180,7 @@ class RebalancingGroup(Membership, Group):
 
     # --- the members sync -------------------------------------------------------------------------
 
-    def assign(self, assignments: Mapping[str, bytes]) -> None:
+    def apply_assignments(self, assignments: Mapping[str, bytes]) -> None:
         """Record the leader's assignment, by member id, then answer the members; those left out get an empty one."""
         generation = self.generation
 
@@ -193,46 +193,46 @@ class RebalancingGroup(Membership, Group):
                 return
             for member_id, member in self.members.items():
                 member.assignment = assignments.get(member_id, b"")
-            self.become(State.STABLE)
+            self.transition_to(State.STABLE)
             self._answer_syncs()
 
         left_out = [member_id for member_id in self.members if member_id not in assignments]
         if left_out:
             log.warning("the leader of group %s assigns nothing to %s", self.group_id, list_few(left_out))
-        self.record_durably(recorded, assignments)
+        self.append_record_durably(recorded, assignments)
 
     def _answer_syncs(self) -> None:
         for member_id, member in list(self.members.items()):
-            if self.answer_sync(member_id, self.sync_answer(member)):
+            if self.answer_sync(member_id, self.make_sync_answer(member)):
                 # While its request waited, its session could not expire, and no timer ran.
-                self.keep_alive(member)
+                self.restart_session(member)
 
     def refuse_assignments(self, code: ErrorCode) -> None:
         """Take all assignments back, and answer the waiting SyncGroups with an error."""
         for member_id, member in list(self.members.items()):
             member.assignment = b""
             if self.answer_sync(member_id, SyncGroupResponse(error_code=code)):
-                self.keep_alive(member)
+                self.restart_session(member)
 
-    def sync_answer(self, member: Member) -> SyncGroupResponse:
+    def make_sync_answer(self, member: Member) -> SyncGroupResponse:
         """Return the answer to a SyncGroup, with the member's assignment."""
         return SyncGroupResponse(protocol_type=self.kind, protocol_name=self.protocol, assignment=member.assignment)
 
-    def has_synced(self, member_id: str) -> None:
+    def note_synced(self, member_id: str) -> None:
         """Note that a member has asked for its assignment; after the last one, nobody is waited for."""
         self.unsynced.discard(member_id)
         if not self.unsynced:
-            self._expect_no_syncs()
+            self._stop_waiting_for_syncs()
 
-    def _expect_no_syncs(self) -> None:
+    def _stop_waiting_for_syncs(self) -> None:
         self.unsynced.clear()
-        self.stop_waiting()
+        self.cancel_phase_timer()
 
     def _expire_syncs(self) -> None:
         """Go on without the members that have joined and then not asked for their assignment."""
         silent = list(self.unsynced)
         for member_id in silent:
-            self.remove(member_id)
+            self.remove_member(member_id)
         self.begin_rebalance(f"{list_few(silent)} joined and did not ask for their assignment")
 
     # --- members go -------------------------------------------------------------------------------
@@ -248,16 +248,16 @@ class RebalancingGroup(Membership, Group):
 
     def _start_phase_timer(self, timeout_ms: int, then: Callable[[], None]) -> None:
         """Call `then` when the time for joining or syncing is up."""
-        self.stop_waiting()
+        self.cancel_phase_timer()
         self._deadline = self.clock.call_later(timeout_ms, then)
 
-    def stop_waiting(self) -> None:
+    def cancel_phase_timer(self) -> None:
         """Wait for no request any more."""
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def keep_alive(self, member: Member, timeout_ms: int | None = None) -> None:
+    def restart_session(self, member: Member, timeout_ms: int | None = None) -> None:
         """Restart a member's session, with its session timeout or another one."""
         if member.session is not None:
             member.session.cancel()
@@ -270,23 +270,23 @@ class RebalancingGroup(Membership, Group):
         if waits and not member.is_new:
             return
         log.info("group %s: %s has not been heard of for its session timeout", self.group_id, member.member_id)
-        self.remove(member.member_id)
+        self.remove_member(member.member_id)
         self.rebalance_after_removal(f"{member.member_id} fell silent")
 
-    def expect(self, member_id: str, timeout_ms: int) -> None:
+    def expect_pending_member(self, member_id: str, timeout_ms: int) -> None:
         """Wait for a member to join with an id that was given out, and hold the next generation back for so long."""
 
         def expire() -> None:
             log.info("group %s: nobody has joined as %s", self.group_id, member_id)
-            self.forget_pending(member_id)
+            self.forget_pending_member(member_id)
             if self.state is State.PREPARING_REBALANCE and self.have_all_joined:
-                self.complete()
+                self.complete_join()
 
         self.pending[member_id] = self.clock.call_later(timeout_ms, expire)
 
     # --- its record -------------------------------------------------------------------------------
 
-    def entry(self, assignments: Mapping[str, bytes] | None = None) -> Entry:
+    def encode_entry(self, assignments: Mapping[str, bytes] | None = None) -> Entry:
         """Return the record of the group, with these assignments by member id, or those that it has."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type,
@@ -295,29 +295,29 @@ class RebalancingGroup(Membership, Group):
             leader=self.leader_id,
             current_state_timestamp=NOT_SET if self.state_since_ms is None else self.state_since_ms,
             members=[
-                member.record_value(
+                member.make_record_value(
                     self.protocol, member.assignment if assignments is None else assignments.get(member_id, b"")
                 )
                 for member_id, member in self.members.items()
             ],
         )
-        return group_metadata_entry(self.group_id, value)
+        return encode_group_metadata_entry(self.group_id, value)
 
-    def record(self, assignments: Mapping[str, bytes] | None = None) -> None:
+    def append_record(self, assignments: Mapping[str, bytes] | None = None) -> None:
         """Append the record of the group, as `entry` makes it. Raises KafkaError with the code for the client."""
-        self.context.append(self.group_id, [self.entry(assignments)])
+        self.context.append(self.group_id, [self.encode_entry(assignments)])
 
-    def record_durably(
+    def append_record_durably(
         self, then: Callable[[KafkaError | None], None], assignments: Mapping[str, bytes] | None = None
     ) -> None:
         """Append the record of the group, then call `then` once it is durable, or with the failure."""
         try:
-            self.record(assignments)
-            self.context.when_durable(self.group_id, then)
+            self.append_record(assignments)
+            self.context.call_when_durable(self.group_id, then)
         except KafkaError as error:
             then(error)
 
-    def restore(self, value: GroupMetadataValue) -> None:
+    def restore_from_record(self, value: GroupMetadataValue) -> None:
         """Take over the state of a record: that at the last SyncGroup of a leader."""
         self.kind = value.protocol_type or None
         self.protocol = value.protocol
@@ -325,6 +325,6 @@ class RebalancingGroup(Membership, Group):
         self.state = State.STABLE if value.members else State.EMPTY
         self.state_since_ms = None if value.current_state_timestamp == NOT_SET else value.current_state_timestamp
         for member in value.members:
-            self.add(Member.from_record(value.protocol, member))
+            self.add_member(Member.from_record(value.protocol, member))
         self.leader_id = value.leader
-        self.learn_topics()
+        self.update_subscribed_topics()

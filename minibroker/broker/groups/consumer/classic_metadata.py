@@ -39,7 +39,7 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
     return ConsumerProtocolAssignment.decode_from(data, version, VERSION.size)[0]
 
 
-def by_id(partitions: Mapping[str, list[int]], image: Image) -> Partitions:
+def group_by_topic_id(partitions: Mapping[str, list[int]], image: Image) -> Partitions:
     """Return partitions by topic id, of those by topic name."""
     return {
         image.topics[name].topic_id: frozenset(indexes)
@@ -48,14 +48,14 @@ def by_id(partitions: Mapping[str, list[int]], image: Image) -> Partitions:
     }
 
 
-def read_owned(said: ConsumerProtocolSubscription, image: Image) -> Partitions:
+def get_owned_partitions(said: ConsumerProtocolSubscription, image: Image) -> Partitions:
     """Return the partitions that a member reports to own."""
-    return by_id({each.topic: each.partitions for each in said.owned_partitions}, image)
+    return group_by_topic_id({each.topic: each.partitions for each in said.owned_partitions}, image)
 
 
-def read_assigned(given: ConsumerProtocolAssignment, image: Image) -> Partitions:
+def get_assigned_partitions(given: ConsumerProtocolAssignment, image: Image) -> Partitions:
     """Return the partitions of an assignment."""
-    return by_id({each.topic: each.partitions for each in given.assigned_partitions}, image)
+    return group_by_topic_id({each.topic: each.partitions for each in given.assigned_partitions}, image)
 
 
 def encode_assignment(partitions: Partitions, image: Image, metadata: bytes) -> bytes:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.delayed_operations import Promise
 from minibroker.broker.groups.consumer import classic_metadata, migration
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
@@ -59,7 +59,7 @@ class ConsumerGroup(ConsumerGroupState):
         """Add a member, or bring it a step nearer to its target. Raises KafkaError."""
         migration.check_classic_member(self)
         is_new = request.member_id == UNKNOWN_MEMBER
-        member_id = str(self.new_uuid()) if is_new else request.member_id
+        member_id = str(self.make_uuid()) if is_new else request.member_id
         update = Update(self)
         update.check_room(member_id, request.group_instance_id)
         self._check_protocols(member_id, request)
@@ -67,20 +67,20 @@ class ConsumerGroup(ConsumerGroupState):
             joined.resolve(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
             return
         subscription = _decode_subscription(request)
-        static = self.static_member(request.group_instance_id)
+        static = self.find_static_member(request.group_instance_id)
         before = self._find_or_make_member(update, member_id, request, is_new=is_new)
         after = _apply_request(before, caller, request, subscription)
         subscription_changed = update.set_member(before, after)
-        update.look_at_topics(changed=subscription_changed)
-        owned = classic_metadata.read_owned(subscription, self.context.cluster.image)
-        if static is not None and migration.downgrades_without(self, {static.member_id}):
-            after = self._go_back(update, after, owned, subscription_changed=subscription_changed)
+        update.refresh_topics(changed=subscription_changed)
+        owned = classic_metadata.get_owned_partitions(subscription, self.context.cluster.image)
+        if static is not None and migration.must_downgrade_without(self, {static.member_id}):
+            after = self._downgrade_to_classic(update, after, owned, subscription_changed=subscription_changed)
         else:
-            update.assign()
-            after = update.reconcile(after, owned, subscription_changed=subscription_changed)
-            update.commit()
-            self.begin_session(member_id)
-            self._await_sync(after)
+            update.make_target_if_due()
+            after = update.reconcile_member(after, owned, subscription_changed=subscription_changed)
+            update.append_changes()
+            self.restart_session(member_id)
+            self._schedule_sync_timeout(after)
         joined.resolve(
             JoinGroupResponse(
                 generation_id=after.epoch,
@@ -90,7 +90,7 @@ class ConsumerGroup(ConsumerGroupState):
             )
         )
 
-    def _go_back(
+    def _downgrade_to_classic(
         self, update: Update, member: ConsumerMember, owned: Partitions, *, subscription_changed: bool
     ) -> ConsumerMember:
         """Become a classic group: the last member with the new protocol speaks the classic one now. Return the member.
@@ -99,7 +99,7 @@ class ConsumerGroup(ConsumerGroupState):
         """
         rebalances = update.assignment_epoch < update.epoch
         if not rebalances:
-            member = update.reconcile(member, owned, subscription_changed=subscription_changed)
+            member = update.reconcile_member(member, owned, subscription_changed=subscription_changed)
         reason = f"{member.instance_id} speaks the classic protocol now"
         migration.downgrade_group(self, update.members.values(), update.target, reason, rebalances=rebalances)
         return member
@@ -125,11 +125,11 @@ class ConsumerGroup(ConsumerGroupState):
             return self.members.get(member_id) or ConsumerMember(member_id)
         if not is_new:
             return self.check_member(member_id, instance_id)
-        static = self.static_member(instance_id)
+        static = self.find_static_member(instance_id)
         if static is None:
             return ConsumerMember(member_id)
         self.timers.cancel(static.member_id)
-        return update.replace(static, member_id)
+        return update.replace_static_member(static, member_id)
 
     # --- SyncGroup, Heartbeat ---------------------------------------------------------------------
 
@@ -139,11 +139,11 @@ class ConsumerGroup(ConsumerGroupState):
         first = classic.protocols[0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, first.name):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if self._has_target_after(member) and member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._await_join(member)
+        if self._has_later_target(member) and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._schedule_join_timeout(member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self.timers.cancel(member.member_id, Purpose.SYNC)
-        self.begin_session(member.member_id)
+        self.restart_session(member.member_id)
         image = self.context.cluster.image
         synced.resolve(
             SyncGroupResponse(
@@ -156,16 +156,16 @@ class ConsumerGroup(ConsumerGroupState):
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
         member, _ = self._find_classic_member(request)
-        self.begin_session(member.member_id)
+        self.restart_session(member.member_id)
         if (
-            self._has_target_after(member)
+            self._has_later_target(member)
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (member.state is MemberState.UNRELEASED_PARTITIONS and not self._waits_for_others(member))
         ):
-            self._await_join(member)
+            self._schedule_join_timeout(member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def _has_target_after(self, member: ConsumerMember) -> bool:
+    def _has_later_target(self, member: ConsumerMember) -> bool:
         """Return whether there is a target for a later epoch than the member's, or its JoinGroup would make one.
 
         Heartbeats of the new protocol make targets. In a group that may not go back, and where nobody sends them, Kafka
@@ -210,7 +210,7 @@ class ConsumerGroup(ConsumerGroupState):
                 leaving[member.member_id] = member
             except KafkaError as error:
                 answer.error_code = error.code
-        self.remove(list(leaving.values()))
+        self.remove_members(list(leaving.values()))
         return answers
 
     def _find_leaving_member(self, identity: Identity) -> ConsumerMember:
@@ -218,14 +218,14 @@ class ConsumerGroup(ConsumerGroupState):
         instance_id = identity.group_instance_id
         if instance_id is None or identity.member_id != UNKNOWN_MEMBER:
             return self.check_member(identity.member_id, instance_id)
-        member = self.static_member(instance_id)
+        member = self.find_static_member(instance_id)
         if member is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         return member
 
     # --- removal ----------------------------------------------------------------------------------
 
-    def remove(self, members: Sequence[ConsumerMember]) -> None:
+    def remove_members(self, members: Sequence[ConsumerMember]) -> None:
         """Remove members, and begin another epoch: the next heartbeat of any other member assigns their partitions.
 
         The group may become a classic one: see `migration`. Raises KafkaError if that cannot be recorded, and nothing
@@ -235,57 +235,57 @@ class ConsumerGroup(ConsumerGroupState):
             return
         gone = {member.member_id for member in members}
         staying = [member for member_id, member in self.members.items() if member_id not in gone]
-        if staying and migration.downgrades_without(self, gone):
+        if staying and migration.must_downgrade_without(self, gone):
             reason = f"{list_few(gone)} left, who spoke the new protocol"
             migration.downgrade_group(self, staying, self.target, reason, rebalances=True)
             return
         update = Update(self)
-        update.remove(members)
-        update.look_at_topics(changed=True)
+        update.remove_members(members)
+        update.refresh_topics(changed=True)
         if not staying:
-            update.assign_nothing()
-        update.commit()
+            update.make_empty_target()
+        update.append_changes()
         for member in members:
             self.timers.cancel(member.member_id)
 
     # --- timeouts ---------------------------------------------------------------------------------
 
-    def loaded(self) -> None:
+    def on_loaded(self) -> None:
         for member in list(self.members.values()):
-            self.begin_session(member.member_id)
+            self.restart_session(member.member_id)
             if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
-                self.await_revocation(member, "partitions")
+                self.schedule_revocation_timeout(member, "partitions")
 
-    def begin_session(self, member_id: str) -> None:
+    def restart_session(self, member_id: str) -> None:
         """Restart a member's session, after which it is removed."""
         classic = self.members[member_id].classic
         timeout_ms = (
-            group_value(self.context.cluster, self.group_id, "consumer.session.timeout.ms")
+            get_group_config(self.context.cluster, self.group_id, "consumer.session.timeout.ms")
             if classic is None
             else classic.session_timeout_ms
         )
-        self.remove_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
+        self.remove_member_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
 
-    def watch_revocation(self, before: ConsumerMember, after: ConsumerMember) -> None:
+    def schedule_rebalance_timeout(self, before: ConsumerMember, after: ConsumerMember) -> None:
         """Give a member its rebalance timeout to revoke partitions, if it must since this change."""
         if after == before:
             return
         if after.state is MemberState.UNREVOKED_PARTITIONS:
-            self.await_revocation(after, "partitions")
+            self.schedule_revocation_timeout(after, "partitions")
         else:
             self.timers.cancel(after.member_id, Purpose.REVOCATION)
 
-    def _await_join(self, member: ConsumerMember) -> None:
+    def _schedule_join_timeout(self, member: ConsumerMember) -> None:
         """Give a member its rebalance timeout to join again, as it is told to now."""
         if not self.timers.runs(member.member_id, Purpose.JOIN):
             reason = f"it did not join again within {member.rebalance_timeout_ms} ms"
-            self.remove_after(member.member_id, Purpose.JOIN, member.rebalance_timeout_ms, reason)
+            self.remove_member_after(member.member_id, Purpose.JOIN, member.rebalance_timeout_ms, reason)
 
-    def _await_sync(self, member: ConsumerMember) -> None:
+    def _schedule_sync_timeout(self, member: ConsumerMember) -> None:
         """Give a member that has joined its rebalance timeout to ask for its assignment."""
         self.timers.cancel(member.member_id, Purpose.JOIN)
         reason = f"it did not sync within {member.rebalance_timeout_ms} ms"
-        self.remove_after(member.member_id, Purpose.SYNC, member.rebalance_timeout_ms, reason)
+        self.remove_member_after(member.member_id, Purpose.SYNC, member.rebalance_timeout_ms, reason)
 
 
 # --- what a JoinGroup says --------------------------------------------------------------------------

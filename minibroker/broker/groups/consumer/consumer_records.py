@@ -13,25 +13,25 @@ from minibroker.protocol.messages import group_records as messages
 # --- what is written ----------------------------------------------------------------------------
 
 
-def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Change:
+def make_group_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Change:
     """Return the record of a new group epoch."""
     value = messages.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return Change(messages.ConsumerGroupMetadataKey(group_id=group_id), value)
 
 
-def member_metadata(group_id: str, member: ConsumerMember) -> Change:
+def make_member_metadata_record(group_id: str, member: ConsumerMember) -> Change:
     """Return the record of what a member says of itself."""
     key = messages.ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
-    return Change(key, member.metadata_value())
+    return Change(key, member.make_metadata_value())
 
 
-def member_assignment(group_id: str, member: ConsumerMember) -> Change:
+def make_current_assignment_record(group_id: str, member: ConsumerMember) -> Change:
     """Return the record of a member's epoch and partitions."""
     key = messages.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return Change(key, member.assignment_value())
+    return Change(key, member.make_current_assignment_value())
 
 
-def member_target(group_id: str, member_id: str, partitions: Partitions) -> Change:
+def make_target_assignment_record(group_id: str, member_id: str, partitions: Partitions) -> Change:
     """Return the record of a member's target assignment."""
     kind = messages.ConsumerGroupTargetAssignmentMemberValue
     value = kind(
@@ -44,7 +44,7 @@ def member_target(group_id: str, member_id: str, partitions: Partitions) -> Chan
     return Change(key, value)
 
 
-def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Change:
+def make_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Change:
     """Return the record of the epoch of the target assignment."""
     value = messages.ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=timestamp_ms
@@ -52,7 +52,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Change:
     return Change(messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def pattern_topics(group_id: str, pattern: str, resolved: ResolvedPattern | None) -> Change:
+def make_pattern_topics_record(group_id: str, pattern: str, resolved: ResolvedPattern | None) -> Change:
     """Return the record of a pattern's topics, or (None) its tombstone, when nobody subscribes to it any more."""
     key = messages.ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
     if resolved is None:
@@ -63,12 +63,12 @@ def pattern_topics(group_id: str, pattern: str, resolved: ResolvedPattern | None
     return Change(key, value)
 
 
-def partition_metadata_gone(group_id: str) -> Change:
+def make_partition_metadata_tombstone(group_id: str) -> Change:
     """Return the tombstone of what brokers before 4.1 recorded of the topics."""
     return Change(messages.ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
 
 
-def member_gone(group_id: str, member_id: str) -> list[Change]:
+def make_member_tombstones(group_id: str, member_id: str) -> list[Change]:
     """Return the tombstones of a member, in Kafka's order, which Kafka requires when it reads them."""
     return [
         Change(messages.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
@@ -77,15 +77,15 @@ def member_gone(group_id: str, member_id: str) -> list[Change]:
     ]
 
 
-def group_gone(group_id: str, members: Iterable[str], patterns: Iterable[str]) -> list[Change]:
+def make_group_tombstones(group_id: str, members: Iterable[str], patterns: Iterable[str]) -> list[Change]:
     """Return the tombstones of all records of a group, in Kafka's order."""
-    gone = [member_gone(group_id, member_id) for member_id in members]
+    gone = [make_member_tombstones(group_id, member_id) for member_id in members]
     return [
         *(changes[0] for changes in gone),
         *(changes[1] for changes in gone),
         Change(messages.ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
         *(changes[2] for changes in gone),
-        *(pattern_topics(group_id, pattern, None) for pattern in patterns),
-        partition_metadata_gone(group_id),
+        *(make_pattern_topics_record(group_id, pattern, None) for pattern in patterns),
+        make_partition_metadata_tombstone(group_id),
         Change(messages.ConsumerGroupMetadataKey(group_id=group_id), None),
     ]

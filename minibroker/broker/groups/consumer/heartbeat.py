@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.consumer import consumer_records, migration
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
@@ -21,8 +21,8 @@ from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
+    choose_given_or_known,
     make_unreleased_error,
-    take_told_or_known,
 )
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -43,24 +43,24 @@ def heartbeat(
     Raises KafkaError with the answer's code, and nothing has changed.
     """
     if request.member_epoch < JOINING_EPOCH:
-        _remove_leaving_member(coordinator.consumer_group(request.group_id), request)
+        _remove_leaving_member(coordinator.get_consumer_group(request.group_id), request)
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     group, update = _find_group_to_update(coordinator, request)
     update.check_room(request.member_id, request.instance_id)
-    member_id = request.member_id or uuid_text(coordinator.cluster.new_uuid())
+    member_id = request.member_id or uuid_text(coordinator.cluster.make_uuid())
     owned = _read_owned_partitions(request.topic_partitions)
     before = _find_member(update, request, member_id, owned)
     after = _apply_request(before, request, caller)
     subscription_changed = update.set_member(before, after)
-    update.look_at_topics(changed=update.wants_other_topics(before, after))
-    update.assign()
-    after = update.reconcile(after, owned, subscription_changed=subscription_changed)
+    update.refresh_topics(changed=update.wants_other_topics(before, after))
+    update.make_target_if_due()
+    after = update.reconcile_member(after, owned, subscription_changed=subscription_changed)
     group.last_caller = caller
-    update.commit()
+    update.append_changes()
     if update.replaced is not None:
-        group.loaded()
-    group.begin_session(after.member_id)
-    group.watch_revocation(before, after)
+        group.on_loaded()
+    group.restart_session(after.member_id)
+    group.schedule_rebalance_timeout(before, after)
     return _make_response(group, request, before.assigned, after)
 
 
@@ -73,7 +73,7 @@ def _find_group_to_update(
     if isinstance(present, ConsumerGroup):
         return present, Update(present)
     if request.member_epoch != JOINING_EPOCH or not isinstance(present, ClassicGroup | None):
-        coordinator.check_heartbeat(group_id, "Consumer")
+        coordinator.check_group_exists(group_id, "Consumer")
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     group = ConsumerGroup(coordinator, group_id, CommittedOffsets() if present is None else present.offsets)
     if not isinstance(present, ClassicGroup):
@@ -88,7 +88,7 @@ def _remove_leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat
     """Remove the member that asks for it. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or as `commit`."""
     member = group.check_member(request.member_id, request.instance_id)
     if request.instance_id is None or request.member_epoch != LEAVING_FOR_A_WHILE_EPOCH:
-        group.remove([member])
+        group.remove_members([member])
         return
     # A static member keeps its partitions until its session ends, or it is back under its instance id.
     away = member._replace(
@@ -96,7 +96,7 @@ def _remove_leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat
         assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
         pending_revocation={},
     )
-    group.commit([consumer_records.member_assignment(group.group_id, away)])
+    group.append_changes([consumer_records.make_current_assignment_record(group.group_id, away)])
 
 
 # --- who it is ----------------------------------------------------------------------------------
@@ -118,12 +118,12 @@ def _find_member(
 
 def _find_or_make_static_member(update: Update, member_id: str, instance_id: str) -> ConsumerMember:
     """Return a new static member, or one that is back: it was away for a while, or spoke the classic protocol."""
-    static = update.group.static_member(instance_id)
+    static = update.group.find_static_member(instance_id)
     if static is None:
         return update.members.get(member_id) or ConsumerMember(member_id)
     if static.classic is None and static.epoch != LEAVING_FOR_A_WHILE_EPOCH:
         raise make_unreleased_error(member_id, instance_id, static.member_id)
-    return update.replace(static, member_id)
+    return update.replace_static_member(static, member_id)
 
 
 # --- what it says -------------------------------------------------------------------------------
@@ -133,14 +133,14 @@ def _apply_request(member: ConsumerMember, request: ConsumerGroupHeartbeatReques
     """Return the member with what the request says of it; the rest stays."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     return member._replace(
-        instance_id=take_told_or_known(request.instance_id, member.instance_id),
-        rack_id=take_told_or_known(request.rack_id, member.rack_id),
+        instance_id=choose_given_or_known(request.instance_id, member.instance_id),
+        rack_id=choose_given_or_known(request.rack_id, member.rack_id),
         client_id=caller.client_id,
         client_host=caller.client_host,
         topic_names=member.topic_names if names is None else frozenset(names),
-        topic_regex=take_told_or_known(request.subscribed_topic_regex, member.topic_regex) or "",
+        topic_regex=choose_given_or_known(request.subscribed_topic_regex, member.topic_regex) or "",
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
-        server_assignor=take_told_or_known(request.server_assignor, member.server_assignor),
+        server_assignor=choose_given_or_known(request.server_assignor, member.server_assignor),
         classic=None,
     )
 
@@ -169,7 +169,7 @@ def _make_response(
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=group_value(group.context.cluster, group.group_id, "consumer.heartbeat.interval.ms"),
+        heartbeat_interval_ms=get_group_config(group.context.cluster, group.group_id, "consumer.heartbeat.interval.ms"),
     )
     if (
         full

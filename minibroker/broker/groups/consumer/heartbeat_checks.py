@@ -15,8 +15,8 @@ from minibroker.broker.groups.heartbeats import (
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
     check_not_empty,
-    fenced,
-    invalid,
+    make_fenced_error,
+    make_invalid_request,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
@@ -35,9 +35,9 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
     if epoch == JOINING_EPOCH:
         _check_join(request)
     elif epoch == LEAVING_FOR_A_WHILE_EPOCH and request.instance_id is None:
-        raise invalid("InstanceId can't be null.")
+        raise make_invalid_request("InstanceId can't be null.")
     elif epoch < LEAVING_FOR_A_WHILE_EPOCH:
-        raise invalid("MemberEpoch is invalid.")
+        raise make_invalid_request("MemberEpoch is invalid.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         supported = f"Supported assignors: {', '.join(assignors)}."
         message = f"ServerAssignor {request.server_assignor} is not supported. {supported}"
@@ -46,11 +46,13 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignor
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == UNKNOWN_TIMEOUT_MS:
-        raise invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise make_invalid_request("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise invalid("TopicPartitions must be empty when (re-)joining.")
+        raise make_invalid_request("TopicPartitions must be empty when (re-)joining.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+        raise make_invalid_request(
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+        )
 
 
 def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
@@ -62,7 +64,7 @@ def check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) ->
         return
     if epoch < member.epoch and epoch == member.previous_epoch and _has_no_more_than(owned, member.assigned):
         return
-    raise fenced("consumer", epoch, member.epoch)
+    raise make_fenced_error("consumer", epoch, member.epoch)
 
 
 def _has_no_more_than(owned: Partitions | None, assigned: PartitionEpochs) -> bool:

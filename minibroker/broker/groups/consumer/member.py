@@ -66,7 +66,7 @@ class ConsumerMember(NamedTuple):
     assigned: PartitionEpochs = {}
     pending_revocation: PartitionEpochs = {}
 
-    def moved_to(
+    def with_epoch(
         self, epoch: int, state: MemberState, assigned: PartitionEpochs, pending_revocation: PartitionEpochs
     ) -> ConsumerMember:
         """Return this member in another epoch; the present one is its previous one then."""
@@ -82,7 +82,7 @@ class ConsumerMember(NamedTuple):
         """Return whether it has all partitions of its target in this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def owned_since(self, topic_id: bytes, partition: int) -> int | None:
+    def get_owned_since_epoch(self, topic_id: bytes, partition: int) -> int | None:
         """Return the epoch in which it was assigned a partition that it has or must revoke; None for any other."""
         for partitions in (self.assigned, self.pending_revocation):
             epoch = partitions.get(topic_id, {}).get(partition)
@@ -92,7 +92,7 @@ class ConsumerMember(NamedTuple):
 
     # --- records --------------------------------------------------------------------------------
 
-    def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
+    def make_metadata_value(self) -> ConsumerGroupMemberMetadataValue:
         """Return the record of what the member says of itself."""
         return ConsumerGroupMemberMetadataValue(
             instance_id=self.instance_id,
@@ -103,7 +103,7 @@ class ConsumerMember(NamedTuple):
             subscribed_topic_regex=self.topic_regex,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
             server_assignor=self.server_assignor,
-            classic_member_metadata=None if self.classic is None else _record_classic_member(self.classic),
+            classic_member_metadata=None if self.classic is None else _encode_classic_member(self.classic),
         )
 
     def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
@@ -120,14 +120,14 @@ class ConsumerMember(NamedTuple):
             classic=_parse_classic_member(value.classic_member_metadata),
         )
 
-    def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+    def make_current_assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
         """Return the record of its epochs, state and partitions."""
         return ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=self.state,
-            assigned_partitions=_record_partition_epochs(self.assigned),
-            partitions_pending_revocation=_record_partition_epochs(self.pending_revocation),
+            assigned_partitions=_encode_partition_epochs(self.assigned),
+            partitions_pending_revocation=_encode_partition_epochs(self.pending_revocation),
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
@@ -152,7 +152,7 @@ def assign_in_epoch(epoch: int, partitions: Partitions) -> PartitionEpochs:
     return {topic_id: dict.fromkeys(indexes, epoch) for topic_id, indexes in partitions.items() if indexes}
 
 
-def _record_partition_epochs(partitions: PartitionEpochs) -> list[_Assigned]:
+def _encode_partition_epochs(partitions: PartitionEpochs) -> list[_Assigned]:
     return [
         _Assigned(topic_id=topic_id, partitions=list(epochs), assignment_epochs=list(epochs.values()))
         for topic_id, epochs in partitions.items()
@@ -169,7 +169,7 @@ def _parse_partition_epochs(recorded: Iterable[_Assigned], member_epoch: int) ->
     }
 
 
-def _record_classic_member(classic: ClassicMember) -> _ClassicMetadata:
+def _encode_classic_member(classic: ClassicMember) -> _ClassicMetadata:
     protocols = [_ClassicMetadata.ClassicProtocol(name=name, metadata=data) for name, data in classic.protocols]
     return _ClassicMetadata(session_timeout_ms=classic.session_timeout_ms, supported_protocols=protocols)
 

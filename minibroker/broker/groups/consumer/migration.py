@@ -60,9 +60,9 @@ def upgrade_group(classic: ClassicGroup, group: ConsumerGroupState) -> list[Chan
     if classic.is_empty:
         return []
     _check_upgrade(classic)
-    changes = _upgrade_records(classic)
+    changes = _make_upgrade_records(classic)
     for change in changes:
-        group.apply(change)
+        group.apply_change(change)
     return changes
 
 
@@ -82,26 +82,26 @@ def _make_upgrade_error(classic: ClassicGroup, reason: str) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
 
 
-def _upgrade_records(classic: ClassicGroup) -> list[Change]:
+def _make_upgrade_records(classic: ClassicGroup) -> list[Change]:
     """Return the records of the members with their last assignment, which is also the target until the next one."""
     group_id, epoch = classic.group_id, classic.generation
-    members = [_upgrade_member(classic, member) for member in classic.members.values()]
+    members = [_convert_to_consumer_member(classic, member) for member in classic.members.values()]
     return [
-        *(consumer_records.member_metadata(group_id, member) for member in members),
-        consumer_records.group_epoch(group_id, epoch, 0),
+        *(consumer_records.make_member_metadata_record(group_id, member) for member in members),
+        consumer_records.make_group_epoch_record(group_id, epoch, 0),
         *(
-            consumer_records.member_target(group_id, member.member_id, without_epochs(member.assigned))
+            consumer_records.make_target_assignment_record(group_id, member.member_id, without_epochs(member.assigned))
             for member in members
         ),
-        consumer_records.target_epoch(group_id, epoch, 0),
-        *(consumer_records.member_assignment(group_id, member) for member in members),
+        consumer_records.make_target_epoch_record(group_id, epoch, 0),
+        *(consumer_records.make_current_assignment_record(group_id, member) for member in members),
     ]
 
 
-def _upgrade_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
+def _convert_to_consumer_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
     protocol = classic.protocol or member.protocols[0].name
     try:
-        subscription = classic_metadata.decode_subscription(member.metadata(protocol))
+        subscription = classic_metadata.decode_subscription(member.get_metadata(protocol))
         given = classic_metadata.decode_assignment(member.assignment)
     except MalformedMessage as error:
         log.warning("what member %s of group %s says cannot be read: %s", member.member_id, classic.group_id, error)
@@ -124,7 +124,7 @@ def _upgrade_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
         previous_epoch=classic.generation,
         state=MemberState.STABLE,
         assigned=assign_in_epoch(
-            classic.generation, classic_metadata.read_assigned(given, classic.context.cluster.image)
+            classic.generation, classic_metadata.get_assigned_partitions(given, classic.context.cluster.image)
         ),
     )
 
@@ -132,7 +132,7 @@ def _upgrade_member(classic: ClassicGroup, member: Member) -> ConsumerMember:
 # --- back to the classic protocol -------------------------------------------------------------------
 
 
-def downgrades_without(group: ConsumerGroupState, gone: Collection[str]) -> bool:
+def must_downgrade_without(group: ConsumerGroupState, gone: Collection[str]) -> bool:
     """Return whether the group becomes a classic one when these members are gone, or speak the classic protocol."""
     staying = [member for member in group.members.values() if member.member_id not in gone]
     if not all(member.classic for member in staying):
@@ -163,20 +163,20 @@ def downgrade_group(
     classic.generation = group.epoch
     classic.state = State.STABLE
     for member in members:
-        classic.add(_downgrade_member(group, member, target.get(member.member_id, {})))
+        classic.add_member(_convert_to_classic_member(group, member, target.get(member.member_id, {})))
     classic.protocol = classic.select_protocol()
-    classic.learn_topics()
-    context.append(group.group_id, [*group.tombstones(), classic.entry()])
+    classic.update_subscribed_topics()
+    context.append(group.group_id, [*group.make_tombstones(), classic.encode_entry()])
     context.groups[group.group_id] = classic
     group.close(ErrorCode.NOT_COORDINATOR)
     log.info("group %s is a classic one now: %s", group.group_id, reason)
     for each in classic.members.values():
-        classic.keep_alive(each)
+        classic.restart_session(each)
     if rebalances:
         classic.begin_rebalance(reason)
 
 
-def _downgrade_member(group: ConsumerGroupState, member: ConsumerMember, target: Partitions) -> Member:
+def _convert_to_classic_member(group: ConsumerGroupState, member: ConsumerMember, target: Partitions) -> Member:
     assert member.classic is not None
     protocols = member.classic.protocols
     image = group.context.cluster.image

@@ -77,8 +77,8 @@ def _revoke_unsubscribed(member: ConsumerMember, circumstances: Circumstances) -
     if len(assigned) == len(member.assigned):
         return member
     if circumstances.still_owns(revoked):
-        return member.moved_to(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoked)
-    return member.moved_to(member.epoch, member.state, assigned, member.pending_revocation)
+        return member.with_epoch(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoked)
+    return member.with_epoch(member.epoch, member.state, assigned, member.pending_revocation)
 
 
 def _move_toward_target(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
@@ -93,7 +93,7 @@ def _move_toward_target(member: ConsumerMember, circumstances: Circumstances) ->
         if len(mine) < len(has):
             revoked[topic_id] = {each: epoch for each, epoch in has.items() if each not in wanted}
     if revoked and circumstances.still_owns(revoked):
-        return member.moved_to(member.epoch, MemberState.UNREVOKED_PARTITIONS, _without_empty(kept), revoked)
+        return member.with_epoch(member.epoch, MemberState.UNREVOKED_PARTITIONS, _drop_empty_topics(kept), revoked)
     for topic_id, mine in kept.items():
         if topic_id in circumstances.topic_ids:
             for partition in sorted(target.get(topic_id, frozenset()) - mine.keys()):
@@ -104,10 +104,10 @@ def _move_toward_target(member: ConsumerMember, circumstances: Circumstances) ->
                 else:
                     unreleased = True
     state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
-    return member.moved_to(target_epoch, state, _without_empty(kept), {})
+    return member.with_epoch(target_epoch, state, _drop_empty_topics(kept), {})
 
 
-def _without_empty(partitions: dict[bytes, dict[int, int]]) -> PartitionEpochs:
+def _drop_empty_topics(partitions: dict[bytes, dict[int, int]]) -> PartitionEpochs:
     return {topic_id: epochs for topic_id, epochs in partitions.items() if epochs}
 
 

@@ -14,7 +14,7 @@ from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import entries
+from minibroker.broker.groups.group_entries import encode_entries
 from minibroker.broker.groups.heartbeats import LEAVING_EPOCH
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import NEVER, ReconcilingGroup
@@ -60,11 +60,11 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
     def has_epochs(self, member: ConsumerMember) -> bool:
         return member.classic is None
 
-    def check_since(self, member: ConsumerMember, epoch: int) -> CheckPartition:
-        code, name = self.epoch_words(member)
+    def make_epoch_check(self, member: ConsumerMember, epoch: int) -> CheckPartition:
+        code, name = self.get_epoch_error_and_name(member)
 
         def check(topic: str, topic_id: bytes, partition: int) -> None:
-            since = member.owned_since(topic_id, partition)
+            since = member.get_owned_since_epoch(topic_id, partition)
             if since is None:
                 message = f"Partition {topic}-{partition} is not assigned or pending revocation for member."
                 raise KafkaError(code, message)
@@ -76,8 +76,8 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
 
     # --- its end --------------------------------------------------------------------------------
 
-    def tombstones(self) -> list[Entry]:
-        return entries(consumer_records.group_gone(self.group_id, self.members, self.patterns))
+    def make_tombstones(self) -> list[Entry]:
+        return encode_entries(consumer_records.make_group_tombstones(self.group_id, self.members, self.patterns))
 
     # --- look-up --------------------------------------------------------------------------------
 
@@ -126,13 +126,13 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
             resolved = ResolvedPattern(frozenset(value.topics), value.version, value.timestamp)
             self.patterns[key.regular_expression] = resolved
 
-    def own(self, member: ConsumerMember) -> None:
+    def note_owned(self, member: ConsumerMember) -> None:
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, epochs in partitions.items():
                 for partition in epochs:
                     self.owners[topic_id, partition] = member.member_id
 
-    def disown(self, member_id: str) -> None:
+    def forget_owned(self, member_id: str) -> None:
         member = self.members.get(member_id)
         for partitions in () if member is None else (member.assigned, member.pending_revocation):
             for topic_id, epochs in partitions.items():

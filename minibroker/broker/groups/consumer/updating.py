@@ -1,8 +1,8 @@
 """A change of a consumer group: the records so far, and what the group will be with them.
 
-Nothing changes before `Update.commit`, which appends all records or none. Patterns are matched after the answer to the
-heartbeat that brought them, as in Kafka: a later heartbeat brings their topics. There may be many topics, so they are
-looked through in slices (`resolve_soon`).
+Nothing changes before `Update.append_changes`, which appends all records or none. Patterns are matched after the answer
+to the heartbeat that brought them, as in Kafka: a later heartbeat brings their topics. There may be many topics: they
+are looked through in slices (`resolve_patterns_soon`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from minibroker.broker.clock import run_in_slices
-from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification, Partitions
@@ -79,7 +79,7 @@ class Update:
             self._resolves = True
         self._forgets = self._forgets or member.topic_regex != before.topic_regex
         if member != before or member.member_id not in self.members:
-            self.changes.append(consumer_records.member_metadata(self.group.group_id, member))
+            self.changes.append(consumer_records.make_member_metadata_record(self.group.group_id, member))
             self.members = {**self.members, member.member_id: member}
         return member.topic_names != before.topic_names or member.topic_regex != before.topic_regex
 
@@ -88,41 +88,41 @@ class Update:
         is_known = not member.topic_regex or member.topic_regex in self._patterns
         return member.topic_names != before.topic_names or (member.topic_regex != before.topic_regex and is_known)
 
-    def replace(self, member: ConsumerMember, member_id: str) -> ConsumerMember:
+    def replace_static_member(self, member: ConsumerMember, member_id: str) -> ConsumerMember:
         """Give a static member that joins again a new id, with its target and partitions; return it."""
         group_id = self.group.group_id
         replacement = member._replace(member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
         target = self.target.get(member.member_id, {})
-        self.remove([member])
+        self.remove_members([member])
         self.members[replacement.member_id] = replacement
         self.target[replacement.member_id] = target
         self.changes += [
-            consumer_records.member_metadata(group_id, replacement),
-            consumer_records.member_target(group_id, replacement.member_id, target),
-            consumer_records.member_assignment(group_id, replacement),
+            consumer_records.make_member_metadata_record(group_id, replacement),
+            consumer_records.make_target_assignment_record(group_id, replacement.member_id, target),
+            consumer_records.make_current_assignment_record(group_id, replacement),
         ]
         return replacement
 
-    def remove(self, members: Iterable[ConsumerMember]) -> None:
+    def remove_members(self, members: Iterable[ConsumerMember]) -> None:
         """Remove members, with their targets."""
         self._forgets = True
         self.members, self.target = {**self.members}, {**self.target}
         for member in members:
-            self.changes += consumer_records.member_gone(self.group.group_id, member.member_id)
+            self.changes += consumer_records.make_member_tombstones(self.group.group_id, member.member_id)
             self.members.pop(member.member_id, None)
             self.target.pop(member.member_id, None)
 
     # --- the group's epoch ------------------------------------------------------------------------
 
-    def look_at_topics(self, *, changed: bool) -> None:
+    def refresh_topics(self, *, changed: bool) -> None:
         """Begin another epoch if the members (`changed`) or the topics that they subscribe to have changed."""
         if self._forgets:
-            self._forget_patterns()
+            self._remove_unused_patterns()
         if not changed and self.group.looked_at_commit == self._cluster.commits:
             return
         self._begin_epoch(changed=changed)
 
-    def set_patterns(self, found: Mapping[str, frozenset[str]]) -> None:
+    def record_pattern_topics(self, found: Mapping[str, frozenset[str]]) -> None:
         """Record the topics of patterns, and begin another epoch if those of any have changed."""
         changed = False
         for pattern, topics in found.items():
@@ -137,17 +137,17 @@ class Update:
         found = hash_metadata(self._collect_subscribed_topics(), self._image)
         if changed or found != self.group.metadata_hash:
             self.epoch += 1
-            self.changes.append(consumer_records.group_epoch(self.group.group_id, self.epoch, found))
+            self.changes.append(consumer_records.make_group_epoch_record(self.group.group_id, self.epoch, found))
             if self.group.has_partition_metadata:
-                self.changes.append(consumer_records.partition_metadata_gone(self.group.group_id))
+                self.changes.append(consumer_records.make_partition_metadata_tombstone(self.group.group_id))
 
-    def _forget_patterns(self) -> None:
+    def _remove_unused_patterns(self) -> None:
         """Remove the patterns that nobody subscribes to any more."""
         for pattern in self._patterns.keys() - collect_patterns(self.members.values()):
             self._set_pattern(pattern, None)
 
     def _set_pattern(self, pattern: str, resolved: ResolvedPattern | None) -> None:
-        self.changes.append(consumer_records.pattern_topics(self.group.group_id, pattern, resolved))
+        self.changes.append(consumer_records.make_pattern_topics_record(self.group.group_id, pattern, resolved))
         self._patterns = {**self._patterns}
         if resolved is None:
             del self._patterns[pattern]
@@ -163,9 +163,9 @@ class Update:
     @property
     def may_assign(self) -> bool:
         """Whether the group's epoch has no target, and the assignment interval is over."""
-        return self.epoch > self.assignment_epoch and self._cluster.clock.wall_ms() >= self._next_assignment_ms()
+        return self.epoch > self.assignment_epoch and self._cluster.clock.wall_ms() >= self._get_next_assignment_ms()
 
-    def assign(self) -> None:
+    def make_target_if_due(self) -> None:
         """Make a target assignment for the group's epoch, if there is none and the assignment interval is over."""
         if not self.may_assign:
             return
@@ -175,16 +175,16 @@ class Update:
         for member_id, partitions in target.items():
             before = self.target.get(member_id)
             if before is not partitions and before != partitions:
-                self.changes.append(consumer_records.member_target(group_id, member_id, partitions))
-        self.changes.append(consumer_records.target_epoch(group_id, self.epoch, now_ms))
+                self.changes.append(consumer_records.make_target_assignment_record(group_id, member_id, partitions))
+        self.changes.append(consumer_records.make_target_epoch_record(group_id, self.epoch, now_ms))
         self.target, self.assignment_epoch = target, self.epoch
 
-    def assign_nothing(self) -> None:
+    def make_empty_target(self) -> None:
         """Record that a group without members has its target. No interval begins: the next member may come at once."""
-        self.changes.append(consumer_records.target_epoch(self.group.group_id, self.epoch, 0))
+        self.changes.append(consumer_records.make_target_epoch_record(self.group.group_id, self.epoch, 0))
 
-    def _next_assignment_ms(self) -> int:
-        interval_ms: int = group_value(self._cluster, self.group.group_id, "consumer.assignment.interval.ms")
+    def _get_next_assignment_ms(self) -> int:
+        interval_ms: int = get_group_config(self._cluster, self.group.group_id, "consumer.assignment.interval.ms")
         last_ms = self.group.assignment_timestamp_ms
         return last_ms + interval_ms if last_ms else 0
 
@@ -205,7 +205,7 @@ class Update:
 
     # --- one member -------------------------------------------------------------------------------
 
-    def reconcile(
+    def reconcile_member(
         self, member: ConsumerMember, owned: Partitions | None, *, subscription_changed: bool
     ) -> ConsumerMember:
         """Bring a member a step nearer to its target; `owned` is what it reports to own. Raises KafkaError."""
@@ -221,18 +221,18 @@ class Update:
             ),
         )
         if after != member:
-            self.changes.append(consumer_records.member_assignment(self.group.group_id, after))
+            self.changes.append(consumer_records.make_current_assignment_record(self.group.group_id, after))
         return after
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def commit(self) -> None:
+    def append_changes(self) -> None:
         """Append the records, and fold them in. Raises KafkaError, and nothing has changed."""
         group, commits = self.group, self._cluster.commits
-        group.commit(self.changes, self.replaced)
+        group.append_changes(self.changes, self.replaced)
         group.looked_at_commit = commits
         if self._resolves or group.resolved_commit != commits:
-            resolve_soon(group)
+            resolve_patterns_soon(group)
 
 
 def find_preferred_assignor(members: Iterable[ConsumerMember], available: Sequence[str]) -> str:
@@ -244,7 +244,7 @@ def find_preferred_assignor(members: Iterable[ConsumerMember], available: Sequen
 # --- patterns -----------------------------------------------------------------------------------
 
 
-def resolve_soon(group: ConsumerGroupState) -> None:
+def resolve_patterns_soon(group: ConsumerGroupState) -> None:
     """Match the group's patterns with the topics in a later turn of the loop, unless that goes on already."""
     cluster = group.context.cluster
     if not collect_patterns(group.members.values()):
@@ -274,30 +274,32 @@ def _resolve_patterns(group: ConsumerGroupState) -> Steps[None]:
         return  # it was deleted or replaced meanwhile
     wanted = collect_patterns(group.members.values())
     update = Update(group)
-    update.set_patterns({pattern: topics for pattern, topics in topics_by_pattern.items() if pattern in wanted})
+    update.record_pattern_topics(
+        {pattern: topics for pattern, topics in topics_by_pattern.items() if pattern in wanted}
+    )
     group.resolved_commit = seen_commit
     try:
-        update.commit()
+        update.append_changes()
     except KafkaError as error:
         log.error("group %s: the topics of its patterns cannot be recorded: %s", group.group_id, error)
         group.resolved_commit = seen_commit - 1  # so that the next heartbeat begins this again
         return
     if wanted - patterns:
-        resolve_soon(group)
+        resolve_patterns_soon(group)
 
 
 def _match_pattern(group: ConsumerGroupState, pattern: str, names: Iterable[str]) -> Steps[frozenset[str]]:
     """Return the topics of a pattern; those that it had, if matching so many takes too long."""
     try:
         topics = yield from Pattern(pattern).matching(names)
-        return (yield from _keep_describable(group, topics))
+        return (yield from _filter_describable_topics(group, topics))
     except InvalidPattern as error:
         known = group.patterns.get(pattern)
         log.warning("group %s: %s, %s. It keeps the topics that it had.", group.group_id, pattern, error)
         return frozenset() if known is None else known.topics
 
 
-def _keep_describable(group: ConsumerGroupState, topics: frozenset[str]) -> Steps[frozenset[str]]:
+def _filter_describable_topics(group: ConsumerGroupState, topics: frozenset[str]) -> Steps[frozenset[str]]:
     """Return those of the topics that the last member to ask may describe."""
     authorizer, caller = group.context.cluster.authorizer, group.last_caller
     if authorizer is None or caller is None:

@@ -13,7 +13,7 @@ from heapq import merge
 from minibroker.broker.groups.consumer.assignors.specification import (
     Partitions,
     TopicPartition,
-    by_topic,
+    group_by_topic,
     list_partitions,
 )
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, chunks
@@ -42,7 +42,7 @@ def assign_partitions(
         yield
     target = {}
     for member_id, given in shares.items():
-        target[member_id] = by_topic(one for share in given for one in share)
+        target[member_id] = group_by_topic(one for share in given for one in share)
         yield
     return target
 

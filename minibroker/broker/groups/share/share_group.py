@@ -10,14 +10,14 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.subscriptions import hash_metadata
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import Change, entries
-from minibroker.broker.groups.heartbeats import fenced
+from minibroker.broker.groups.group_entries import Change, encode_entries
+from minibroker.broker.groups.heartbeats import make_fenced_error
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, HeartbeatGroup
 from minibroker.broker.groups.share.share_assignor import assign_partitions
@@ -48,7 +48,7 @@ class ShareMember(NamedTuple):
     previous_epoch: int = 0
     assigned: Partitions = {}
 
-    def moved_to(self, epoch: int, assigned: Partitions) -> ShareMember:
+    def with_epoch(self, epoch: int, assigned: Partitions) -> ShareMember:
         """Return this member with an assignment; if that is of another epoch, the present one is its previous one."""
         previous = self.previous_epoch if epoch == self.epoch else self.epoch
         return self._replace(epoch=epoch, previous_epoch=previous, assigned=assigned)
@@ -99,10 +99,10 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         if epoch not in (0, member.epoch, member.previous_epoch):
             older = f", and it does not match the previous member epoch ({member.previous_epoch})"
-            raise fenced("share", epoch, member.epoch, older if epoch < member.epoch else "")
+            raise make_fenced_error("share", epoch, member.epoch, older if epoch < member.epoch else "")
         return member
 
-    def hear_from(self, member: ShareMember, begun: StatesOf) -> Steps[ShareMember]:
+    def process_heartbeat(self, member: ShareMember, begun: StatesOf) -> Steps[ShareMember]:
         """Record what a member says, and bring it to the group's target; return it as it is then.
 
         `begun` has the partitions that the group reads from now on. While `is_assigning`, no other heartbeat may come.
@@ -112,10 +112,10 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         before = self.members.get(member.member_id)
         members = {**self.members, member.member_id: member}
         if before is None or before[:5] != member[:5]:
-            changes.append(_make_member_metadata(self.group_id, member))
+            changes.append(_make_member_metadata_record(self.group_id, member))
         changed = before is None or before.topic_names != member.topic_names
-        initialized = {**self.initialized, **self._begin_partitions(changes, begun)}
-        epoch = self._next_epoch(changes, members, changed=changed or initialized != self.initialized)
+        initialized = {**self.initialized, **self._record_new_partitions(changes, begun)}
+        epoch = self._begin_epoch_if_changed(changes, members, changed=changed or initialized != self.initialized)
         has_begun_epoch = epoch > self.epoch
         target, target_epoch = self.target, self.assignment_epoch
         if epoch > target_epoch and not self._is_early():
@@ -124,21 +124,21 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
                 target = run_all_steps(self._make_target(members, indexes))
                 changes += [change for each in self._iterate_target_records(target, epoch) for change in each]
             else:
-                self.commit(changes)
+                self.append_changes(changes)
                 self._begin_session(member.member_id)
                 target, changes = (yield from self._assign_in_steps(members, indexes, epoch)), []
                 if self.members.get(member.member_id) is None:
                     raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} was removed meanwhile.")
             target_epoch = epoch
         if member.epoch != target_epoch or has_begun_epoch:
-            reconciled = member.moved_to(target_epoch, self._get_subscribed_target(member, target))
+            reconciled = member.with_epoch(target_epoch, self._get_subscribed_target(member, target))
             if reconciled != member:
-                changes.append(_make_member_assignment(self.group_id, reconciled))
-        self.commit(changes)
+                changes.append(_make_current_assignment_record(self.group_id, reconciled))
+        self.append_changes(changes)
         self._begin_session(member.member_id)
         return self.members[member.member_id]
 
-    def remove(self, members: Sequence[ShareMember]) -> None:
+    def remove_members(self, members: Sequence[ShareMember]) -> None:
         """Remove members; the next heartbeat of another one makes a new target. Raises KafkaError."""
         removed = [member.member_id for member in members]
         remaining = {key: member for key, member in self.members.items() if key not in removed}
@@ -151,34 +151,36 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
                 messages.ShareGroupMemberMetadataKey,
             )
         ]
-        epoch = self._next_epoch(changes, remaining, changed=True)
+        epoch = self._begin_epoch_if_changed(changes, remaining, changed=True)
         if not remaining:  # nobody waits for a target, and no interval begins
-            changes.append(_make_target_epoch(self.group_id, epoch, 0))
-        self.commit(changes)
+            changes.append(_make_target_epoch_record(self.group_id, epoch, 0))
+        self.append_changes(changes)
         for member_id in removed:
             self.timers.cancel(member_id)
 
     def begin_epoch(self) -> None:
         """Begin another epoch; the next heartbeat makes a new target. Raises KafkaError."""
         changes: list[Change] = []
-        self._next_epoch(changes, self.members, changed=True)
-        self.commit(changes)
+        self._begin_epoch_if_changed(changes, self.members, changed=True)
+        self.append_changes(changes)
 
     # --- epochs and targets -------------------------------------------------------------------------
 
-    def _begin_partitions(self, changes: list[Change], begun: StatesOf) -> StatesOf:
+    def _record_new_partitions(self, changes: list[Change], begun: StatesOf) -> StatesOf:
         """Record the partitions that are new to the group; return their topics with all their partitions."""
         ready = self._list_ready_topics(begun)
         if ready:
-            changes.append(_make_state_partitions(self.group_id, {**self.initialized, **ready}))
+            changes.append(_make_state_partitions_record(self.group_id, {**self.initialized, **ready}))
         return ready
 
-    def _next_epoch(self, changes: list[Change], members: Mapping[str, ShareMember], *, changed: bool) -> int:
+    def _begin_epoch_if_changed(
+        self, changes: list[Change], members: Mapping[str, ShareMember], *, changed: bool
+    ) -> int:
         """Begin another epoch if members or topics have changed; return the epoch."""
         found = hash_metadata({name for member in members.values() for name in member.topic_names}, self._image)
         if not changed and found == self.metadata_hash:
             return self.epoch
-        changes.append(_group_epoch(self.group_id, self.epoch + 1, found))
+        changes.append(_make_group_epoch_record(self.group_id, self.epoch + 1, found))
         return self.epoch + 1
 
     @property
@@ -187,7 +189,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     def _is_early(self) -> bool:
         """Return whether `share.assignment.interval.ms` after the last target is not over."""
-        interval_ms = group_value(self.context.cluster, self.group_id, "share.assignment.interval.ms")
+        interval_ms = get_group_config(self.context.cluster, self.group_id, "share.assignment.interval.ms")
         made_ms = self.assignment_timestamp_ms
         return bool(made_ms and self.clock.wall_ms() < made_ms + interval_ms)
 
@@ -212,8 +214,8 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         """Yield the records of a target; the last one makes it valid."""
         for member_id, partitions in target.items():
             if self.target.get(member_id) != partitions:
-                yield [_make_member_target(self.group_id, member_id, partitions)]
-        yield [_make_target_epoch(self.group_id, epoch, self.clock.wall_ms())]
+                yield [_make_target_assignment_record(self.group_id, member_id, partitions)]
+        yield [_make_target_epoch_record(self.group_id, epoch, self.clock.wall_ms())]
 
     def _assign_in_steps(
         self, members: Mapping[str, ShareMember], indexes: Mapping[bytes, frozenset[int]], epoch: int
@@ -231,7 +233,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
                 yield
                 if self.context.groups.get(self.group_id) is not self:
                     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group has been unloaded or deleted.")
-                self.commit([each for each in changes if self._is_of_member(each)])
+                self.append_changes([each for each in changes if self._is_of_member(each)])
             yield
             return target
         finally:
@@ -250,7 +252,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
                 ready[topic_id] = name, known | indexes
         return ready
 
-    def without_state(self, names: Iterable[str]) -> Iterator[tuple[Topic, list[int]]]:
+    def iterate_partitions_without_state(self, names: Iterable[str]) -> Iterator[tuple[Topic, list[int]]]:
         """Yield the topics of these names and of the members that have partitions without a state, with these."""
         wanted = {*names, *(name for member in self.members.values() for name in member.topic_names)}
         for name in sorted(wanted):
@@ -323,14 +325,14 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         """Record that the state of a topic's partitions is not kept any more. Raises KafkaError."""
         left = {key: value for key, value in self.initialized.items() if key != topic_id}
         if len(left) < len(self.initialized):
-            self.commit([_make_state_partitions(self.group_id, left)])
+            self.append_changes([_make_state_partitions_record(self.group_id, left)])
 
-    def keep_topic(self, topic_id: bytes, name: str, indexes: frozenset[int]) -> None:
+    def record_topic_state(self, topic_id: bytes, name: str, indexes: frozenset[int]) -> None:
         """Record that the state of these partitions is kept, besides others. Raises KafkaError."""
         known = self.initialized.get(topic_id, (name, frozenset()))[1]
         if not indexes <= known:
-            self.commit(
-                [_make_state_partitions(self.group_id, {**self.initialized, topic_id: (name, known | indexes)})]
+            self.append_changes(
+                [_make_state_partitions_record(self.group_id, {**self.initialized, topic_id: (name, known | indexes)})]
             )
 
     # --- offsets, which it has none of ----------------------------------------------------------------
@@ -346,7 +348,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
     def check_offset_deletion(self) -> None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
-    def expires_since(self, committed: CommittedOffset) -> int | None:
+    def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
         return None
 
     # --- its end --------------------------------------------------------------------------------------
@@ -355,22 +357,22 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
-    def tombstones(self) -> list[Entry]:
+    def make_tombstones(self) -> list[Entry]:
         kinds = (
             messages.ShareGroupTargetAssignmentMetadataKey,
             messages.ShareGroupStatePartitionMetadataKey,
             messages.ShareGroupMetadataKey,
         )
-        return entries(Change(kind(group_id=self.group_id), None) for kind in kinds)
+        return encode_entries(Change(kind(group_id=self.group_id), None) for kind in kinds)
 
-    def loaded(self) -> None:
+    def on_loaded(self) -> None:
         for member_id in list(self.members):
             self._begin_session(member_id)
 
     def _begin_session(self, member_id: str) -> None:
         """Restart a member's session, after which it is removed."""
-        timeout_ms = group_value(self.context.cluster, self.group_id, "share.session.timeout.ms")
-        self.remove_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
+        timeout_ms = get_group_config(self.context.cluster, self.group_id, "share.session.timeout.ms")
+        self.remove_member_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
 
     applied = {
         messages.ShareGroupMetadataKey: _apply_epoch,
@@ -385,12 +387,12 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 # --- records ----------------------------------------------------------------------------------------
 
 
-def _group_epoch(group_id: str, epoch: int, found: int) -> Change:
+def _make_group_epoch_record(group_id: str, epoch: int, found: int) -> Change:
     value = messages.ShareGroupMetadataValue(epoch=epoch, metadata_hash=found)
     return Change(messages.ShareGroupMetadataKey(group_id=group_id), value)
 
 
-def _make_member_metadata(group_id: str, member: ShareMember) -> Change:
+def _make_member_metadata_record(group_id: str, member: ShareMember) -> Change:
     value = messages.ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -400,7 +402,7 @@ def _make_member_metadata(group_id: str, member: ShareMember) -> Change:
     return Change(messages.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value)
 
 
-def _make_member_target(group_id: str, member_id: str, partitions: Partitions) -> Change:
+def _make_target_assignment_record(group_id: str, member_id: str, partitions: Partitions) -> Change:
     kind = messages.ShareGroupTargetAssignmentMemberValue
     value = kind(
         topic_partitions=[
@@ -411,12 +413,12 @@ def _make_member_target(group_id: str, member_id: str, partitions: Partitions) -
     return Change(messages.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
-def _make_target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Change:
+def _make_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Change:
     value = messages.ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
     return Change(messages.ShareGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def _make_member_assignment(group_id: str, member: ShareMember) -> Change:
+def _make_current_assignment_record(group_id: str, member: ShareMember) -> Change:
     kind = messages.ShareGroupCurrentMemberAssignmentValue
     value = kind(
         member_epoch=member.epoch,
@@ -430,7 +432,7 @@ def _make_member_assignment(group_id: str, member: ShareMember) -> Change:
     return Change(messages.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id), value)
 
 
-def _make_state_partitions(group_id: str, topics: StatesOf) -> Change:
+def _make_state_partitions_record(group_id: str, topics: StatesOf) -> Change:
     kind = messages.ShareGroupStatePartitionMetadataValue
     value = kind(
         initialized_topics=[

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.groups.group import Caller
-from minibroker.broker.groups.heartbeats import JOINING_EPOCH, LEAVING_EPOCH, check_not_empty, invalid
+from minibroker.broker.groups.heartbeats import JOINING_EPOCH, LEAVING_EPOCH, check_not_empty, make_invalid_request
 from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember, StatesOf
 from minibroker.broker.share.states import UNSET, ShareKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -29,12 +29,12 @@ def check_request(request: ShareGroupHeartbeatRequest) -> None:
     check_not_empty(request.group_id, "GroupId")
     check_not_empty(request.rack_id, "RackId")
     if request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
-        raise invalid("SubscribedTopicNames must be set in first request.")
+        raise make_invalid_request("SubscribedTopicNames must be set in first request.")
     if request.member_epoch < LEAVING_EPOCH:
-        raise invalid("MemberEpoch is invalid.")
+        raise make_invalid_request("MemberEpoch is invalid.")
 
 
-def begin_states(
+def initialize_states(
     coordinator: GroupCoordinator, states: ShareCoordinator, request: ShareGroupHeartbeatRequest
 ) -> Steps[StatesOf]:
     """Begin the delivery states of partitions that are new to the group of a heartbeat; return these partitions.
@@ -47,12 +47,12 @@ def begin_states(
     group = _find_or_make_group(coordinator, request)
     _find_member(group, request)
     topics_by_id = coordinator.cluster.image.topics_by_id
-    for topic, missing in list(group.without_state(request.subscribed_topic_names or ())):
+    for topic, missing in list(group.iterate_partitions_without_state(request.subscribed_topic_names or ())):
         try:
             for index in missing:
                 key = ShareKey(group.group_id, topic.topic_id, index)
-                if topic.topic_id in topics_by_id and states.find(key) is None:
-                    states.begin(key, group.epoch + 1, UNSET)
+                if topic.topic_id in topics_by_id and states.find_state(key) is None:
+                    states.initialize_state(key, group.epoch + 1, UNSET)
                 yield
         except KafkaError as error:
             log.info("share group %s: the state of %s cannot be begun yet: %s", group.group_id, topic.name, error)
@@ -66,12 +66,12 @@ def heartbeat(
 ) -> Steps[ShareGroupHeartbeatResponse]:
     """Return the answer to a heartbeat that has passed `check_request`, after appending what it changed.
 
-    `begun` is of `begin_states`. Raises KafkaError with the answer's code, and nothing has changed.
+    `begun` is of `initialize_states`. Raises KafkaError with the answer's code, and nothing has changed.
     """
     if request.member_epoch == LEAVING_EPOCH:
-        group = coordinator.share_group(request.group_id)
+        group = coordinator.get_share_group(request.group_id)
         member = group.members.get(request.member_id) or group.check_member(request.member_id, LEAVING_EPOCH)
-        group.remove([member])
+        group.remove_members([member])
         return ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING_EPOCH)
     while (group := _find_or_make_group(coordinator, request)).is_assigning:
         yield WAITING
@@ -83,8 +83,8 @@ def heartbeat(
         client_host=caller.client_host,
         topic_names=before.topic_names if names is None else frozenset(names),
     )
-    after = yield from group.hear_from(said, begun)
-    interval_ms = group_value(coordinator.cluster, group.group_id, "share.heartbeat.interval.ms")
+    after = yield from group.process_heartbeat(said, begun)
+    interval_ms = get_group_config(coordinator.cluster, group.group_id, "share.heartbeat.interval.ms")
     response = ShareGroupHeartbeatResponse(
         member_id=after.member_id, member_epoch=after.epoch, heartbeat_interval_ms=interval_ms
     )
@@ -102,8 +102,8 @@ def _find_or_make_group(coordinator: GroupCoordinator, request: ShareGroupHeartb
     """Return the group; a member that joins makes it. Raises KafkaError(GROUP_ID_NOT_FOUND)."""
     if request.group_id not in coordinator.groups and request.member_epoch == JOINING_EPOCH:
         return ShareGroup(coordinator, request.group_id)
-    coordinator.check_heartbeat(request.group_id, "Share")
-    return coordinator.share_group(request.group_id)
+    coordinator.check_group_exists(request.group_id, "Share")
+    return coordinator.get_share_group(request.group_id)
 
 
 def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks, by_subtopology, list_tasks
+from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks, group_by_subtopology, list_tasks
 from minibroker.protocol.steps import Steps, chunks
 
 log = logging.getLogger("minibroker.groups")
@@ -38,7 +38,7 @@ class _Process:
         self.tasks: set[TaskId] = set()
         self.load = 0.0
 
-    def add(self, member_id: str, task: TaskId) -> int:
+    def add_task(self, member_id: str, task: TaskId) -> int:
         """Add a task to a member; return how many it has then."""
         self.tasks.add(task)
         self.counts[member_id] += 1
@@ -63,7 +63,7 @@ class _Quota:
         self._members = member_count
         self.value = -(-task_count // member_count)
 
-    def count(self, has: int) -> None:
+    def count_member(self, has: int) -> None:
         """Take note of how many tasks a member has now; one with a full share leaves the others theirs."""
         if has == self.value:
             self._members -= 1
@@ -91,7 +91,7 @@ class _Assignment:
 
     # --- who has state ----------------------------------------------------------------------------
 
-    def rank(self, members: Mapping[str, MemberSpecification]) -> Steps[None]:
+    def rank_previous_owners(self, members: Mapping[str, MemberSpecification]) -> Steps[None]:
         """Note who has some of each task's state: first its standbys, then others, each by their offsets."""
         candidates: dict[TaskId, list[tuple[bool, int, str]]] = {}
         for member_id, member in members.items():
@@ -134,9 +134,9 @@ class _Assignment:
 
     def _add_active(self, member_id: str, task: TaskId) -> None:
         self.active[member_id].append(task)
-        has = self._process_of[member_id].add(member_id, task)
-        self._active_quota.count(has)
-        self._quota.count(has)
+        has = self._process_of[member_id].add_task(member_id, task)
+        self._active_quota.count_member(has)
+        self._quota.count_member(has)
 
     def _find_least_loaded(self, task: TaskId, *, without: bool = False) -> str | None:
         """Return the first of those that had some of the task's state, or a later one with less load in both respects.
@@ -165,7 +165,7 @@ class _Assignment:
         left: list[tuple[TaskId, int]] = []
         for portion in chunks(sorted(tasks, key=lambda task: (task.partition, task.subtopology_id), reverse=True)):
             for task in portion:
-                missing = self._give_again(task)
+                missing = self._give_standbys_to_previous_owners(task)
                 if missing:
                     left.append((task, missing))
             yield
@@ -177,7 +177,7 @@ class _Assignment:
         if short:
             log.info("%d standby tasks are not assigned, as each needs another process than its task", short)
 
-    def _give_again(self, task: TaskId) -> int:
+    def _give_standbys_to_previous_owners(self, task: TaskId) -> int:
         """Assign standbys of a task to members that had it; return how many are missing then."""
         for given in range(self._standby_count):
             if not (
@@ -211,7 +211,7 @@ class _Assignment:
 
     def _add_standby(self, member_id: str, task: TaskId) -> None:
         self.standby[member_id].append(task)
-        self._quota.count(self._process_of[member_id].add(member_id, task))
+        self._quota.count_member(self._process_of[member_id].add_task(member_id, task))
 
 
 def assign_tasks(
@@ -223,13 +223,13 @@ def assign_tasks(
     every, kept = list(tasks), list(stateful) if standby_count else []
     members = dict(sorted(members.items()))
     assignment = _Assignment(members, every, kept, standby_count)
-    yield from assignment.rank(members)
+    yield from assignment.rank_previous_owners(members)
     yield from assignment.assign_active(every)
     yield from assignment.assign_standbys(kept)
     target: dict[str, Tasks] = {}
     for portion in chunks(list(members)):
         for member_id in portion:
             active, standby = assignment.active[member_id], assignment.standby[member_id]
-            target[member_id] = Tasks(by_subtopology(active), by_subtopology(standby))
+            target[member_id] = Tasks(group_by_subtopology(active), group_by_subtopology(standby))
         yield
     return target

@@ -85,7 +85,7 @@ def _describe_member(group: StreamsGroup, member: StreamsMember) -> Described.Me
         task_offsets=_describe_offsets(offsets.restored),
         task_end_offsets=_describe_offsets(offsets.ends),
         assignment=_describe_assignment(member.assigned),
-        target_assignment=_describe_assignment(group.target_of(member.member_id)),
+        target_assignment=_describe_assignment(group.get_target(member.member_id)),
     )
 
 

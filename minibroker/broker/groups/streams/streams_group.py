@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from minibroker.broker.clock import Timer
-from minibroker.broker.configs.group_settings import group_value
+from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import Change, entries
+from minibroker.broker.groups.group_entries import Change, encode_entries
 from minibroker.broker.groups.heartbeats import LEAVING_EPOCH
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, ReconcilingGroup
@@ -82,12 +82,12 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
     # --- its offsets --------------------------------------------------------------------------------
 
-    def check_since(self, member: StreamsMember, epoch: int) -> CheckPartition:
+    def make_epoch_check(self, member: StreamsMember, epoch: int) -> CheckPartition:
         def check(topic: str, topic_id: bytes, partition: int) -> None:
             subtopology_id = None if self.topology is None else self.topology.subtopology_ids.get(topic)
             if subtopology_id is None:
                 raise _make_stale_epoch_error(f"Topic {topic} is not in the topology.")
-            since = member.active_since(subtopology_id, partition)
+            since = member.get_active_since_epoch(subtopology_id, partition)
             task = f"{subtopology_id}-{partition}"
             if since is None:
                 raise _make_stale_epoch_error(f"Task {task} is not assigned or pending revocation for member.")
@@ -100,8 +100,8 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
     # --- its end --------------------------------------------------------------------------------
 
-    def tombstones(self) -> list[Entry]:
-        return entries(streams_recording.group_gone(self.group_id, self.members))
+    def make_tombstones(self) -> list[Entry]:
+        return encode_entries(streams_recording.make_group_tombstones(self.group_id, self.members))
 
     def close(self, code: ErrorCode) -> None:
         super().close(code)
@@ -129,7 +129,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
     def _is_kept(self, keepers: Iterable[str], process_id: str) -> bool:
         return any(self.members[each].process_id == process_id for each in keepers if each in self.members)
 
-    def remember_offsets(self, member_id: str, offsets: TaskOffsets) -> None:
+    def remember_task_offsets(self, member_id: str, offsets: TaskOffsets) -> None:
         """Remember what a member reports of its tasks, unless the members report too much of it together."""
         others = sum(len(each.restored) + len(each.ends) for key, each in self.task_offsets.items() if key != member_id)
         if others + len(offsets.restored) + len(offsets.ends) <= MAXIMUM_OFFSETS:
@@ -139,47 +139,49 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
     def begin_epoch(self) -> None:
         """Begin another epoch, for which the next heartbeat makes a target. Raises KafkaError."""
-        self.commit([self._next_epoch()])
+        self.append_changes([self._next_epoch()])
 
     def _next_epoch(self) -> Change:
         said = self.metadata_hash, self.validated_epoch, self.assignment_configs
-        return streams_recording.group_epoch(self.group_id, self.epoch + 1, *said)
+        return streams_recording.make_group_epoch_record(self.group_id, self.epoch + 1, *said)
 
-    def remove(self, members: Sequence[StreamsMember]) -> None:
+    def remove_members(self, members: Sequence[StreamsMember]) -> None:
         if not members:
             return
         changes = [
-            change for member in members for change in streams_recording.member_gone(self.group_id, member.member_id)
+            change
+            for member in members
+            for change in streams_recording.make_member_tombstones(self.group_id, member.member_id)
         ]
         changes.append(self._next_epoch())
         if len(members) == len(self.members):  # nobody waits for a target, and no interval begins
-            changes.append(streams_recording.target_epoch(self.group_id, self.epoch + 1, 0))
-        self.commit(changes)
+            changes.append(streams_recording.make_target_epoch_record(self.group_id, self.epoch + 1, 0))
+        self.append_changes(changes)
         for member in members:
             self.timers.cancel(member.member_id)
         if not self.members:
             self.shutdown_member_id = None
 
-    def loaded(self) -> None:
+    def on_loaded(self) -> None:
         for member in list(self.members.values()):
-            self.begin_session(member.member_id)
-            self.watch_revocation(member)
+            self.restart_session(member.member_id)
+            self.schedule_rebalance_timeout(member)
 
-    def begin_session(self, member_id: str) -> None:
+    def restart_session(self, member_id: str) -> None:
         """Restart a member's session, after which it is removed."""
-        timeout_ms = group_value(self.context.cluster, self.group_id, "streams.session.timeout.ms")
-        self.remove_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
+        timeout_ms = get_group_config(self.context.cluster, self.group_id, "streams.session.timeout.ms")
+        self.remove_member_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
 
-    def watch_revocation(self, member: StreamsMember) -> None:
+    def schedule_rebalance_timeout(self, member: StreamsMember) -> None:
         """Give a member its rebalance timeout to give up tasks, if it must."""
         if member.state is MemberState.UNREVOKED_TASKS:
-            self.await_revocation(member, "tasks")
+            self.schedule_revocation_timeout(member, "tasks")
         else:
             self.timers.cancel(member.member_id, Purpose.REVOCATION)
 
     def begin_initial_delay(self, then: Callable[[], None]) -> None:
         """Call `then` when the first members have had time to join, unless that time runs already or is 0."""
-        delay_ms = group_value(self.context.cluster, self.group_id, "streams.initial.rebalance.delay.ms")
+        delay_ms = get_group_config(self.context.cluster, self.group_id, "streams.initial.rebalance.delay.ms")
         if delay_ms and self.initial_delay is None:
 
             def ended() -> None:
@@ -242,7 +244,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         self.task_offsets.pop(member_id, None)
         self.warms_up.pop(member_id, None)
 
-    def own(self, member: StreamsMember) -> None:
+    def note_owned(self, member: StreamsMember) -> None:
         for tasks in (member.assigned, member.pending_revocation):
             self.active_owners.update(dict.fromkeys(list_tasks(tasks.active), member.member_id))
             for task in list_tasks(tasks.standby):
@@ -250,7 +252,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
             for task in list_tasks(tasks.warmup):
                 self.warmup_keepers.setdefault(task, set()).add(member.member_id)
 
-    def disown(self, member_id: str) -> None:
+    def forget_owned(self, member_id: str) -> None:
         member = self.members.get(member_id)
         for tasks in () if member is None else (member.assigned, member.pending_revocation):
             for task in list_tasks(tasks.active):
@@ -261,7 +263,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
             for task in list_tasks(tasks.warmup):
                 _remove_keeper(self.warmup_keepers, task, member_id)
 
-    def target_of(self, member_id: str) -> Tasks:
+    def get_target(self, member_id: str) -> Tasks:
         """Return the target of a member."""
         return self.target.get(member_id, NO_TASKS)
 

@@ -15,13 +15,13 @@ from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
+    choose_given_or_known,
     make_unreleased_error,
-    take_told_or_known,
 )
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.groups.streams.streams_member import Endpoint, StreamsMember
-from minibroker.broker.groups.streams.streams_updating import Update, assign_soon, leave_for_a_while
+from minibroker.broker.groups.streams.streams_updating import Update, leave_for_a_while, make_targets_soon
 from minibroker.broker.groups.streams.streams_validation import check_epoch, parse_owned_tasks
 from minibroker.broker.groups.streams.tasks import AnyTasks, Tasks
 from minibroker.broker.groups.streams.topology import NewTopic, Problem, Status
@@ -51,7 +51,7 @@ def heartbeat(
     Raises KafkaError with the answer's code, and nothing has changed.
     """
     if request.member_epoch < JOINING_EPOCH:
-        _remove_leaving_member(coordinator.streams_group(request.group_id), request)
+        _remove_leaving_member(coordinator.get_streams_group(request.group_id), request)
         left = StreamsGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch, status=[])
         return Answer(left, {})
     owned = parse_owned_tasks(request)
@@ -64,23 +64,23 @@ def heartbeat(
     after = _apply_request(before, request, caller)
     update.set_member(before, after)
     update.set_topology(request.topology, after)
-    update.look_at_topics(owned)
-    update.hear_of(request, version)
+    update.refresh_topics(owned)
+    update.note_reported_offsets(request, version)
     update.begin_epoch(after.member_id)
     if was_empty:
-        group.begin_initial_delay(lambda: assign_soon(group))
+        group.begin_initial_delay(lambda: make_targets_soon(group))
     in_place = version >= FIRST_WITH_WARM_UPS
-    after = update.reconcile(after, update.target(after), owned, in_place=in_place)
-    update.commit()
-    group.begin_session(after.member_id)
+    after = update.reconcile_member(after, update.find_or_make_target(after), owned, in_place=in_place)
+    update.append_changes()
+    group.restart_session(after.member_id)
     if (after.epoch, after.state) != (before.epoch, before.state):
-        group.watch_revocation(after)
+        group.schedule_rebalance_timeout(after)
     if request.shutdown_application:
         group.shutdown_member_id = after.member_id
     response = _make_response(update, request, before, after, is_new=is_new)
-    response.task_offset_interval_ms = update.value("streams.task.offset.interval.ms")
+    response.task_offset_interval_ms = update.get_group_config("streams.task.offset.interval.ms")
     if version >= FIRST_WITH_WARM_UPS:
-        _tell_of_warm_ups(update, after, response)
+        _add_warm_up_status(update, after, response)
     return Answer(
         response,
         {} if update.configured is None else update.configured.missing,
@@ -100,8 +100,8 @@ def _find_group_and_replaced(
             return StreamsGroup(coordinator, request.group_id, CommittedOffsets()), None
         if isinstance(present, ClassicGroup) and present.is_empty:
             return StreamsGroup(coordinator, request.group_id, present.offsets), present
-    coordinator.check_heartbeat(request.group_id, "Streams")
-    return coordinator.streams_group(request.group_id), None
+    coordinator.check_group_exists(request.group_id, "Streams")
+    return coordinator.get_streams_group(request.group_id), None
 
 
 # --- leaving ------------------------------------------------------------------------------------
@@ -112,13 +112,13 @@ def _remove_leaving_member(group: StreamsGroup, request: StreamsGroupHeartbeatRe
     if request.shutdown_application:
         group.shutdown_member_id = request.member_id
     if request.instance_id is None:
-        group.remove([group.check_member(request.member_id)])
+        group.remove_members([group.check_member(request.member_id)])
         return
     member = group.check_member(request.member_id, request.instance_id)
     if request.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
         leave_for_a_while(group, member, LEAVING_FOR_A_WHILE_EPOCH)
     else:
-        group.remove([member])
+        group.remove_members([member])
 
 
 # --- who it is ----------------------------------------------------------------------------------
@@ -138,12 +138,12 @@ def _find_member(update: Update, request: StreamsGroupHeartbeatRequest, owned: T
 
 def _find_or_make_static_member(update: Update, member_id: str, instance_id: str) -> StreamsMember:
     """Return a new static member, or one that was away for a while, with its new id."""
-    static = update.group.static_member(instance_id)
+    static = update.group.find_static_member(instance_id)
     if static is None:
         return update.group.members.get(member_id) or StreamsMember(member_id)
     if static.epoch != LEAVING_FOR_A_WHILE_EPOCH:
         raise make_unreleased_error(member_id, instance_id, static.member_id)
-    return update.replace(static, member_id)
+    return update.replace_static_member(static, member_id)
 
 
 # --- what it says -------------------------------------------------------------------------------
@@ -153,13 +153,13 @@ def _apply_request(member: StreamsMember, request: StreamsGroupHeartbeatRequest,
     """Return the member with what the request says of it; the rest stays."""
     timeout_ms, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
     return member._replace(
-        instance_id=take_told_or_known(request.instance_id, member.instance_id),
-        rack_id=take_told_or_known(request.rack_id, member.rack_id),
+        instance_id=choose_given_or_known(request.instance_id, member.instance_id),
+        rack_id=choose_given_or_known(request.rack_id, member.rack_id),
         client_id=caller.client_id,
         client_host=caller.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
         topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
-        process_id=take_told_or_known(request.process_id, member.process_id) or "",
+        process_id=choose_given_or_known(request.process_id, member.process_id) or "",
         user_endpoint=member.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
         client_tags=member.client_tags
         if tags is None
@@ -183,16 +183,16 @@ def _make_response(
     response = StreamsGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=update.value("streams.heartbeat.interval.ms"),
+        heartbeat_interval_ms=update.get_group_config("streams.heartbeat.interval.ms"),
         status=[
             StreamsGroupHeartbeatResponse.Status(status_code=each.status, status_detail=each.detail)
             for each in _iterate_status(update)
         ],
     )
     if request.member_epoch == JOINING_EPOCH or before.assigned != member.assigned:
-        response.active_tasks = _answer_tasks(member.assigned.active)
-        response.standby_tasks = _answer_tasks(member.assigned.standby)
-        response.warmup_tasks = _answer_tasks(member.assigned.warmup)
+        response.active_tasks = _make_task_ids(member.assigned.active)
+        response.standby_tasks = _make_task_ids(member.assigned.standby)
+        response.warmup_tasks = _make_task_ids(member.assigned.warmup)
         group.endpoint_epoch += member.user_endpoint is not None
     if group.endpoint_epoch != request.endpoint_information_epoch:
         response.partitions_by_user_endpoint = _list_endpoints(group)
@@ -202,10 +202,10 @@ def _make_response(
     return response
 
 
-def _tell_of_warm_ups(update: Update, member: StreamsMember, response: StreamsGroupHeartbeatResponse) -> None:
+def _add_warm_up_status(update: Update, member: StreamsMember, response: StreamsGroupHeartbeatResponse) -> None:
     """Say how far tasks are to be restored, and which tags are missing."""
-    response.acceptable_recovery_lag = update.value("streams.acceptable.recovery.lag")
-    missing = [tag for tag in update.value(RACK_TAGS) if tag not in dict(member.client_tags)]
+    response.acceptable_recovery_lag = update.get_group_config("streams.acceptable.recovery.lag")
+    missing = [tag for tag in update.get_group_config(RACK_TAGS) if tag not in dict(member.client_tags)]
     if missing:
         detail = f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. "
         detail += "Configure them via 'client.tag.<tagKey>' in your Streams config."
@@ -223,7 +223,7 @@ def _iterate_status(update: Update) -> Iterable[Problem]:
         yield Problem(Status.SHUTDOWN_APPLICATION, f"{detail}shutdown for the entire application.")
 
 
-def _answer_tasks(tasks: AnyTasks) -> list[TaskIds]:
+def _make_task_ids(tasks: AnyTasks) -> list[TaskIds]:
     return [
         TaskIds(subtopology_id=subtopology_id, partitions=sorted(partitions))
         for subtopology_id, partitions in sorted(tasks.items())

@@ -55,7 +55,7 @@ class StreamsMember(NamedTuple):
     assigned: AssignedTasks = NOTHING_ASSIGNED
     pending_revocation: AssignedTasks = NOTHING_ASSIGNED
 
-    def moved_to(
+    def with_epoch(
         self, epoch: int, state: MemberState, assigned: AssignedTasks, pending_revocation: AssignedTasks
     ) -> StreamsMember:
         """Return this member in another epoch; the present one is its previous one then."""
@@ -71,7 +71,7 @@ class StreamsMember(NamedTuple):
         """Return whether it has all tasks of its target in this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def active_since(self, subtopology_id: str, partition: int) -> int | None:
+    def get_active_since_epoch(self, subtopology_id: str, partition: int) -> int | None:
         """Return the epoch in which it was assigned an active task that it has or must give up; None for any other."""
         for tasks in (self.assigned, self.pending_revocation):
             epoch = tasks.active.get(subtopology_id, {}).get(partition)
@@ -81,7 +81,7 @@ class StreamsMember(NamedTuple):
 
     # --- records --------------------------------------------------------------------------------
 
-    def metadata_value(self) -> StreamsGroupMemberMetadataValue:
+    def make_metadata_value(self) -> StreamsGroupMemberMetadataValue:
         """Return the record of what the member says of itself."""
         kind, endpoint = StreamsGroupMemberMetadataValue, self.user_endpoint
         return kind(
@@ -111,19 +111,19 @@ class StreamsMember(NamedTuple):
             client_tags=tuple((each.key, each.value) for each in value.client_tags),
         )
 
-    def assignment_value(self) -> StreamsGroupCurrentMemberAssignmentValue:
+    def make_current_assignment_value(self) -> StreamsGroupCurrentMemberAssignmentValue:
         """Return the record of its epochs, state and tasks."""
         assigned, revoked = self.assigned, self.pending_revocation
         return StreamsGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
             previous_member_epoch=self.previous_epoch,
             state=self.state,
-            active_tasks=_record_active_tasks(assigned),
-            standby_tasks=_record_tasks(assigned.standby),
-            warmup_tasks=_record_tasks(assigned.warmup),
-            active_tasks_pending_revocation=_record_active_tasks(revoked),
-            standby_tasks_pending_revocation=_record_tasks(revoked.standby),
-            warmup_tasks_pending_revocation=_record_tasks(revoked.warmup),
+            active_tasks=_encode_active_tasks(assigned),
+            standby_tasks=_encode_tasks(assigned.standby),
+            warmup_tasks=_encode_tasks(assigned.warmup),
+            active_tasks_pending_revocation=_encode_active_tasks(revoked),
+            standby_tasks_pending_revocation=_encode_tasks(revoked.standby),
+            warmup_tasks_pending_revocation=_encode_tasks(revoked.warmup),
         )
 
     def with_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
@@ -146,14 +146,14 @@ class StreamsMember(NamedTuple):
         )
 
 
-def _record_tasks(tasks: AnyTasks) -> list[_Assigned]:
+def _encode_tasks(tasks: AnyTasks) -> list[_Assigned]:
     return [
         _Assigned(subtopology_id=each, partitions=sorted(partitions), assignment_epochs=None)
         for each, partitions in sorted(tasks.items())
     ]
 
 
-def _record_active_tasks(tasks: AssignedTasks) -> list[_Assigned]:
+def _encode_active_tasks(tasks: AssignedTasks) -> list[_Assigned]:
     return [
         _Assigned(
             subtopology_id=each,

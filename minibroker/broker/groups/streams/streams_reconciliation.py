@@ -23,8 +23,8 @@ from minibroker.broker.groups.streams.tasks import (
     TaskId,
     Tasks,
     TaskSet,
-    by_subtopology,
-    has,
+    contains_task,
+    group_by_subtopology,
     list_tasks,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -102,13 +102,13 @@ def _move_toward_target(member: StreamsMember, circumstances: Circumstances, epo
         kept, revoked = _revoke_changed_roles(assigned, given, kept, revoked)
         kept, revoked = _revoke_promoted(assigned, given, kept, revoked, circumstances)
     if circumstances.must_wait_for(revoked):
-        return member.moved_to(epoch, MemberState.UNREVOKED_TASKS, kept, revoked)
+        return member.with_epoch(epoch, MemberState.UNREVOKED_TASKS, kept, revoked)
     active = dict(kept.active)
     for each, partitions in given.active.items():
         active[each] = {**active.get(each, {}), **dict.fromkeys(sorted(partitions), circumstances.target_epoch)}
     after = AssignedTasks(active, _join_tasks(kept.standby, given.standby), _join_tasks(kept.warmup, given.warmup))
     state = MemberState.STABLE if given == wanted else MemberState.UNRELEASED_TASKS
-    return member.moved_to(circumstances.target_epoch, state, after, NOTHING_ASSIGNED)
+    return member.with_epoch(circumstances.target_epoch, state, after, NOTHING_ASSIGNED)
 
 
 # --- roles that change in place -------------------------------------------------------------------
@@ -182,13 +182,13 @@ def _select_free(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks
     at = circumstances
 
     def is_standby(task: TaskId) -> bool:
-        return at.is_standby_here(task) and not has(own.standby, task)
+        return at.is_standby_here(task) and not contains_task(own.standby, task)
 
     def is_warmup(task: TaskId) -> bool:
-        return at.is_warmup_here(task) and not has(own.warmup, task)
+        return at.is_warmup_here(task) and not contains_task(own.warmup, task)
 
     def is_active(task: TaskId) -> bool:
-        return at.is_active_here(task) and not has(own.active, task)
+        return at.is_active_here(task) and not contains_task(own.active, task)
 
     return Tasks(
         _drop_taken(wanted.active, lambda task: at.is_active(task) or is_standby(task) or is_warmup(task)),
@@ -199,4 +199,4 @@ def _select_free(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks
 
 def _drop_taken(tasks: TaskSet, is_taken: IsTaken) -> TaskSet:
     free: Iterable[TaskId] = (task for task in list_tasks(tasks) if not is_taken(task))
-    return by_subtopology(free)
+    return group_by_subtopology(free)

@@ -13,7 +13,7 @@ from minibroker.protocol.messages import streams_group_records as messages
 _Target = messages.StreamsGroupTargetAssignmentMemberValue
 
 
-def group_epoch(
+def make_group_epoch_record(
     group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
 ) -> Change:
     """Return the record of a new group epoch, with the settings that the assignor will use for it."""
@@ -27,41 +27,41 @@ def group_epoch(
     return Change(messages.StreamsGroupMetadataKey(group_id=group_id), value)
 
 
-def topology(group_id: str, topology: Topology) -> Change:
+def make_topology_record(group_id: str, topology: Topology) -> Change:
     """Return the record of the group's topology."""
     return Change(messages.StreamsGroupTopologyKey(group_id=group_id), topology.value)
 
 
-def member_metadata(group_id: str, member: StreamsMember) -> Change:
+def make_member_metadata_record(group_id: str, member: StreamsMember) -> Change:
     """Return the record of what a member says of itself."""
     key = messages.StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
-    return Change(key, member.metadata_value())
+    return Change(key, member.make_metadata_value())
 
 
-def member_assignment(group_id: str, member: StreamsMember) -> Change:
+def make_current_assignment_record(group_id: str, member: StreamsMember) -> Change:
     """Return the record of a member's epoch and tasks."""
     key = messages.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
-    return Change(key, member.assignment_value())
+    return Change(key, member.make_current_assignment_value())
 
 
-def member_target(group_id: str, member_id: str, tasks: Tasks) -> Change:
+def make_target_assignment_record(group_id: str, member_id: str, tasks: Tasks) -> Change:
     """Return the record of a member's target assignment."""
     value = _Target(
-        active_tasks=_record_target_tasks(tasks.active),
-        standby_tasks=_record_target_tasks(tasks.standby),
-        warmup_tasks=_record_target_tasks(tasks.warmup),
+        active_tasks=_encode_target_tasks(tasks.active),
+        standby_tasks=_encode_target_tasks(tasks.standby),
+        warmup_tasks=_encode_target_tasks(tasks.warmup),
     )
     return Change(messages.StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), value)
 
 
-def _record_target_tasks(tasks: TaskSet) -> list[_Target.TaskIds]:
+def _encode_target_tasks(tasks: TaskSet) -> list[_Target.TaskIds]:
     return [
         _Target.TaskIds(subtopology_id=each, partitions=sorted(partitions))
         for each, partitions in sorted(tasks.items())
     ]
 
 
-def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Change:
+def make_target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> Change:
     """Return the record of the epoch of the target assignment."""
     value = messages.StreamsGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=timestamp_ms
@@ -69,7 +69,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Change:
     return Change(messages.StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), value)
 
 
-def member_gone(group_id: str, member_id: str) -> list[Change]:
+def make_member_tombstones(group_id: str, member_id: str) -> list[Change]:
     """Return the tombstones of a member, in Kafka's order, which Kafka requires when it reads them."""
     return [
         Change(messages.StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
@@ -78,9 +78,9 @@ def member_gone(group_id: str, member_id: str) -> list[Change]:
     ]
 
 
-def group_gone(group_id: str, members: Iterable[str]) -> list[Change]:
+def make_group_tombstones(group_id: str, members: Iterable[str]) -> list[Change]:
     """Return the tombstones of all records of a group, in Kafka's order."""
-    gone = [member_gone(group_id, member_id) for member_id in members]
+    gone = [make_member_tombstones(group_id, member_id) for member_id in members]
     return [
         *(changes[0] for changes in gone),
         *(changes[1] for changes in gone),

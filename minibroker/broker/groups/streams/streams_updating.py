@@ -1,6 +1,6 @@
 """A change of a streams group: the records so far, and what the group will be with them.
 
-Nothing changes before `Update.commit`, which appends all records or none.
+Nothing changes before `Update.append_changes`, which appends all records or none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from minibroker.broker.clock import run_in_slices
-from minibroker.broker.configs.group_settings import RACK_TAGS, group_value
+from minibroker.broker.configs.group_settings import RACK_TAGS, get_group_config
 from minibroker.broker.groups.consumer.subscriptions import hash_metadata
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.group_entries import Change
@@ -23,7 +23,7 @@ from minibroker.broker.groups.streams.streams_assignor import MemberSpecificatio
 from minibroker.broker.groups.streams.streams_group import NOT_VALIDATED, StreamsGroup
 from minibroker.broker.groups.streams.streams_member import StreamsMember
 from minibroker.broker.groups.streams.streams_reconciliation import Circumstances, reconcile_member
-from minibroker.broker.groups.streams.streams_validation import check_tasks
+from minibroker.broker.groups.streams.streams_validation import check_owned_tasks
 from minibroker.broker.groups.streams.task_offsets import NO_OFFSETS, TaskOffsets
 from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks
 from minibroker.broker.groups.streams.topology import (
@@ -40,7 +40,7 @@ from minibroker.broker.groups.streams.warm_ups import (
     Situation,
     Step,
     WarmUpSettings,
-    next_step,
+    choose_next_step,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
@@ -100,13 +100,13 @@ class Update:
     def set_member(self, before: StreamsMember, member: StreamsMember) -> None:
         """Record what a member says of itself, if it is new or has changed."""
         if member != before or member.member_id not in self.members:
-            self._changes.append(streams_recording.member_metadata(self.group.group_id, member))
+            self._changes.append(streams_recording.make_member_metadata_record(self.group.group_id, member))
             self._changed = True
         self.members[member.member_id] = member
 
-    def replace(self, member: StreamsMember, member_id: str) -> StreamsMember:
+    def replace_static_member(self, member: StreamsMember, member_id: str) -> StreamsMember:
         """Give a static member that joins again a new id, with its target and tasks; return it."""
-        group_id, target = self.group.group_id, self.group.target_of(member.member_id)
+        group_id, target = self.group.group_id, self.group.get_target(member.member_id)
         replacement = member._replace(member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
         del self.members[member.member_id]
         self._gone.append(member.member_id)
@@ -115,18 +115,18 @@ class Update:
         self._target[member_id] = target
         self._step = None  # it has the other id
         self._changes += [
-            *streams_recording.member_gone(group_id, member.member_id),
-            streams_recording.member_metadata(group_id, replacement),
-            streams_recording.member_target(group_id, member_id, target),
-            streams_recording.member_assignment(group_id, replacement),
+            *streams_recording.make_member_tombstones(group_id, member.member_id),
+            streams_recording.make_member_metadata_record(group_id, replacement),
+            streams_recording.make_target_assignment_record(group_id, member_id, target),
+            streams_recording.make_current_assignment_record(group_id, replacement),
         ]
         return replacement
 
-    def hear_of(self, request: StreamsGroupHeartbeatRequest, version: int) -> None:
+    def note_reported_offsets(self, request: StreamsGroupHeartbeatRequest, version: int) -> None:
         """Take note of the offsets that a heartbeat reports. Raises KafkaError(INVALID_REQUEST)."""
         member_id, said, ends = request.member_id, request.task_offsets, request.task_end_offsets
         if said is not None or ends is not None:
-            self._offsets[member_id] = self._get_offsets(member_id).updated(said, ends)
+            self._offsets[member_id] = self._get_offsets(member_id).make_updated(said, ends)
         self._warms_up[member_id] = version >= FIRST_WITH_WARM_UPS
 
     def set_topology(self, said: SaidTopology | None, member: StreamsMember) -> None:
@@ -138,7 +138,7 @@ class Update:
             topology = parse_topology(said)
             if self._topology is None:
                 self._topology, self.configured = topology, None
-                self._changes.append(streams_recording.topology(self.group.group_id, topology))
+                self._changes.append(streams_recording.make_topology_record(self.group.group_id, topology))
             elif self._topology.epoch <= topology.epoch and self._topology != topology:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
         present = self.group.topology
@@ -146,7 +146,7 @@ class Update:
             detail = f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
             self.status.append(Problem(Status.STALE_TOPOLOGY, f"{detail}{present.epoch}."))
 
-    def look_at_topics(self, owned: Tasks | None) -> None:
+    def refresh_topics(self, owned: Tasks | None) -> None:
         """Find out which of the topology's topics there are. Raises KafkaError for tasks that there are not."""
         topology, image = self._get_known_topology(), self._cluster.image
         if self.configured is None or self.group.looked_at_commit != self._cluster.commits:
@@ -156,7 +156,7 @@ class Update:
                 self.configured = configure_topology(topology, image)
             self._metadata_hash = found
         if self.configured.is_ready:
-            check_tasks(owned, self.configured)
+            check_owned_tasks(owned, self.configured)
 
     def _get_known_topology(self) -> Topology:
         if self._topology is None:
@@ -171,38 +171,43 @@ class Update:
         Begin one as well if this member's heartbeat allows another step to the target.
         """
         group, topology = self.group, self._get_known_topology()
-        configs = {STANDBY_REPLICAS: str(self.value("streams.num.standby.replicas"))}
-        if tags := self.value(RACK_TAGS):
+        configs = {STANDBY_REPLICAS: str(self.get_group_config("streams.num.standby.replicas"))}
+        if tags := self.get_group_config(RACK_TAGS):
             configs[RACK_TAGS.removeprefix("streams.")] = ",".join(tags)
         validated = topology.epoch if self.configured and self.configured.is_ready else NOT_VALIDATED
         if self._changed or validated != group.validated_epoch or configs != group.assignment_configs:
             self._refines = False
-        elif self._may_step(member_id):
+        elif self._may_take_step(member_id):
             self._refines = True
         else:
             return
         self._epoch += 1
         self._changes.append(
-            streams_recording.group_epoch(group.group_id, self._epoch, self._metadata_hash, validated, configs)
+            streams_recording.make_group_epoch_record(
+                group.group_id, self._epoch, self._metadata_hash, validated, configs
+            )
         )
 
-    def value(self, name: str) -> Any:
+    def get_group_config(self, name: str) -> Any:
         """Return a config of the group."""
-        return group_value(self._cluster, self.group.group_id, name)
+        return get_group_config(self._cluster, self.group.group_id, name)
 
-    def _may_step(self, member_id: str) -> bool:
+    def _may_take_step(self, member_id: str) -> bool:
         step = self.group.step
         return (
             step is not None
             and step.epoch == self.group.epoch
-            and step.is_over(member_id, self._get_offsets(member_id), self._warm_up_settings())
+            and step.is_over(member_id, self._get_offsets(member_id), self._make_warm_up_settings())
             and self.group.state_name == State.STABLE
         )
 
-    def _warm_up_settings(self) -> WarmUpSettings:
-        return WarmUpSettings(self.value("streams.num.warmup.replicas"), self.value("streams.acceptable.recovery.lag"))
+    def _make_warm_up_settings(self) -> WarmUpSettings:
+        return WarmUpSettings(
+            self.get_group_config("streams.num.warmup.replicas"),
+            self.get_group_config("streams.acceptable.recovery.lag"),
+        )
 
-    def target(self, member: StreamsMember) -> Target | None:
+    def find_or_make_target(self, member: StreamsMember) -> Target | None:
         """Return what to bring a member nearer to, after making a new target if that is due and takes little time.
 
         None if the step to the target must be chosen first, which goes on in later turns of the loop.
@@ -248,7 +253,7 @@ class Update:
         """Return whether a new target has to wait; a step to the present one has not."""
         if self._refines or self._epoch == self._assignment_epoch:
             return False
-        interval_ms = self.value("streams.assignment.interval.ms")
+        interval_ms = self.get_group_config("streams.assignment.interval.ms")
         last_ms = self.group.assignment_timestamp_ms
         return bool(last_ms and interval_ms and self._cluster.clock.wall_ms() < last_ms + interval_ms)
 
@@ -256,7 +261,7 @@ class Update:
         detail = f"Assignment delayed due to the configured {reason}."
         self.status.append(Problem(Status.ASSIGNMENT_DELAYED, detail))
 
-    def assign(self) -> Steps[None]:
+    def make_target_if_due(self) -> Steps[None]:
         """Make a target for the group's epoch, if that is due, and choose the step to it."""
         if self._wants_target:
             yield from self._assign_tasks()
@@ -268,7 +273,7 @@ class Update:
         if not self._refines:
             yield from self._make_target()
             made_ms = self._cluster.clock.wall_ms()
-        self._changes.append(streams_recording.target_epoch(self.group.group_id, self._epoch, made_ms))
+        self._changes.append(streams_recording.make_target_epoch_record(self.group.group_id, self._epoch, made_ms))
         self._assignment_epoch = self._epoch
 
     def _choose_step(self) -> Steps[Step]:
@@ -280,7 +285,9 @@ class Update:
             self._collect_known_offsets(),
             {**self.group.warms_up, **self._warms_up},
         )
-        step = self._step = yield from next_step(situation, self._assignment_epoch, self._warm_up_settings())
+        step = self._step = yield from choose_next_step(
+            situation, self._assignment_epoch, self._make_warm_up_settings()
+        )
         return step
 
     def _collect_known_offsets(self) -> dict[str, TaskOffsets]:
@@ -302,17 +309,19 @@ class Update:
         }
         stateful = self._list_tasks(stateful_only=True)
         target = yield from assign_tasks(
-            members, self._list_tasks(), stateful, self.value("streams.num.standby.replicas")
+            members, self._list_tasks(), stateful, self.get_group_config("streams.num.standby.replicas")
         )
         for member_id, tasks in target.items():
             if self._target.get(member_id) != tasks:
-                self._changes.append(streams_recording.member_target(self.group.group_id, member_id, tasks))
+                self._changes.append(
+                    streams_recording.make_target_assignment_record(self.group.group_id, member_id, tasks)
+                )
                 yield
         self._target = target
 
     # --- one member -------------------------------------------------------------------------------
 
-    def reconcile(
+    def reconcile_member(
         self, member: StreamsMember, target: Target | None, owned: Tasks | None, *, in_place: bool
     ) -> StreamsMember:
         """Bring a member a step nearer to its target; `owned` are the tasks that it reports to run.
@@ -336,38 +345,38 @@ class Update:
             ),
         )
         if after != member:
-            self._changes.append(streams_recording.member_assignment(group.group_id, after))
+            self._changes.append(streams_recording.make_current_assignment_record(group.group_id, after))
         return after
 
-    def commit(self) -> None:
+    def append_changes(self) -> None:
         """Append the records, and fold them in. Raises KafkaError, and nothing has changed."""
         commits = self._cluster.commits
-        self.group.commit(self._changes, self._replaced)
+        self.group.append_changes(self._changes, self._replaced)
         self.group.configured = self.configured
         self.group.looked_at_commit = commits
         for member_id in self._gone:
             self.group.timers.cancel(member_id)
         for member_id, offsets in self._offsets.items():
-            self.group.remember_offsets(member_id, offsets)
+            self.group.remember_task_offsets(member_id, offsets)
         self.group.warms_up.update(self._warms_up)
         self._set_step()
         if self._assigns_later:
-            assign_soon(self.group)
+            make_targets_soon(self.group)
 
     def _set_step(self) -> None:
         self.group.step = self._step
         if self._refines:
             self.group.refining_epoch = self._epoch
 
-    def commit_in_portions(self) -> Steps[None]:
-        """Append the records of a target as `commit` does, few at a time; stop if the group has changed meanwhile.
+    def append_changes_in_portions(self) -> Steps[None]:
+        """Append the records of a target as `append_changes`, few at a time; stop if the group has changed meanwhile.
 
         The last record makes the target valid. What is there of it before is the start of the next one.
         """
         for portion in chunks(self._changes, PORTION):
             if self.is_obsolete:
                 return
-            self.group.commit(portion)
+            self.group.append_changes(portion)
             yield
         if not self.is_obsolete:
             self._set_step()
@@ -381,7 +390,7 @@ class Update:
 # --- large groups ---------------------------------------------------------------------------------
 
 
-def assign_soon(group: StreamsGroup) -> None:
+def make_targets_soon(group: StreamsGroup) -> None:
     """Make a target in later turns of the loop, unless that goes on already. Members learn of it by heartbeats."""
     if not group.is_assigning:
         group.is_assigning = True
@@ -397,8 +406,8 @@ def make_targets(group: StreamsGroup) -> Steps[None]:
     """Make targets until there is one for the group's present epoch."""
     try:
         while not group.is_empty and group.configured is not None and (update := Update(group)).has_work:
-            yield from update.assign()
-            yield from update.commit_in_portions()
+            yield from update.make_target_if_due()
+            yield from update.append_changes_in_portions()
             if group.context.groups.get(group.group_id) is not group:
                 return
     except KafkaError as error:
@@ -413,6 +422,6 @@ def leave_for_a_while(group: StreamsGroup, member: StreamsMember, epoch: int) ->
     away = member._replace(
         epoch=epoch, assigned=member.assigned._replace(active=active), pending_revocation=type(member.assigned)()
     )
-    changes: Sequence[Change] = [streams_recording.member_assignment(group.group_id, away)]
-    group.commit(changes)
-    group.watch_revocation(away)
+    changes: Sequence[Change] = [streams_recording.make_current_assignment_record(group.group_id, away)]
+    group.append_changes(changes)
+    group.schedule_rebalance_timeout(away)

@@ -30,10 +30,11 @@ class TaskOffsets(NamedTuple):
     restored: Mapping[TaskId, int] = {}
     ends: Mapping[TaskId, int] = {}
 
-    def updated(self, restored: Sequence[SaidOffset] | None, ends: Sequence[SaidOffset] | None) -> TaskOffsets:
+    def make_updated(self, restored: Sequence[SaidOffset] | None, ends: Sequence[SaidOffset] | None) -> TaskOffsets:
         """Return the offsets after a heartbeat; None means as before. Raises KafkaError(INVALID_REQUEST)."""
         return TaskOffsets(
-            self.restored if restored is None else _by_task(restored), self.ends if ends is None else _by_task(ends)
+            self.restored if restored is None else _group_by_task(restored),
+            self.ends if ends is None else _group_by_task(ends),
         )
 
     def is_caught_up(self, task: TaskId, acceptable_lag: int) -> bool:
@@ -45,7 +46,7 @@ class TaskOffsets(NamedTuple):
 NO_OFFSETS = TaskOffsets()
 
 
-def _by_task(said: Sequence[SaidOffset]) -> dict[TaskId, int]:
+def _group_by_task(said: Sequence[SaidOffset]) -> dict[TaskId, int]:
     if len(said) > MAXIMUM_TASKS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A member may report {MAXIMUM_TASKS} task offsets at most.")
     found: dict[TaskId, int] = {}

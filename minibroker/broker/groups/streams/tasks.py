@@ -75,7 +75,7 @@ def _are_all_among(tasks: TaskSet, others: AnyTasks) -> bool:
     return all(partition in others.get(each, ()) for each, partitions in tasks.items() for partition in partitions)
 
 
-def has(tasks: AnyTasks, task: TaskId) -> bool:
+def contains_task(tasks: AnyTasks, task: TaskId) -> bool:
     """Return whether the task is one of these."""
     return task.partition in tasks.get(task.subtopology_id, ())
 
@@ -85,7 +85,7 @@ def list_tasks(tasks: AnyTasks) -> Iterator[TaskId]:
     return (TaskId(each, partition) for each, partitions in tasks.items() for partition in partitions)
 
 
-def by_subtopology(tasks: Iterable[TaskId]) -> TaskSet:
+def group_by_subtopology(tasks: Iterable[TaskId]) -> TaskSet:
     """Return the tasks by subtopology."""
     found: dict[str, set[int]] = {}
     for subtopology_id, partition in tasks:

@@ -74,7 +74,7 @@ class Topology:
 
 
 def parse_topology(said: SaidTopology) -> Topology:
-    """Return the topology of a request that has passed `check_said`."""
+    """Return the topology of a request that has passed `check_topology_size`."""
     value = StreamsGroupTopologyValue
     return Topology(
         value(
@@ -112,7 +112,7 @@ def _make_topic_info(topic: StreamsGroupHeartbeatRequest.TopicInfo) -> TopicInfo
     )
 
 
-def check_said(said: SaidTopology) -> None:
+def check_topology_size(said: SaidTopology) -> None:
     """Check that a topology has not too many names, and no subtopology twice.
 
     Raises KafkaError: STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST.
@@ -134,7 +134,7 @@ def check_said(said: SaidTopology) -> None:
             raise _make_invalid_topology(f"A topology may have {MAXIMUM_NAMES} topics and configs at most.")
 
 
-def list_topics_said(said: SaidTopology) -> dict[str, None]:
+def list_topic_names(said: SaidTopology) -> dict[str, None]:
     """Return the names of all topics of a topology, each once, as the client lists them."""
     return {
         name: None
@@ -218,7 +218,7 @@ def configure_topology(topology: Topology, image: Image) -> Configured:
         return Configured(None, {}, failure.problem)
     if not missing:
         return Configured(subtopologies)
-    detail = f"Internal topics are missing: {_list_names(sorted(missing))}"
+    detail = f"Internal topics are missing: {_format_names(sorted(missing))}"
     return Configured(subtopologies, missing, Problem(Status.MISSING_INTERNAL_TOPICS, detail))
 
 
@@ -226,10 +226,10 @@ def _check_sources(topology: Topology, image: Image) -> None:
     sources = {name for each in topology.subtopologies.values() for name in each.source_topics}
     missing = sorted(sources - image.topics.keys())
     if missing:
-        raise _Misconfigured(Status.MISSING_SOURCE_TOPICS, f"Source topics {_list_names(missing)} are missing.")
+        raise _Misconfigured(Status.MISSING_SOURCE_TOPICS, f"Source topics {_format_names(missing)} are missing.")
 
 
-def _list_names(names: list[str]) -> str:
+def _format_names(names: list[str]) -> str:
     shown = ", ".join(names[:LISTED])
     return f"{shown} and {len(names) - LISTED} additional topics" if len(names) > LISTED else shown
 
@@ -238,10 +238,10 @@ def _configure_subtopology(each: Subtopology, counts: _Counts) -> ConfiguredSubt
     read = (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
     internal = (*each.repartition_source_topics, *each.state_changelog_topics)
     return ConfiguredSubtopology(
-        max(map(counts.of, read)),
+        max(map(counts.get_partition_count, read)),
         bool(each.state_changelog_topics),
         tuple(dict.fromkeys(read)),
-        {topic.name: counts.of(topic.name) for topic in internal},
+        {topic.name: counts.get_partition_count(topic.name) for topic in internal},
     )
 
 
@@ -273,30 +273,30 @@ class _Counts:
         self._image = image
         self._subtopologies = topology.subtopologies.values()
         self.decided: dict[str, int] = {}
-        self._fixed = self._read_said_counts()
+        self._fixed = self._read_given_counts()
         self._internal = {topic.name for each in self._subtopologies for topic in each.repartition_source_topics}
         self._decide_repartition_topics()
         for subtopology in self._subtopologies:
             for group in _iterate_copartition_groups(subtopology):
                 self._make_equal(group)
         for each in self._subtopologies:
-            count = max(self.of(name) for name in _iterate_read_topics(each))
+            count = max(self.get_partition_count(name) for name in _iterate_read_topics(each))
             sources = set(each.source_topics)
             self.decided |= {topic.name: count for topic in each.state_changelog_topics if topic.name not in sources}
 
-    def find(self, name: str) -> int | None:
+    def find_partition_count(self, name: str) -> int | None:
         """Return the number of partitions, None if it is not known yet."""
         topic = self._image.topics.get(name)
         return self.decided.get(name) if topic is None else len(topic.partitions)
 
-    def of(self, name: str) -> int:
+    def get_partition_count(self, name: str) -> int:
         """Return the number of partitions. Raises KafkaError(STREAMS_INVALID_TOPOLOGY)."""
-        count = self.find(name)
+        count = self.find_partition_count(name)
         if count is None:
             raise _make_invalid_topology(f"Number of partitions is not set for topic: {name}")
         return count
 
-    def _read_said_counts(self) -> dict[str, int]:
+    def _read_given_counts(self) -> dict[str, int]:
         return {
             topic.name: topic.partitions
             for each in self._subtopologies
@@ -345,7 +345,7 @@ class _Counts:
 
     def _make_equal(self, names: frozenset[str]) -> None:
         """Give repartition topics that are read together with others the same number of partitions."""
-        counts = {name: self.of(name) for name in sorted(names)}
+        counts = {name: self.get_partition_count(name) for name in sorted(names)}
         outside = {name: count for name, count in counts.items() if name not in self._internal}
         fixed = {name: count for name, count in counts.items() if name in self._fixed}
         given = outside or fixed

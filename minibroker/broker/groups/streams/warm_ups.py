@@ -29,8 +29,8 @@ from minibroker.broker.groups.streams.tasks import (
     TaskId,
     Tasks,
     TaskSet,
-    by_subtopology,
-    has,
+    contains_task,
+    group_by_subtopology,
     list_tasks,
 )
 from minibroker.protocol.steps import Steps, chunks
@@ -109,32 +109,32 @@ class _Patch:
         self.not_standby: set[TaskId] = set()
         self.warmup: set[TaskId] = set()
 
-    def applied(self, target: Tasks) -> Tasks:
+    def apply_to(self, target: Tasks) -> Tasks:
         """Return the tasks of a member with this target."""
         return Tasks(
             _change_task_set(target.active, self.active, self.not_active),
             _change_task_set(target.standby, self.standby, self.not_standby),
-            by_subtopology(self.warmup),
+            group_by_subtopology(self.warmup),
         )
 
 
 def _change_task_set(tasks: TaskSet, more: Set[TaskId], fewer: Set[TaskId]) -> TaskSet:
-    return by_subtopology((set(list_tasks(tasks)) | more) - fewer) if more or fewer else tasks
+    return group_by_subtopology((set(list_tasks(tasks)) | more) - fewer) if more or fewer else tasks
 
 
-def next_step(situation: Situation, epoch: int, settings: WarmUpSettings) -> Steps[Step]:
+def choose_next_step(situation: Situation, epoch: int, settings: WarmUpSettings) -> Steps[Step]:
     """Return the next step to the target of an epoch."""
     known = [situation.warms_up.get(member_id) for member_id in situation.members]
     may_warm_up = True in known or any(member.assigned.warmup for member in situation.members.values())
     if not settings.warm_ups or not may_warm_up or not situation.stateful:
         return Step(epoch, settings)
     planner = _Planner(situation, settings)
-    yield from planner.look()
+    yield from planner.note_task_owners()
     yield from planner.find_moves()
-    planner.fund()
+    planner.give_warm_ups()
     yield from planner.keep_standbys()
     tasks = {
-        member_id: patch.applied(situation.target.get(member_id, NO_TASKS))
+        member_id: patch.apply_to(situation.target.get(member_id, NO_TASKS))
         for member_id, patch in planner.patches.items()
     }
     return Step(epoch, settings, tasks, planner.awaited, frozenset(planner.unheard))
@@ -157,24 +157,24 @@ class _Planner:
 
     # --- what there is ----------------------------------------------------------------------------
 
-    def look(self) -> Steps[None]:
+    def note_task_owners(self) -> Steps[None]:
         """Note who has which tasks with state. What a member is giving up does not count."""
         for member in self._situation.members.values():
             process = self._processes.setdefault(member.process_id, _Process())
             process.members.append(member)
-            active = list(self._with_state(member.assigned.active))
+            active = list(self._iterate_stateful_tasks(member.assigned.active))
             for portion in chunks(active):
                 self._owners.update(dict.fromkeys(portion, member.member_id))
                 yield
             process.count += len(active)
             for tasks in (member.assigned.standby, member.assigned.warmup):
-                process.count += sum(1 for _ in self._with_state(tasks))
+                process.count += sum(1 for _ in self._iterate_stateful_tasks(tasks))
             yield
 
-    def _with_state(self, tasks: AnyTasks) -> Iterator[TaskId]:
+    def _iterate_stateful_tasks(self, tasks: AnyTasks) -> Iterator[TaskId]:
         return (task for task in list_tasks(tasks) if task.subtopology_id in self._situation.stateful)
 
-    def _process_of(self, member_id: str) -> _Process:
+    def _get_process(self, member_id: str) -> _Process:
         return self._processes[self._situation.members[member_id].process_id]
 
     def _iterate_copies(self, task: TaskId, process: _Process) -> Iterator[StreamsMember]:
@@ -182,7 +182,7 @@ class _Planner:
         return (
             member
             for member in process.members
-            if has(member.assigned.standby, task) or has(member.assigned.warmup, task)
+            if contains_task(member.assigned.standby, task) or contains_task(member.assigned.warmup, task)
         )
 
     # --- which tasks stay for now -----------------------------------------------------------------
@@ -192,7 +192,7 @@ class _Planner:
         for target_id, tasks in sorted(self._situation.target.items()):
             if target_id not in self._situation.members:
                 continue
-            for portion in chunks(sorted(self._with_state(tasks.active))):
+            for portion in chunks(sorted(self._iterate_stateful_tasks(tasks.active))):
                 for task in portion:
                     owner_id = self._owners.get(task, target_id)
                     if owner_id != target_id and not self._may_move(task, owner_id, target_id):
@@ -201,8 +201,8 @@ class _Planner:
 
     def _may_move(self, task: TaskId, owner_id: str, target_id: str) -> bool:
         """Return whether the task may move now."""
-        situation, process = self._situation, self._process_of(target_id)
-        if self._process_of(owner_id) is process or situation.warms_up.get(target_id) is False:
+        situation, process = self._situation, self._get_process(target_id)
+        if self._get_process(owner_id) is process or situation.warms_up.get(target_id) is False:
             return True
         if task in situation.offsets.get(owner_id, NO_OFFSETS).restored:
             return True  # offsets of an active task mean that its owner is still restoring it
@@ -214,8 +214,8 @@ class _Planner:
 
     def _hold_move_back(self, move: _Move) -> None:
         self._moves.append(move)
-        copy = next(self._iterate_copies(move.task, self._process_of(move.target_id)), None)
-        if copy is not None and has(copy.assigned.warmup, move.task):
+        copy = next(self._iterate_copies(move.task, self._get_process(move.target_id)), None)
+        if copy is not None and contains_task(copy.assigned.warmup, move.task):
             self._kept.append(move)
         elif copy is not None and copy.member_id == move.target_id:
             self._borrow_standby(move, copy.member_id)
@@ -232,7 +232,7 @@ class _Planner:
 
     # --- which moves get a warm-up ----------------------------------------------------------------
 
-    def fund(self) -> None:
+    def give_warm_ups(self) -> None:
         """Give warm-ups to moves: first to those that have one, then to those without anything of the state.
 
         A standby of another member of the new process prepares a move, too, but its state is closed before the task
@@ -242,21 +242,21 @@ class _Planner:
         for move in sorted(self._kept, key=self._rank_move)[:left]:
             self._warm_up(move)
             left -= 1
-        left = self._fund_new(left)
+        left = self._give_new_warm_ups(left)
         beside = sorted(self._beside, key=self._rank_move)
         for move in beside[:left]:
             self._warm_up(move)
         for move in beside[left:]:
-            copy = next(self._iterate_copies(move.task, self._process_of(move.target_id)))
+            copy = next(self._iterate_copies(move.task, self._get_process(move.target_id)))
             self._borrow_standby(move, copy.member_id)
 
-    def _fund_new(self, left: int) -> int:
+    def _give_new_warm_ups(self, left: int) -> int:
         """Give warm-ups to moves; each adds to the load of its process. Return how many are left."""
         heap = [(*self._rank_move(move), move) for move in self._new]
         heapify(heap)
         while heap and left:
             load, *_, move = heappop(heap)
-            process = self._process_of(move.target_id)
+            process = self._get_process(move.target_id)
             if load < process.load:
                 heappush(heap, (*self._rank_move(move), move))
                 continue
@@ -266,7 +266,7 @@ class _Planner:
         return left
 
     def _rank_move(self, move: _Move) -> tuple[float, float, TaskId]:
-        return self._process_of(move.target_id).load, -self._process_of(move.owner_id).load, move.task
+        return self._get_process(move.target_id).load, -self._get_process(move.owner_id).load, move.task
 
     def _warm_up(self, move: _Move) -> None:
         self._get_patch(move.target_id).warmup.add(move.task)
@@ -288,9 +288,9 @@ class _Planner:
             for task, owner_id, target_id in portion:
                 self._get_patch(owner_id).active.add(task)
                 self._get_patch(target_id).not_active.add(task)
-                process = self._process_of(owner_id)
+                process = self._get_process(owner_id)
                 keepers = standbys.get(task, [])
-                dropped = [each for each in keepers if self._process_of(each) is process]
+                dropped = [each for each in keepers if self._get_process(each) is process]
                 if not dropped and task in self._borrowed:
                     dropped = [each for each in keepers if not self._has_standby(each, task)][:1]
                 for member_id in dropped:
@@ -298,7 +298,7 @@ class _Planner:
             yield
 
     def _has_standby(self, member_id: str, task: TaskId) -> bool:
-        return has(self._situation.members[member_id].assigned.standby, task)
+        return contains_task(self._situation.members[member_id].assigned.standby, task)
 
     def _list_target_standbys(self) -> Steps[dict[TaskId, list[str]]]:
         """Return the members that are to keep standbys of the tasks that stay."""

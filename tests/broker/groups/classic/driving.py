@@ -49,7 +49,7 @@ class Driver:
     @property
     def group(self) -> ClassicGroup:
         """The group itself, for a look inside."""
-        return self.harness.cluster.groups.classic_group(self.name)
+        return self.harness.cluster.groups.get_classic_group(self.name)
 
     # --- one request ----------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ def test_members_continue_at_the_node_to_which_their_group_moves(driver: Driver)
     members = driver.stable(2)
     after = driver.node % 3 + 1
     topic = driver.harness.cluster.groups.log
-    assert move(driver.harness, (topic.partition_of("g"), [after]), name=topic.name) == [(0, None)]
+    assert move(driver.harness, (topic.get_partition_index("g"), [after]), name=topic.name) == [(0, None)]
     assert {driver.heartbeat(member_id) for member_id in members} == {ErrorCode.NOT_COORDINATOR}
     assert answered(driver.ask_join()).error_code == ErrorCode.NOT_COORDINATOR
     driver.node = driver.harness.coordinator("g")

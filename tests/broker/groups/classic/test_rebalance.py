@@ -34,7 +34,7 @@ def test_every_group_state_but_dead_has_transitions() -> None:
 def test_an_invalid_group_state_transition_raises_an_error(driver: Driver) -> None:
     driver.stable()
     with pytest.raises(AssertionError, match="cannot become"):
-        driver.group.become(State.EMPTY)
+        driver.group.transition_to(State.EMPTY)
 
 
 # --- the first generation of an empty group -----------------------------------------------------
@@ -165,7 +165,7 @@ def test_members_that_do_not_sync_within_the_rebalance_timeout_are_removed(drive
 
 def fail_log(driver: Driver, reason: str) -> None:
     topic = driver.harness.cluster.groups.log
-    driver.harness.partition(topic.name, topic.partition_of(driver.name)).log.offline = reason
+    driver.harness.partition(topic.name, topic.get_partition_index(driver.name)).log.offline = reason
 
 
 def test_an_assignment_that_cannot_be_written_is_not_sent(driver: Driver) -> None:
@@ -173,7 +173,9 @@ def test_an_assignment_that_cannot_be_written_is_not_sent(driver: Driver) -> Non
     other = driver.ask_join(follower, protocols=(("range", subscription("u")),))
     joined = answered(driver.ask_join(leader))
     waiting = driver.ask_sync(other.response())
-    partition = driver.harness.partition("__consumer_offsets", driver.harness.cluster.groups.log.partition_of("g"))
+    partition = driver.harness.partition(
+        "__consumer_offsets", driver.harness.cluster.groups.log.get_partition_index("g")
+    )
     partition.isr = []
     assert answered(driver.ask_sync(joined, {leader: b"x"})).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert waiting.response().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -207,7 +209,7 @@ def test_an_assignment_is_sent_after_the_fsync_if_the_topic_requires_it(driver: 
     member_id, waiting = driver.new_member()
     driver.turn()
     topic = driver.harness.cluster.groups.log
-    kept = driver.harness.partition(topic.name, topic.partition_of("g")).log
+    kept = driver.harness.partition(topic.name, topic.get_partition_index("g")).log
     kept.flush_at = kept.log_end_offset + 1
     driver.harness.clock.holds_aside = True
     synced = driver.ask_sync(waiting.response(), {member_id: b"x"})
@@ -222,7 +224,7 @@ def test_an_assignment_that_is_flushed_too_late_is_dropped(driver: Driver) -> No
     member_id, waiting = driver.new_member()
     driver.turn()
     topic = driver.harness.cluster.groups.log
-    kept = driver.harness.partition(topic.name, topic.partition_of("g")).log
+    kept = driver.harness.partition(topic.name, topic.get_partition_index("g")).log
     kept.flush_at = kept.log_end_offset + 1
     driver.harness.clock.holds_aside = True
     synced = driver.ask_sync(waiting.response(), {member_id: b"x"})

@@ -37,13 +37,13 @@ def test_a_rejoined_static_members_new_id_is_known_after_a_restart(driver: Drive
 def test_a_static_rejoin_that_cannot_be_recorded_has_no_effect(driver: Driver, version: int) -> None:
     before = settled(driver)
     topic = driver.harness.cluster.groups.log
-    partition = driver.harness.partition(topic.name, topic.partition_of("g"))
+    partition = driver.harness.partition(topic.name, topic.get_partition_index("g"))
     partition.isr = []
     answer = answered(driver.ask_join(instance="i", protocols=(("range", b"new"),), session_ms=20_000, version=version))
     assert (answer.error_code, answer.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
     (member,) = driver.group.members.values()
     assert (member.member_id, member.session_timeout_ms, driver.group.leader_id) == (before, 10_000, before)
-    assert member.metadata("range") != b"new"
+    assert member.get_metadata("range") != b"new"
     assert driver.heartbeat(before, instance="i") == ErrorCode.NONE
     driver.harness.clock.advance(10_000)
     assert driver.group.state_name == "Empty"
@@ -74,7 +74,7 @@ def test_a_rejoined_static_member_uses_its_latest_session_timeout(driver: Driver
 def test_a_static_rejoin_is_answered_after_the_fsync_if_the_topic_requires_it(driver: Driver) -> None:
     settled(driver)
     topic = driver.harness.cluster.groups.log
-    kept = driver.harness.partition(topic.name, topic.partition_of("g")).log
+    kept = driver.harness.partition(topic.name, topic.get_partition_index("g")).log
     kept.flush_at = kept.log_end_offset + 1
     driver.harness.clock.holds_aside = True
     waiting = driver.ask_join(instance="i")

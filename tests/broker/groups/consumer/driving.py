@@ -35,7 +35,7 @@ def describe(harness: Harness, group: str = GROUP, version: int = 1) -> Consumer
 
 def group_of(harness: Harness, group: str = GROUP) -> ConsumerGroup:
     """The group itself, for a look inside."""
-    return harness.cluster.groups.consumer_group(group)
+    return harness.cluster.groups.get_consumer_group(group)
 
 
 class Player:

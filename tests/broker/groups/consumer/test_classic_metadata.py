@@ -22,7 +22,7 @@ def test_subscriptions_of_every_version_are_decoded(harness: Harness, version: i
     assert (read.topics, read.rack_id) == (["t", "gone"], "r" if version >= 3 else None)
     topic_id = harness.cluster.image.topics["t"].topic_id
     expected = {topic_id: frozenset({0, 2})} if version >= 1 else {}
-    assert classic_metadata.read_owned(read, harness.cluster.image) == expected
+    assert classic_metadata.get_owned_partitions(read, harness.cluster.image) == expected
 
 
 def test_known_fields_of_a_newer_subscription_version_are_decoded() -> None:
@@ -46,10 +46,12 @@ def test_an_assignment_is_encoded_in_the_members_version(harness: Harness, versi
     assert data[:2] == version.to_bytes(2, "big")
     read = ConsumerProtocolAssignment.decode(data[2:], version)
     assert [(each.topic, each.partitions) for each in read.assigned_partitions] == [("t", [0, 2])]
-    assert classic_metadata.read_assigned(classic_metadata.decode_assignment(data), harness.cluster.image) == {
-        topic_id: frozenset({0, 2})
-    }
+    assert classic_metadata.get_assigned_partitions(
+        classic_metadata.decode_assignment(data), harness.cluster.image
+    ) == {topic_id: frozenset({0, 2})}
 
 
 def test_an_empty_assignment_has_no_partitions(harness: Harness) -> None:
-    assert classic_metadata.read_assigned(classic_metadata.decode_assignment(b""), harness.cluster.image) == {}
+    assert (
+        classic_metadata.get_assigned_partitions(classic_metadata.decode_assignment(b""), harness.cluster.image) == {}
+    )

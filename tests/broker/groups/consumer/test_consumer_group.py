@@ -48,7 +48,7 @@ def test_members_that_do_not_revoke_within_the_rebalance_timeout_are_removed(har
     assert second.owned == all_of(topic, 4)
 
 
-def test_members_that_revoke_within_the_rebalance_timeout_stay(harness: Harness, topic: str) -> None:
+def test_members_that_revoke_within_the_rebalance_timeout_are_not_removed(harness: Harness, topic: str) -> None:
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join(rebalance_timeout_ms=20_000)
     second.join()
@@ -73,7 +73,7 @@ def test_a_member_whose_removal_cannot_be_written_is_removed_later(
     harness: Harness, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     Player(harness, "m1", topic).join()
-    partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.partition_of(GROUP))
+    partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.get_partition_index(GROUP))
     limit = partition.log.settings
     partition.log.update_settings(limit._replace(max_message_bytes=10))
     harness.clock.advance(SESSION_MS)

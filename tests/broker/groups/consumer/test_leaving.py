@@ -109,7 +109,7 @@ def test_deleting_a_group_deletes_all_its_records(harness: Harness, pair: tuple[
         player.leave()
     groups = harness.cluster.groups
     assert describe(harness).group_state == "Empty"
-    groups.delete(groups.found("g"))
+    groups.delete_group(groups.get_group("g"))
     assert describe(harness).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     harness.restart()
     assert harness.cluster.groups.groups == {}

@@ -237,7 +237,7 @@ def test_a_group_is_downgraded_when_the_last_consumer_protocol_member_leaves(har
     assert first.driver.heartbeat(first.member_id, first.generation) == ErrorCode.REBALANCE_IN_PROGRESS
     harness.restart(crash=True)
     assert harness.cluster.groups.groups[GROUP].type is GroupType.CLASSIC
-    assert set(harness.cluster.groups.classic_group(GROUP).members) == {first.member_id, second.member_id}
+    assert set(harness.cluster.groups.get_classic_group(GROUP).members) == {first.member_id, second.member_id}
 
 
 def test_a_group_is_downgraded_when_the_last_consumer_protocol_member_expires(harness: Harness, topic: str) -> None:
@@ -287,7 +287,7 @@ def test_a_static_member_that_rejoins_with_a_stale_target_triggers_a_rebalance(h
     static.join()
     joined = ClassicPlayer(harness, topic, "another", instance="i").ask_join()
     assert (joined.error_code, joined.generation_id) == (ErrorCode.NONE, 0)
-    group = harness.cluster.groups.classic_group(GROUP)
+    group = harness.cluster.groups.get_classic_group(GROUP)
     assert (group.state_name, list(group.members)) == ("PreparingRebalance", [joined.member_id])
 
 
@@ -299,7 +299,7 @@ def test_a_last_static_member_that_rejoins_with_the_classic_protocol_downgrades_
     static.leave(-2)
     classic = ClassicPlayer(harness, instance="i")
     assert classic.join() == ErrorCode.NONE
-    group = harness.cluster.groups.classic_group(GROUP)
+    group = harness.cluster.groups.get_classic_group(GROUP)
     assert (group.state_name, group.static) == ("Stable", {"i": classic.member_id})
     assert classic.owned == everything()
 

@@ -128,7 +128,11 @@ def test_partitions_keep_the_epoch_in_which_they_were_assigned() -> None:
         member(has=of(a="0")), Circumstances(6, of(a="01"), of(a="0"), BOTH, False, lambda *_: False)
     )
     assert after.assigned == {A: {0: 5, 1: 6}}
-    assert (after.owned_since(A, 0), after.owned_since(A, 1), after.owned_since(B, 0)) == (5, 6, None)
+    assert (
+        after.get_owned_since_epoch(A, 0),
+        after.get_owned_since_epoch(A, 1),
+        after.get_owned_since_epoch(B, 0),
+    ) == (5, 6, None)
 
 
 def test_a_member_in_an_unknown_state_must_rejoin() -> None:

@@ -18,7 +18,7 @@ from minibroker.broker.groups.consumer.member import (
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import GroupType
 from minibroker.broker.groups.group_coordinator import REPLAYED, GroupCoordinator
-from minibroker.broker.groups.group_entries import Change, entries
+from minibroker.broker.groups.group_entries import Change, encode_entries
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records as messages
@@ -120,7 +120,7 @@ def test_an_empty_group_accepts_commits_without_a_member_and_can_be_deleted(grou
     group.check_offset_deletion()
     assert (group.is_empty, group.state_name, group.owners) == (True, "Empty", {})
     assert (group.type, group.protocol_type) == (GroupType.CONSUMER, "consumer")
-    assert group.expires_since(OFFSET) == OFFSET.commit_timestamp_ms
+    assert group.get_expiration_base_ms(OFFSET) == OFFSET.commit_timestamp_ms
 
 
 def test_the_group_state_follows_the_assignment_progress(group: ConsumerGroup) -> None:
@@ -138,14 +138,14 @@ def test_the_group_state_follows_the_assignment_progress(group: ConsumerGroup) -
 
 def commit(coordinator: GroupCoordinator, changes: Sequence[Change]) -> None:
     """Append the changes, and fold them in as a start would."""
-    coordinator.append(GROUP, entries(changes))
+    coordinator.append(GROUP, encode_entries(changes))
     for key, value in changes:
         REPLAYED[type(key)](coordinator, key, value)
 
 
 def fold(group: ConsumerGroup, *changes: Change) -> None:
     for change in changes:
-        group.apply(change)
+        group.apply_change(change)
 
 
 def test_all_group_records_and_tombstones_are_replayed(harness: Harness) -> None:
@@ -154,19 +154,19 @@ def test_all_group_records_and_tombstones_are_replayed(harness: Harness) -> None
     member = MEMBER._replace(instance_id="i", rack_id="r", client_id="c", client_host="/h", server_assignor="range")
     resolved = ResolvedPattern(frozenset({"t"}), 9, 8)
     changes = [
-        consumer_records.member_metadata(GROUP, member),
-        consumer_records.group_epoch(GROUP, 7, -3),
-        consumer_records.member_target(GROUP, "m", {A: frozenset({0, 1})}),
-        consumer_records.target_epoch(GROUP, 7, 12),
-        consumer_records.member_assignment(GROUP, member),
-        consumer_records.pattern_topics(GROUP, "t", resolved),
+        consumer_records.make_member_metadata_record(GROUP, member),
+        consumer_records.make_group_epoch_record(GROUP, 7, -3),
+        consumer_records.make_target_assignment_record(GROUP, "m", {A: frozenset({0, 1})}),
+        consumer_records.make_target_epoch_record(GROUP, 7, 12),
+        consumer_records.make_current_assignment_record(GROUP, member),
+        consumer_records.make_pattern_topics_record(GROUP, "t", resolved),
         Change(
             messages.ConsumerGroupPartitionMetadataKey(group_id=GROUP), messages.ConsumerGroupPartitionMetadataValue()
         ),
     ]
     commit(coordinator, changes)
     for _ in range(2):
-        group = harness.cluster.groups.consumer_group(GROUP)
+        group = harness.cluster.groups.get_consumer_group(GROUP)
         assert group.members == {"m": member}
         assert (group.epoch, group.metadata_hash, group.has_partition_metadata) == (7, -3, True)
         assert (group.assignment_epoch, group.assignment_timestamp_ms) == (7, 12)
@@ -178,8 +178,8 @@ def test_all_group_records_and_tombstones_are_replayed(harness: Harness) -> None
         assert group.owners == {(A, 0): "m", (A, 1): "m", (A, 2): "m"}
         harness.restart()
     coordinator = harness.cluster.groups
-    group = coordinator.consumer_group(GROUP)
-    commit(coordinator, consumer_records.group_gone(GROUP, group.members, group.patterns))
+    group = coordinator.get_consumer_group(GROUP)
+    commit(coordinator, consumer_records.make_group_tombstones(GROUP, group.members, group.patterns))
     assert coordinator.groups == {}
     harness.restart()
     assert harness.cluster.groups.groups == {}
@@ -197,15 +197,19 @@ def test_a_reassigned_partition_stays_with_its_new_owner_in_any_record_order(gro
 def test_tombstones_of_unknown_state_are_ignored(harness: Harness) -> None:
     harness.coordinator(GROUP)
     coordinator = harness.cluster.groups
-    commit(coordinator, consumer_records.member_gone(GROUP, "m"))
+    commit(coordinator, consumer_records.make_member_tombstones(GROUP, "m"))
     assert coordinator.groups == {}
     group = ConsumerGroup(coordinator, GROUP, coordinator.find_or_make_classic_group("x").offsets)
-    fold(group, *consumer_records.member_gone(GROUP, "m"), consumer_records.pattern_topics(GROUP, "t", None))
+    fold(
+        group,
+        *consumer_records.make_member_tombstones(GROUP, "m"),
+        consumer_records.make_pattern_topics_record(GROUP, "t", None),
+    )
     assert (group.members, group.target, group.patterns) == ({}, {}, {})
 
 
 def test_records_before_kafka_4_3_have_no_partition_epochs(group: ConsumerGroup) -> None:
-    value = MEMBER.assignment_value()
+    value = MEMBER.make_current_assignment_value()
     for each in (*value.assigned_partitions, *value.partitions_pending_revocation):
         each.assignment_epochs = None
     old = ConsumerMember("m").with_assignment(value)

@@ -162,7 +162,7 @@ def test_a_group_deleted_while_its_regex_is_resolved_stays_deleted(harness: Harn
         request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id="m1", member_epoch=member_epoch, **fields)
         assert harness.request(request, 1).error_code == ErrorCode.NONE
     group = group_of(harness)
-    harness.cluster.groups.delete(group)
+    harness.cluster.groups.delete_group(group)
     harness.clock.advance(0)
     assert GROUP not in harness.cluster.groups.groups
 

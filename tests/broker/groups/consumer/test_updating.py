@@ -100,7 +100,7 @@ def test_a_heartbeat_that_cannot_be_recorded_changes_nothing(harness: Harness, t
     first, second = Player(harness, "m1", topic), Player(harness, "m2", topic)
     first.join()
     before = describe(harness)
-    partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.partition_of(GROUP))
+    partition = harness.partition("__consumer_offsets", harness.cluster.groups.log.get_partition_index(GROUP))
     limit = partition.log.settings
     partition.log.update_settings(limit._replace(max_message_bytes=10))
     assert second.join().error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.broker.groups.group import Caller
 from minibroker.broker.groups.share.share_group import SMALL
-from minibroker.broker.groups.share.share_heartbeat import begin_states, heartbeat
+from minibroker.broker.groups.share.share_heartbeat import heartbeat, initialize_states
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.share_groups import ShareGroupHeartbeatRequest
 from minibroker.protocol.steps import WAITING, run_all_steps
@@ -23,7 +23,7 @@ COUNT = 2 * SMALL
 def wide(harness: Harness) -> None:
     harness.create_topic(TOPIC, COUNT)
     harness.coordinator(GROUP)
-    run_all_steps(harness.cluster.share_states.log.create_in_steps())
+    run_all_steps(harness.cluster.share_states.log.create_topic_in_steps())
 
 
 def steps_of(harness: Harness, member_id: str, epoch: int = 0) -> Generator[Any, None, Any]:
@@ -33,7 +33,7 @@ def steps_of(harness: Harness, member_id: str, epoch: int = 0) -> Generator[Any,
         group_id=GROUP, member_id=member_id, member_epoch=epoch, subscribed_topic_names=names
     )
     groups = harness.cluster.groups
-    begun = run_all_steps(begin_states(groups, harness.cluster.share_states, request))
+    begun = run_all_steps(initialize_states(groups, harness.cluster.share_states, request))
     return heartbeat(groups, request, Caller("c", "/127.0.0.1", 1), begun)
 
 
@@ -49,25 +49,25 @@ def test_other_heartbeats_wait_until_the_target_assignment_is_computed(harness: 
     assert counted(run_all_steps(first)) == COUNT
     assert counted(run_all_steps(second)) == COUNT // 2
     assert counted(run_all_steps(steps_of(harness, "m1", 2))) == COUNT // 2
-    group = harness.cluster.groups.share_group(GROUP)
+    group = harness.cluster.groups.get_share_group(GROUP)
     assert (group.epoch, group.assignment_epoch, group.is_assigning) == (3, 3, False)
     assert harness.cluster.groups.rebalances == {"share": 2}
 
 
 def test_an_empty_share_group_has_its_target_without_an_interval(harness: Harness) -> None:
     run_all_steps(steps_of(harness, "m1"))
-    group = harness.cluster.groups.share_group(GROUP)
-    group.remove([group.members["m1"]])
+    group = harness.cluster.groups.get_share_group(GROUP)
+    group.remove_members([group.members["m1"]])
     harness.restart(crash=True)
-    group = harness.cluster.groups.share_group(GROUP)
+    group = harness.cluster.groups.get_share_group(GROUP)
     assert (group.assignment_epoch, group.assignment_timestamp_ms) == (group.epoch, 0)
 
 
 def test_a_member_removed_during_the_assignment_gets_no_partitions(harness: Harness) -> None:
     steps = steps_of(harness, "m1")
     next(steps)
-    group = harness.cluster.groups.share_group(GROUP)
-    group.remove([group.members["m1"]])
+    group = harness.cluster.groups.get_share_group(GROUP)
+    group.remove_members([group.members["m1"]])
     with pytest.raises(KafkaError) as raised:
         run_all_steps(steps)
     assert raised.value.code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -80,9 +80,9 @@ def test_a_dropped_heartbeat_does_not_block_the_group(harness: Harness) -> None:
     next(steps)
     steps.close()
     assert counted(run_all_steps(steps_of(harness, "m1"))) == COUNT
-    members = harness.cluster.groups.share_group(GROUP).members
+    members = harness.cluster.groups.get_share_group(GROUP).members
     harness.restart(crash=True)
-    assert harness.cluster.groups.share_group(GROUP).members == members
+    assert harness.cluster.groups.get_share_group(GROUP).members == members
 
 
 def test_a_heartbeat_looks_up_its_group_again_if_it_was_deleted(harness: Harness) -> None:

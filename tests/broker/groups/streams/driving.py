@@ -50,7 +50,7 @@ def describe(harness: Harness, group: str = GROUP) -> Any:
 
 def group_of(harness: Harness, group: str = GROUP) -> StreamsGroup:
     """Return the group itself, for a look inside."""
-    return harness.cluster.groups.streams_group(group)
+    return harness.cluster.groups.get_streams_group(group)
 
 
 class Player:

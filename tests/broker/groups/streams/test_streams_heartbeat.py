@@ -209,7 +209,7 @@ def test_a_deleted_group_leaves_no_trace_after_a_restart(harness: Harness, topic
     player.join()
     player.ask(member_epoch=-1)
     groups = harness.cluster.groups
-    groups.delete(groups.streams_group(GROUP))
+    groups.delete_group(groups.get_streams_group(GROUP))
     harness.restart(crash=True)
     assert GROUP not in harness.cluster.groups.groups
 
@@ -227,13 +227,13 @@ def test_an_empty_classic_group_becomes_a_streams_group_with_its_offsets(harness
     assert player.join().error_code == ErrorCode.NONE
     player.ask(member_epoch=-1)
     for _ in range(2):
-        found = group_of(harness).offsets.find(topic, 1)
+        found = group_of(harness).offsets.find_offset(topic, 1)
         assert found is not None
         assert found.offset == 7
         harness.restart(crash=True)
     made = harness.cluster.groups.find_group_to_join(GROUP, create=True)
     assert isinstance(made, ClassicGroup)
-    assert made.offsets.find(topic, 1) is not None
+    assert made.offsets.find_offset(topic, 1) is not None
     harness.restart(crash=True)
     assert isinstance(harness.cluster.groups.groups[GROUP], ClassicGroup)
 

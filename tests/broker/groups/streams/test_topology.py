@@ -11,7 +11,7 @@ from minibroker.broker.groups.streams.topology import (
     Configured,
     Status,
     Topology,
-    check_said,
+    check_topology_size,
     configure_topology,
     parse_topology,
 )
@@ -41,7 +41,7 @@ def said(*subtopologies: Mapping[str, Any], epoch: int = 0) -> Topology:
         for number, each in enumerate(subtopologies)
     ]
     whole = Said(epoch=epoch, subtopologies=made)
-    check_said(whole)
+    check_topology_size(whole)
     return parse_topology(whole)
 
 
@@ -51,7 +51,7 @@ def image(**topics: int) -> Image:
     for name, count in topics.items():
         topic = Topic(name, name.encode().ljust(16, b"-"))
         topic.partitions += [Partition(topic, index, [1], [1], 1) for index in range(count)]
-        made.add(topic)
+        made.add_topic(topic)
     return made
 
 
@@ -144,7 +144,7 @@ def test_topologies_are_equal_in_any_order_of_their_subtopologies() -> None:
     assert one.subtopology_ids == {"a": "0", "b": "1"}
 
 
-def test_a_long_chain_of_subtopologies_is_traversed_once() -> None:
+def test_each_topic_of_a_long_chain_of_subtopologies_is_visited_once() -> None:
     """In the worst order, each step would look at all subtopologies again."""
     count = 450
     chain = [{"reads": {f"r{number:03}": 0}, "sinks": [f"r{number + 1:03}"]} for number in reversed(range(1, count))]

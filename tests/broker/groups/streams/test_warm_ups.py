@@ -12,11 +12,11 @@ from minibroker.broker.groups.streams.tasks import (
     AssignedTasks,
     TaskId,
     Tasks,
-    by_subtopology,
-    has,
+    contains_task,
+    group_by_subtopology,
     list_tasks,
 )
-from minibroker.broker.groups.streams.warm_ups import Situation, Step, WarmUpSettings, next_step
+from minibroker.broker.groups.streams.warm_ups import Situation, Step, WarmUpSettings, choose_next_step
 from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 
@@ -36,8 +36,8 @@ def member(
     process: str = "",
 ) -> StreamsMember:
     """Return a member with these tasks, by default in a process of its own."""
-    epochs = {each: dict.fromkeys(partitions, 1) for each, partitions in by_subtopology(active).items()}
-    assigned = AssignedTasks(epochs, by_subtopology(standby), by_subtopology(warmup))
+    epochs = {each: dict.fromkeys(partitions, 1) for each, partitions in group_by_subtopology(active).items()}
+    assigned = AssignedTasks(epochs, group_by_subtopology(standby), group_by_subtopology(warmup))
     return StreamsMember(name, process_id=process or name, assigned=assigned)
 
 
@@ -46,7 +46,7 @@ def target(
     standby: frozenset[TaskId] = frozenset(),
     warmup: frozenset[TaskId] = frozenset(),
 ) -> Tasks:
-    return Tasks(by_subtopology(active), by_subtopology(standby), by_subtopology(warmup))
+    return Tasks(group_by_subtopology(active), group_by_subtopology(standby), group_by_subtopology(warmup))
 
 
 def lagging(task: TaskId, lag: int) -> TaskOffsets:
@@ -64,7 +64,7 @@ def step(
     by_id = {each.member_id: each for each in members}
     warms_up = dict.fromkeys(by_id, True) if heard is None else heard
     situation = Situation(by_id, targets, {STATEFUL}, offsets or {}, warms_up)
-    return run_all_steps(next_step(situation, EPOCH, WarmUpSettings(count, LAG)))
+    return run_all_steps(choose_next_step(situation, EPOCH, WarmUpSettings(count, LAG)))
 
 
 def test_a_task_stays_until_its_new_owner_has_warmed_up() -> None:
@@ -220,5 +220,5 @@ def test_every_step_assigns_each_task_once_and_never_twice_to_a_process(
         assert len(here) == len(set(here))
     for number, owner in enumerate(now):
         (task,) = tasks(number)
-        (runs,) = (name for name in MEMBERS if has(result[name].active, task))
+        (runs,) = (name for name in MEMBERS if contains_task(result[name].active, task))
         assert runs in (owner, wanted[number])

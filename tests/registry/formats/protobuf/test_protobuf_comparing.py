@@ -137,7 +137,7 @@ def test_changes_of_fields_and_oneofs_are_compared(before: str, after: str, foun
     assert (incompatibilities(parse(update, {}), parse(original, {})) == []) is compatible
 
 
-def test_another_package_is_another_schema() -> None:
+def test_a_changed_package_is_incompatible() -> None:
     before, after = (parse(f"{SYNTAX}package {name}; message A {{ }}", {}) for name in ("p", "q"))
     assert incompatibilities(after, before) == [
         '{errorType:"PACKAGE_CHANGED", description:"The package at \'#/\' in the %s schema does not match the package '

@@ -16,10 +16,10 @@ from minibroker.broker.groups.consumer.assignors.specification import (
     Assignment,
     MemberSpecification,
     TopicPartition,
-    by_topic,
-    keep_assigned,
+    count_partitions,
+    group_by_topic,
+    keep_assigned_partitions,
     list_partitions,
-    size,
 )
 
 Shares = dict[str, list[TopicPartition]]
@@ -27,12 +27,12 @@ Shares = dict[str, list[TopicPartition]]
 
 def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
     """Return each member's partitions; `partition_counts` go by topic id. Only unwanted partitions are left."""
-    keeping, free = keep_assigned(members, partition_counts)
+    keeping, free = keep_assigned_partitions(members, partition_counts)
     if len({member.topic_ids for member in members.values()}) <= 1:
         return _share_equally(keeping, free)
     shares = {member_id: list_partitions(partitions) for member_id, partitions in keeping.items()}
-    _share_by_wish(shares, free, {member_id: member.topic_ids for member_id, member in members.items()})
-    return {member_id: by_topic(share) for member_id, share in shares.items()}
+    _share_by_subscription(shares, free, {member_id: member.topic_ids for member_id, member in members.items()})
+    return {member_id: group_by_topic(share) for member_id, share in shares.items()}
 
 
 def _share_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignment:
@@ -42,7 +42,7 @@ def _share_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignmen
     """
     if not keeping:
         return {}
-    sizes = {member_id: size(partitions) for member_id, partitions in keeping.items()}
+    sizes = {member_id: count_partitions(partitions) for member_id, partitions in keeping.items()}
     least, more = divmod(len(free) + sum(sizes.values()), len(sizes))
     having_most = sorted(sizes, key=lambda member_id: (-sizes[member_id], member_id))
     quotas = {member_id: least + (place < more) for place, member_id in enumerate(having_most)}
@@ -64,10 +64,10 @@ def _share_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignmen
             heapq.heapreplace(unfilled, (count + 1, member_id))
         else:
             heapq.heappop(unfilled)
-    return {**keeping, **{member_id: by_topic(share) for member_id, share in changed.items()}}
+    return {**keeping, **{member_id: group_by_topic(share) for member_id, share in changed.items()}}
 
 
-def _share_by_wish(
+def _share_by_subscription(
     shares: dict[str, list[TopicPartition]], free: Iterable[TopicPartition], wishes: Mapping[str, frozenset[bytes]]
 ) -> None:
     """Give each free partition to the subscriber with the fewest, then even out the loads."""
@@ -126,12 +126,12 @@ def _pass_one_partition_on(
                     reached[taker] = Step(giver, topic_id)
                     waiting.append(taker)
                     if len(shares[taker]) <= limit:
-                        _pass_on(taker, shares, reached)
+                        _move_along_chain(taker, shares, reached)
                         return None
     return reached
 
 
-def _pass_on(taker: str, shares: Shares, reached: Mapping[str, Step | None]) -> None:
+def _move_along_chain(taker: str, shares: Shares, reached: Mapping[str, Step | None]) -> None:
     """Move a partition along each step of the chain that ends at `taker`."""
     while (step := reached[taker]) is not None:
         giving = shares[step.giver]
