@@ -144,8 +144,8 @@ def frames_and_topics(reader: Reader) -> None:
     reader.does("Metadata", 12, topics=[{"name": TOPIC, "topic_id": NO_ID}])
     reader.sees("metadata", 2)
     expect(reader.page.locator("li.next")).to_contain_text("Send it once more")
-    reader.does("Metadata", 12, topics=[{"name": TOPIC, "topic_id": NO_ID}])
-    reader.finishes("metadata", 1)
+    answer = reader.does("Metadata", 12, topics=[{"name": TOPIC, "topic_id": NO_ID}])
+    reader.finishes("metadata", answer["leader_id"])
 
 
 def records(reader: Reader) -> None:

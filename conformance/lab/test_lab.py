@@ -93,6 +93,7 @@ def test_clients_run_and_python_asks(browser: Browser, url: str) -> None:
     page.goto(f"{url}#/topics/from-python")
     expect(page.get_by_text("1 partition, 1 offset, 71 B")).to_be_visible()
     break_and_mend(page, url)
+    end_an_endless_loop(page)
     lab.close()
 
 
@@ -122,6 +123,14 @@ def break_and_mend(page: Page, url: str) -> None:
         "least => Number(document.querySelector('tr[data-client=producer-1] .num').textContent) > least", arg=written
     )
     assert source.ask("files/damaged")["damaged"] == {"orders-0/00000000000000000000.log": 1}
+
+
+def end_an_endless_loop(page: Page) -> None:
+    page.get_by_label("Code").fill("while True: pass")
+    page.get_by_role("button", name="run", exact=True).click()
+    page.get_by_role("button", name="end it and begin anew").click()
+    expect(page.locator("#loading")).to_be_visible()
+    expect(page.get_by_label("Code")).to_have_value("while True: pass")
 
 
 def test_a_link_that_is_damaged_is_told(browser: Browser, url: str) -> None:

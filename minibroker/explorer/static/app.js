@@ -42,6 +42,7 @@ function App() {
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
   }, []);
+  useEffect(() => document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [place.value.view, about.value]);
   if (needsToken.value) return html`<${Token}/>`;
   if (failed.value && !about.value) return html`<p class="notice bad">${failed.value}</p>`;
   if (!about.value) return html`<header><${Brand}/></header>`; // the browser loads its fonts meanwhile

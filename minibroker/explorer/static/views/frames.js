@@ -47,7 +47,7 @@ export function View({ names, query, about }) {
     <${Rows} id="list" label="Frames" count=${frames.shown.length} height=${ROW_PX} selected=${selected} follow=${follows.value && !number}
       select=${(each) => open(frames.shown[each].number)} row=${(each) => html`<${Row} row=${frames.shown[each]} seen=${seen}/>`}/>
     ${!frames.shown.length && (frames.all.length || !about.views.includes("try") ? html`<p class="empty">${frames.all.length ? "No frame meets the filter." : "No client has sent a request yet. Frames appear here as they come."}</p>`
-      : html`<${Empty} text="No client has sent a request yet. This sends some:" command=${`kcat -b ${about.bootstrap_servers} -L`}/>`)}
+      : html`<${Empty} text="No client has sent a request yet." way="This sends some:" lab="Start a client in Lab." command=${`kcat -b ${about.bootstrap_servers} -L`}/>`)}
     ${number > 0 && html`<${Frame} key=${number} number=${number} views=${about.views} side=${side} part=${names[2] === undefined ? -1 : Number(names[2])}
       show=${(which, part) => go("frames", [number, which, ...(part >= 0 ? [part] : [])], { filter: source.value }, { replace: true })}
       close=${() => open(0)} copyLink=${copyLink}/>`}

@@ -26,7 +26,7 @@ export function View({ names, about }) {
       <${Rows} id="groups" label="Groups" count=${all.length} height=${ROW_PX} selected=${all.findIndex((each) => each.id === names[0])} select=${(at) => go("groups", [all[at].id], {}, { replace: true })}
         row=${(at) => html`<div class="two"><span class="name">${all[at].id}</span><${State} state=${all[at].state}/><br/><span class="soft">${all[at].type}, ${counted(all[at].count, "member")}</span></div>`}/></aside>
     ${names.length ? html`<${Group} key=${names[0]} id=${names[0]} machines=${machines}/>`
-    : all.length ? html`<p class="empty">Choose a group.</p>` : html`<${Empty} text="There is no group yet. This begins one:" command=${`kcat -b ${about.bootstrap_servers} -G my-group orders`}/>`}
+    : all.length ? html`<p class="empty">Choose a group.</p>` : html`<${Empty} text="There is no group yet." way="This begins one:" lab="Start a consumer in Lab." command=${`kcat -b ${about.bootstrap_servers} -G my-group orders`}/>`}
   </div>`;
 }
 

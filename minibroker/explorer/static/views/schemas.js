@@ -16,7 +16,7 @@ const ROW_PX = 44;
 const VERSION_PX = 26;
 const LIST_MS = 3000;
 
-const command = (about) => globalThis.lab ? `await broker.registry.aregister("orders-value", {"type": "string"})` : `curl -d '{"schema": "\\"string\\""}' -H 'Content-Type: application/json' ${about.registry_url}/subjects/orders-value/versions`;
+const command = (about) => `curl -d '{"schema": "\\"string\\""}' -H 'Content-Type: application/json' ${about.registry_url}/subjects/orders-value/versions`;
 
 const subjectAt = (subject, version) => address("schemas", [subject, ...(version === undefined ? [] : [String(version)])]);
 
@@ -35,7 +35,7 @@ export function View({ names, query, about }) {
         row=${(at) => html`<${Summary} subject=${shown[at]}/>`}/>
       ${!shown.length && html`<p class="empty">${listed.subjects.length ? "No subject has such a name." : "No schema is registered yet."}</p>`}
       <p class="toolbar bottom soft">${listed.more ? `${counted(listed.more, "more subject")}; ` : ""}by default ${listed.level}, ${listed.mode}</p></aside>
-    ${names.length ? html`<${Subject} key=${names[0]} name=${names[0]} version=${names[1]}/>` : unknown || listed.subjects.length ? html`<p class=${`empty ${unknown ? "bad" : ""}`}>${unknown || "Choose a subject."}</p>` : html`<${Empty} text=${globalThis.lab ? "No schema is registered yet. The lab has a form for that, or in its cell of Python:" : "No schema is registered yet. This registers one:"} command=${command(about)}/>`}
+    ${names.length ? html`<${Subject} key=${names[0]} name=${names[0]} version=${names[1]}/>` : unknown || listed.subjects.length ? html`<p class=${`empty ${unknown ? "bad" : ""}`}>${unknown || "Choose a subject."}</p>` : html`<${Empty} text="No schema is registered yet." way="This registers one:" lab="Register one in Lab." command=${command(about)}/>`}
   </div>`;
 }
 

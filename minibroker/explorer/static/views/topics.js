@@ -32,7 +32,7 @@ export function View({ names, query, about }) {
         row=${(at) => html`<${Summary} topic=${shown[at]}/>`}/>
       ${listed && !shown.length && html`<p class="empty">${topics.length ? "No topic has such a name." : "There is no topic yet."}</p>`}
       <${NewTopic} created=${again}/></aside>
-    ${names.length ? html`<${Topic} key=${names[0]} name=${names[0]} rest=${names.slice(1)} query=${query}/>` : !listed || topics.length ? html`<p class="empty">Choose a topic.</p>` : html`<${Empty} text="There is no topic yet. This makes one, with a record:" command=${`echo hello | kcat -b ${about.bootstrap_servers} -P -t orders`}/>`}
+    ${names.length ? html`<${Topic} key=${names[0]} name=${names[0]} rest=${names.slice(1)} query=${query}/>` : !listed || topics.length ? html`<p class="empty">Choose a topic.</p>` : html`<${Empty} text="There is no topic yet." way="This makes one, with a record:" lab="Create one below the list." command=${`echo hello | kcat -b ${about.bootstrap_servers} -P -t orders`}/>`}
   </div>`;
 }
 

@@ -26,7 +26,7 @@ export function View({ names, about }) {
       <${Rows} id="transactions" label="Transactional ids" count=${all.length} height=${ROW_PX} selected=${all.findIndex((each) => each.id === names[0])} select=${(at) => go("transactions", [all[at].id], {}, { replace: true })}
         row=${(at) => html`<div class="two"><span class="name">${all[at].id}</span><${State} state=${all[at].state}/><br/><span class="soft">${counted(all[at].partitions, "partition")}</span></div>`}/></aside>
     ${names.length ? html`<${Transaction} key=${names[0]} id=${names[0]} machine=${machines.transaction}/>`
-    : all.length ? html`<p class="empty">Choose a transactional id.</p>` : html`<${Empty} text="There is no transaction yet. This makes one:" command=${`echo paid | kcat -b ${about.bootstrap_servers} -P -t orders -X transactional.id=billing`}/>`}
+    : all.length ? html`<p class="empty">Choose a transactional id.</p>` : html`<${Empty} text="There is no transaction yet." way="This makes one:" lab="Start a transactional producer in Lab." command=${`echo paid | kcat -b ${about.bootstrap_servers} -P -t orders -X transactional.id=billing`}/>`}
   </div>`;
 }
 

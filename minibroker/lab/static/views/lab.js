@@ -16,6 +16,8 @@ const KINDS = {
   "transactional-producer": { text: "transactional producer", about: "commits transactions, and aborts every fourth", named: "transactional id" },
 };
 const TONES = { runs: "good", killed: "bad", failed: "bad", stopped: "" };
+const CODE = "minibroker-lab-code";
+const SLOW_MS = 3000; // the worker has no way to be interrupted: that needs memory which a plain server of files cannot allow
 const FIRST_CODE = `from minibroker.protocol.messages.metadata import MetadataRequest
 
 answer = await client.request(MetadataRequest(topics=None))
@@ -123,28 +125,41 @@ function NewClient({ add }) {
     <button class="main">start</button><span class="soft">${about}</span></form>`;
 }
 
+// The code with which the cell begins: that which the reader had to end, once.
+function firstCode() {
+  const kept = sessionStorage.getItem(CODE);
+  sessionStorage.removeItem(CODE);
+  return kept ?? FIRST_CODE;
+}
+
 // The reader's own code, with what it said so far.
 function Cell() {
   const [runs, setRuns] = useState([]);
   const [isBusy, setBusy] = useState(false);
+  const [isSlow, setSlow] = useState(false);
+  const [begun] = useState(firstCode);
   const code = useRef(null);
   const end = useRef(null);
   useEffect(() => end.current?.scrollIntoView({ block: "nearest" }), [runs]);
   const run = async () => {
     const text = code.current.value;
     setBusy(true);
+    const timer = setTimeout(() => setSlow(true), SLOW_MS);
     const said = await post("lab/run", { code: text }).then((answer) => answer.said, (error) => error.message);
     setRuns((before) => [...before, { text, said }].slice(-50));
+    clearTimeout(timer);
     setBusy(false);
+    setSlow(false);
   };
+  const anew = () => { sessionStorage.setItem(CODE, code.current.value); location.reload(); };
   const pressed = (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
     run();
   };
   return html`<section class="cell"><h2>Python</h2>
-    <p class="soft">Your own code against minibroker's <code>client</code> and <code>broker</code>, the object of its test kit. <code>await</code> works at the top; Ctrl+Enter runs it. An endless loop stops all of the tab's broker: reload the page then.</p>
+    <p class="soft">Your own code against minibroker's <code>client</code> and <code>broker</code>, the object of its test kit. <code>await</code> works at the top; Ctrl+Enter runs it. An endless loop stops all of the tab's broker: a button then begins anew, and keeps the code.</p>
     ${runs.length > 0 && html`<div class="said mono" tabindex="0" role="log" aria-label="What the code said">${runs.map(({ text, said }) => html`<pre class="soft">${text}</pre><pre>${said}</pre>`)}<span ref=${end}></span></div>`}
-    <textarea ref=${code} class="mono" rows="8" spellcheck="false" aria-label="Code" onKeyDown=${pressed}>${FIRST_CODE}</textarea>
-    <p><button class="main" disabled=${isBusy} onClick=${run}>${isBusy ? "runs …" : "run"}</button></p></section>`;
+    <textarea ref=${code} class="mono" rows="8" spellcheck="false" aria-label="Code" onKeyDown=${pressed}>${begun}</textarea>
+    <p><button class="main" disabled=${isBusy} onClick=${run}>${isBusy ? "runs …" : "run"}</button>${isSlow && html` <button class="danger" onClick=${anew}>end it and begin anew</button> <span class="soft">The tab's broker and its logs go with it.</span>`}</p></section>`;
 }
