@@ -31,7 +31,6 @@ class BatchSettings:
     batch_records: int | None = None
     elide_attributes: bool = False
     timestamp_type: int = CREATE_TIME
-    leader_epoch: int = -1
 
     def __post_init__(self) -> None:
         if self.level is not None and not _has_level(self.codec, self.level):

@@ -66,7 +66,7 @@ def encode_rows(
     offsets from `base_offset` on. If that is None they keep those of the column `offset`, which must rise and may have
     gaps. Raises `EncodeError`.
     """
-    return encode_origins(rows, settings, [Origin(0, producer, settings.leader_epoch)], base_offset)
+    return encode_origins(rows, settings, [Origin(0, producer)], base_offset)
 
 
 def encode_origins(

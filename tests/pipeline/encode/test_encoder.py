@@ -101,12 +101,11 @@ def test_compression_levels_are_passed_to_the_codec(codec: Compression, level: i
 def test_every_batch_has_the_producer_and_consecutive_sequences() -> None:
     records = [Record(index, T, None, b"x" * 50) for index in range(100)]
     producer = Producer(42, 3, 2**31 - 10, transactional=True)
-    batches = list(encode_rows(rows_of(records), BatchSettings(batch_records=7, leader_epoch=5), producer))
+    batches = list(encode_rows(rows_of(records), BatchSettings(batch_records=7), producer))
     headers = [check_batch(batch.data) for batch in batches]
     assert {(header.producer_id, header.producer_epoch, header.is_transactional) for header in headers} == {
         (42, 3, True)
     }
-    assert {header.partition_leader_epoch for header in headers} == {5}
     expected = [(2**31 - 10 + index) % 2**31 for index in range(0, 100, 7)]
     assert [header.base_sequence for header in headers] == expected
     for batch, header in zip(batches, headers, strict=True):
