@@ -74,6 +74,21 @@ def test_records_that_share_an_offset_keep_the_latest_of_each_key(tmp_path: Path
     assert contents(log) == [(0, "c", "v"), (3, "d", "v"), (4, "a", "w"), (5, "b", "w"), (6, "active", "x")]
 
 
+def test_the_last_batch_of_each_producer_is_kept_without_its_records(tmp_path: Path) -> None:
+    log = open_at(tmp_path, SETTINGS)
+    first, last = (
+        pairs(("k", value), producer_id=7, producer_epoch=0, base_sequence=sequence)
+        for sequence, value in enumerate("ab")
+    )
+    fill(log, [first, last, pairs(("k", "of nobody"))])
+    clean(log)
+    assert contents(log) == [(2, "k", "of nobody")]
+    assert [(header.producer_id, header.base_offset, header.record_count) for header in log_headers(log)] == [
+        (7, 1, 0),
+        (-1, 2, 1),
+    ]
+
+
 def test_small_segments_are_merged(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     cleaning = clean(log)
