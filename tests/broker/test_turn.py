@@ -5,7 +5,7 @@ A loop that the test turns by hand: connections read, then the turn ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.storage import log_end as log_module
 from tests.broker.handlers.fetching import answers_in, fetch_of, values_in
-from tests.broker.harness import batch
+from tests.broker.harness import Harness, batch
 from tests.broker.requests.turned_loop import FETCH, LOST, METADATA, PRODUCE, Loop, LoopClient, codes, produce_of
 
 
@@ -48,6 +48,21 @@ def test_batches_of_several_connections_are_written_together_and_then_answered(
     assert asked.count("write") == 1
     assert [codes(client) for client in clients] == [[0]] * 5
     assert loop.values() == ["first", "a0", "a1", "a2", "a3", "a4"]
+
+
+def test_a_batch_that_nobody_waits_for_is_written_at_the_end_of_the_turn(tmp_path: Path) -> None:
+    with Harness(tmp_path) as harness:
+        harness.create_topic("t")
+        harness.produce("t", "first")  # the first batch of a segment is written at once
+        soon: list[Callable[[], None]] = []
+        turn, partition = Turn(), harness.partition("t")
+        turn.bind_to_loop(soon.append)
+        for expected in (2, 3):
+            data = batch("v")
+            partition.append(turn, memoryview(data), [check_batch(data)])
+            assert (partition.log.log_end_offset, len(soon)) == (expected - 1, 1)
+            soon.pop()()
+            assert partition.log.log_end_offset == expected
 
 
 def test_responses_of_a_connection_stay_in_order_around_deferred_ones(loop: Loop) -> None:

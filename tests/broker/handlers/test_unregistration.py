@@ -112,6 +112,8 @@ def test_controllers_are_not_registered(harness: Harness) -> None:
 
     message = "Controller ID 1 is not currently registered."
     assert told() == (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, message)
+    harness.cluster.commit_records([records.FeatureLevelRecord(name="metadata.version", feature_level=32)])
+    assert told() == (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, message)
     harness.cluster.commit_records([records.FeatureLevelRecord(name="metadata.version", feature_level=31)])
     old = "The current MetadataVersion is too old to support controller unregistration."
     assert told() == (ErrorCode.UNSUPPORTED_VERSION, old)

@@ -124,6 +124,16 @@ def test_partitions_that_the_group_knows_are_read_before_new_ones(harness: Harne
         assert partition.partition_index == index
 
 
+def test_a_new_partition_with_records_is_answered_alone(harness: Harness) -> None:
+    member = reading(harness, "a", partitions=3)
+    harness.produce(TOPIC, "b", partition=1)
+    harness.produce(TOPIC, "c", partition=2)
+    answer = member.ask_fetch(more=[1, 2])
+    assert acquired(answer) == [(0, 0, 1)]
+    named = [partition.partition_index for partition in answer.responses[0].partitions]
+    assert named == [0]
+
+
 def test_empty_partitions_do_not_count_towards_min_bytes(harness: Harness) -> None:
     member = reading(harness, partitions=3)
     harness.produce(TOPIC, "v", partition=2)

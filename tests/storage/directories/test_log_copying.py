@@ -61,6 +61,16 @@ def test_segments_are_copied_in_pieces(tmp_path: Path, log: Log) -> None:
     assert copy.size_bytes == log.size_bytes
 
 
+def test_what_is_appended_after_the_work_on_the_tail_completes_the_copy(tmp_path: Path, log: Log) -> None:
+    copy = LogCopy(log, str(tmp_path / "copy"))
+    copy_rest(copy)
+    for _ in range(10):
+        append(log, batch(2))
+    assert records_of(copy.path) != records_of(log.directory)
+    copy.complete()
+    assert records_of(copy.path) == records_of(log.directory)
+
+
 def test_a_segment_that_is_deleted_while_it_is_copied_is_not_in_the_copy(tmp_path: Path, log: Log) -> None:
     copy = LogCopy(log, str(tmp_path / "copy"))
     assert copy_piece(copy)
