@@ -9,7 +9,8 @@ import threading
 
 import pytest
 
-from minibroker.broker.requests.interceptors import Interceptor
+from minibroker.broker.requests.interceptors import Call, Interceptor
+from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.metadata import MetadataResponse
 from minibroker.proxy.proxy import Proxy
 from tests.cases import for_each
@@ -84,20 +85,29 @@ def test_random_bytes_in_random_pieces_are_forwarded_in_both_directions() -> Non
             thread.join()
 
 
-@pytest.mark.parametrize("hook", ["before", "answer"])
-def test_a_failing_hook_closes_the_clients_connection(hook: str, caplog: pytest.LogCaptureFixture) -> None:
-    class Failing(Interceptor):
-        pass
+class FailingAtRequests(Interceptor):
+    """Fails before a request is forwarded."""
 
-    def fail(*_: object) -> None:
+    def before_request(self, call: Call) -> None:
         raise ZeroDivisionError
 
-    setattr(Failing, hook, fail)
+
+class FailingAtResponses(Interceptor):
+    """Fails when the node has answered."""
+
+    def alter_response(self, call: Call, response: Message) -> Message:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("failing", [FailingAtRequests, FailingAtResponses])
+def test_a_failing_hook_closes_the_clients_connection(
+    failing: type[Interceptor], caplog: pytest.LogCaptureFixture
+) -> None:
     with connected() as (proxy, client, node):
-        proxy.put_first(Failing())
+        proxy.put_first(failing())
         asked = request(METADATA, 1, 7, b"\0\0\0\0")
         client.sendall(asked)
-        if hook == "answer":
+        if failing is FailingAtResponses:
             assert exactly(node, len(asked)) == asked
             node.sendall(answer(7, MetadataResponse().encode(1)))
         assert to_the_end(client) == b""
