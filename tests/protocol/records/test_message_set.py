@@ -219,6 +219,13 @@ def test_an_invalid_inner_message_is_named_by_its_index(invalid: bytes) -> None:
             read(gzipped(ONE + ONE + invalid))
 
 
+def test_messages_are_read_in_steps_wherever_the_pieces_end() -> None:
+    inner = b"".join(encode_message(1, offset, T, 0, None, b"v" * (offset % 40)) for offset in range(9000))
+    wrapper, _ = read_message(gzipped(inner, offset=9000), 0)
+    in_steps = [message for message in iterate_messages_in_steps(wrapper) if message is not None]
+    assert in_steps == list(iterate_messages_in(wrapper, inner))
+
+
 def test_an_inner_checksum_is_verified() -> None:
     inner = bytearray(ONE)
     inner[-1] ^= 1
