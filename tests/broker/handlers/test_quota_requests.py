@@ -120,6 +120,13 @@ def test_an_invalid_quota_value_is_rejected(harness: Harness, value: float) -> N
     assert (code, describe(harness)) == (INVALID, {})
 
 
+def test_each_answer_names_its_quota_entity(harness: Harness) -> None:
+    changes = entry((("user", "ann"), ("client-id", None))), entry((("ip", "::1"),))
+    answer = harness.request(AlterClientQuotasRequest(entries=list(changes)))
+    named = [[(part.entity_type, part.entity_name) for part in one.entity] for one in answer.entries]
+    assert named == [[("client-id", None), ("user", "ann")], [("ip", "::1")]]
+
+
 def test_one_rejected_quota_entity_does_not_affect_others(harness: Harness) -> None:
     codes = [
         code for code, _ in alter(harness, entry((("ip", "nobody"),), nope=1.0), entry(ANN, producer_byte_rate=1.0))
