@@ -70,3 +70,9 @@ def test_the_offset_maps_memory_equals_its_declared_size() -> None:
     keys = OffsetMap(MIB, 0.9, 1 << 40)
     taken = sum(sys.getsizeof(getattr(keys, name)) for name in keys.__slots__)
     assert taken < keys.size_bytes + 1000 <= MIB + 1000
+
+
+def test_the_number_of_slots_is_prime() -> None:
+    for keys in range(1, 200):
+        slots = OffsetMap(MIB, 0.9, keys).size_bytes // ENTRY_BYTES
+        assert slots > keys and all(slots % divisor for divisor in range(2, slots)), keys
