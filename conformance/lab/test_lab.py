@@ -140,7 +140,7 @@ def test_a_link_that_is_damaged_is_told(browser: Browser, url: str) -> None:
     lab.close()
 
 
-def test_a_state_is_saved_and_opened_and_needs_no_network(browser: Browser, url: str, tmp_path: Path) -> None:
+def test_a_state_is_opened_from_a_file_and_a_link_and_needs_no_network(browser: Browser, url: str, tmp_path: Path) -> None:
     lab = Explorer(browser, url)
     lab.page.set_default_timeout(LOAD_MS)
     page = lab.open("#/lab")
@@ -150,9 +150,18 @@ def test_a_state_is_saved_and_opened_and_needs_no_network(browser: Browser, url:
     with page.expect_download() as download:
         page.get_by_role("button", name="save to a file").click()
     download.value.save_as(tmp_path / "state.zip")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="copy a link").click()
+    expect(page.get_by_text("The link is in the clipboard.")).to_be_visible()
+    link = page.evaluate("navigator.clipboard.readText()")
     page.wait_for_function("navigator.serviceWorker.controller")
     page.context.set_offline(True)  # from here on the service worker has all files
     page.locator("input[type=file]").set_input_files(tmp_path / "state.zip")
+    expect(page.get_by_role("button", name="follow")).to_be_visible()
+    page.goto(f"{url}#/topics/kept")
+    expect(page.get_by_text("1 partition, 1 offset")).to_be_visible()
+    page.goto("about:blank")
+    page.goto(link)
     expect(page.get_by_role("button", name="follow")).to_be_visible()
     page.goto(f"{url}#/topics/kept")
     expect(page.get_by_text("1 partition, 1 offset")).to_be_visible()
