@@ -9,7 +9,7 @@ import os
 from functools import cache
 
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
-from minibroker.protocol.records.building import assemble
+from minibroker.protocol.records.building import assemble_batch
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.varints import encode_zigzag
 from wire import now_ms
@@ -45,4 +45,4 @@ def bomb(codec: int, size_mb: int, random_bytes: int = 0) -> bytes:
 def _batch(payload: bytes, count: int, codec: int) -> bytes:
     now = now_ms()
     header = BatchHeader(0, 0, -1, MAGIC, 0, codec, count - 1, now, now, -1, -1, -1, count)
-    return bytes(assemble(header, compress(codec, payload)))
+    return bytes(assemble_batch(header, compress(codec, payload)))

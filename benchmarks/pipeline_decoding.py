@@ -23,7 +23,7 @@ from minibroker.pipeline.encode.encoder import encode_rows
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, HEADERS, MEASURED, RECORDS
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import iterate_batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from pipeline_rows import START_MS, cpu_seconds
@@ -100,7 +100,7 @@ def naive(log: bytes) -> pa.RecordBatch:
     rows = []
     for position, header in iterate_batches_in(log):
         kind = header.timestamp_type if header.magic else -1
-        for record in records_in(log, position):
+        for record in iterate_records_in(log, position):
             time_us = None if record.timestamp < 0 else record.timestamp * 1000
             row = (record.key, record.value, *PARTITION, record.offset, time_us, kind, list(record.headers) or None)
             rows.append(row)

@@ -24,7 +24,7 @@ from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.handover.handover_state import BROKER_RESOURCE, GROUP_RESOURCE, State, collect_state
 from minibroker.cli.main import main
 from minibroker.cli.topics.topics_config import SET
-from minibroker.client.client_errors import check
+from minibroker.client.client_errors import check_error_code
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.testing import Broker
 
@@ -119,7 +119,7 @@ def configure(server: str, kind: int, name: str, key: str, value: str) -> None:
     )
     with connect_client(Bootstrap(server, ())) as client:
         (answer,) = client.request(request).responses
-        check(answer.error_code, key, answer.error_message)
+        check_error_code(answer.error_code, key, answer.error_message)
 
 
 def produce(server: str) -> None:

@@ -37,7 +37,7 @@ class LoginModule:
     options: dict[str, str] = field(repr=False)
 
 
-def login_module(text: str) -> LoginModule:
+def parse_login_module(text: str) -> LoginModule:
     """Return the one login module of a configuration. Raises JaasError."""
     modules = list(_iterate_modules(_Tokens(text)))
     if len(modules) != 1:

@@ -59,7 +59,7 @@ def make_event_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def on_end_signals(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+def call_on_end_signals(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     """Call `callback` in the loop when the process is asked to end: by SIGTERM, Ctrl-C or, on Windows, Ctrl-Break."""
     import signal
 
@@ -257,7 +257,7 @@ read_at: Callable[[int, int, int], bytes]
 write_at: Callable[[int, Bytes, int], int]
 truncate_file: Callable[[int, int], None]
 sync_file: Callable[[int], None]
-size_of_file: Callable[[int], int]
+get_file_size: Callable[[int], int]
 rename: Callable[[str, str], None]
 remove: Callable[[str], None]
 remove_tree: Callable[[str], None]
@@ -274,14 +274,14 @@ if HAS_POSITIONED_IO:
         """Wait until all that was written is on the disk."""
         os.fsync(fd)
 
-    def size_of_file(fd: int) -> int:
+    def get_file_size(fd: int) -> int:
         """Return the size of a file in bytes."""
         return os.fstat(fd).st_size
 
 else:
     _files = OpenFiles()
     open_file, close_file, read_at, write_at = _files.open_file, _files.close_file, _files.read_at, _files.write_at
-    truncate_file, sync_file, size_of_file = _files.truncate_file, _files.sync_file, _files.size_of_file
+    truncate_file, sync_file, get_file_size = _files.truncate_file, _files.sync_file, _files.size_of_file
     rename, remove, remove_tree, lock_file = _files.rename, _files.remove, _files.remove_tree, _files.lock_file
     sendfile = None
 
@@ -310,7 +310,7 @@ def measure_space_bytes(path: str) -> tuple[int, int]:
     return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
 
-def new_temporary_directory(prefix: str) -> str:
+def make_temporary_directory(prefix: str) -> str:
     """Create a directory that only its owner can read, without tempfile, whose import takes 3 ms of a start."""
     parent = os.environ.get("TMPDIR") or "/tmp"
     if os.name != "posix" or not os.path.isdir(parent):

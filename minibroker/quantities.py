@@ -110,7 +110,7 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def count_text(number: float) -> str:
+def format_number(number: float) -> str:
     """Three digits and a factor: `950`, `1.25 M`."""
     return _format_scaled(number, "").strip()
 

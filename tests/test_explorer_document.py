@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from minibroker.explorer.frames_view import filter_words
+from minibroker.explorer.frames_view import list_filter_words
 from tests.test_readme import README, printed, serving, steps_in
 
 DOCUMENT = README.parent / "docs" / "explorer.md"
@@ -22,4 +22,4 @@ def test_the_steps_print_the_documented_output(tmp_path: Path) -> None:
 def test_documented_filters_have_existing_parameters() -> None:
     examples = re.findall(r"^\| `(.+?)` \|", DOCUMENT.read_text(), re.MULTILINE)
     words = set(re.findall(r"([a-z_]+)!?=", " ".join(examples)))
-    assert words and words <= filter_words().keys()
+    assert words and words <= list_filter_words().keys()

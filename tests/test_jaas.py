@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.jaas import JaasError, LoginModule, login_module
+from minibroker.jaas import JaasError, LoginModule, parse_login_module
 from tests.cases import for_each
 
 
@@ -31,7 +31,7 @@ from tests.cases import for_each
     ],
 )
 def test_a_login_module_has_options(text: str, options: dict[str, str]) -> None:
-    module = login_module(text)
+    module = parse_login_module(text)
     assert (module.name, module.options) == ("Module", options)
 
 
@@ -60,16 +60,16 @@ def test_a_login_module_has_options(text: str, options: dict[str, str]) -> None:
 )
 def test_syntax_that_kafka_rejects_is_rejected(text: str, complaint: str) -> None:
     with pytest.raises(JaasError, match=complaint):
-        login_module(text)
+        parse_login_module(text)
 
 
 @given(st.text(alphabet=st.sampled_from(list("Module required=;\"'/*\\ \n07a\x85€")), max_size=60))
 def test_any_text_is_a_login_module_or_rejected(text: str) -> None:
     try:
-        assert isinstance(login_module(text), LoginModule)
+        assert isinstance(parse_login_module(text), LoginModule)
     except JaasError as error:
         assert "\n" not in str(error)
 
 
 def test_the_repr_hides_options() -> None:
-    assert "secret" not in repr(login_module('Module required user_alice="secret";'))
+    assert "secret" not in repr(parse_login_module('Module required user_alice="secret";'))

@@ -23,10 +23,10 @@ ROOT = Path(__file__).parent.parent
 BARE = ROOT / "tests" / "bare"
 ENDED = """
 import asyncio, os, signal
-from minibroker.operating_system import make_event_loop, on_end_signals
+from minibroker.operating_system import make_event_loop, call_on_end_signals
 async def run():
     ended = asyncio.Event()
-    on_end_signals(asyncio.get_running_loop(), ended.set)
+    call_on_end_signals(asyncio.get_running_loop(), ended.set)
     asyncio.get_running_loop().call_later(0.01, os.kill, os.getpid(), signal.{name})
     await ended.wait()
     print("ended", type(asyncio.get_running_loop()).__module__)

@@ -8,10 +8,10 @@ import pytest
 
 from minibroker.quantities import (
     Duration,
-    count_text,
     format_binary_bytes,
     format_bytes,
     format_instant,
+    format_number,
     format_span,
     format_time,
     make_utc_time,
@@ -30,7 +30,13 @@ def test_sizes_have_three_digits_and_a_unit(size_bytes: float, text: str) -> Non
 
 
 def test_large_counts_have_a_unit_prefix() -> None:
-    assert [count_text(number) for number in (0, 0.0219, 7, 1250, 3_200_000)] == ["0", "0.0219", "7", "1.25 k", "3.2 M"]
+    assert [format_number(number) for number in (0, 0.0219, 7, 1250, 3_200_000)] == [
+        "0",
+        "0.0219",
+        "7",
+        "1.25 k",
+        "3.2 M",
+    ]
 
 
 def test_powers_of_two_are_formatted_as_whole_numbers() -> None:

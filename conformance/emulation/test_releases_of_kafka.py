@@ -17,7 +17,7 @@ from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing.emulation.emulation import list_levels
 from minibroker.testing.emulation.error_codes import find_last_code
-from minibroker.testing.emulation.releases import RELEASES, is_since, list_settings, list_versions, release_of
+from minibroker.testing.emulation.releases import RELEASES, is_since, list_settings, list_versions, parse_release
 
 HERE = Path(__file__).parent
 FIRST_BY_LISTENER = "2.8"
@@ -39,7 +39,7 @@ def lines() -> list[list[str]]:
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-4000:]
     found = [line.split(" ") for line in result.stdout.splitlines()]
-    return [[release_of(jar.removesuffix(".jar").rpartition("-")[2]), *rest] for jar, *rest in found]
+    return [[parse_release(jar.removesuffix(".jar").rpartition("-")[2]), *rest] for jar, *rest in found]
 
 
 @pytest.fixture(scope="module")

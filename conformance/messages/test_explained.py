@@ -21,7 +21,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import list_messages
 from minibroker.protocol.explaining.messages import explain_message
 from minibroker.protocol.explaining.parts import HIDDEN, Part
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 
 CASES = 2  # random messages for each version
 SIZE = "_size_in_bytes"  # what Kafka says of records
@@ -75,7 +75,7 @@ def value_of(part: Part, data: bytes) -> Any:
     if kind == "bytes":
         return b64encode(bytes_of(part, data)).decode()
     if kind == "uuid":
-        return uuid_text(part.value)
+        return format_uuid(part.value)
     is_struct = part.value is None and not part.is_secret
     return values_of(part, data) if is_struct else part.value
 

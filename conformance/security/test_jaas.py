@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.kafka_reference import kafka_command
-from minibroker.jaas import JaasError, login_module
+from minibroker.jaas import JaasError, parse_login_module
 
 PROGRAM = Path(__file__).parent / "JavaJaas.java"
 COUNT = 20_000
@@ -36,7 +36,7 @@ def random_text(source: random.Random) -> str:
 
 def ours(text: str) -> str:
     try:
-        module = login_module(text)
+        module = parse_login_module(text)
     except JaasError:
         return "invalid"
     options = sorted(module.options.items(), key=lambda item: item[0].encode("utf-16-be"))

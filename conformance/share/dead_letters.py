@@ -10,7 +10,7 @@ from conformance.wire.connection import Connection
 from conformance.wire.requests import GROUP_RESOURCE, SET, asked, create_request, end_offset, fetch_request, topic
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
-from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.payload import iterate_records
 
 FIRST_WITH_DEAD_LETTERS = 2  # of share.version
@@ -45,7 +45,7 @@ def written(connection: Connection, queue: str, partitions: int) -> Iterator[Any
         offset, end = 0, end_offset(connection, queue, partition)
         while offset < end:
             (answer,) = connection.ask(fetch_request({queue: [asked(partition, offset)]}), 12).responses
-            for position, header in batches(data := bytes(answer.partitions[0].records)):
+            for position, header in iterate_batches(data := bytes(answer.partitions[0].records)):
                 offset = header.last_offset + 1
                 yield from iterate_records(data, position)
 

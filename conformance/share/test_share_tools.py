@@ -19,7 +19,7 @@ from conformance.wire.connection import Connection
 from conformance.wire.members import look_up
 from conformance.wire.requests import create_request, end_offset, metadata_of, produce, repeated, topic
 from conformance.wire.share_members import Member, configure, start_offset
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 from tests.clients.share_requests import ACCEPT, REJECT, RELEASE
 
 TOOLS = "org.apache.kafka.tools"
@@ -180,7 +180,7 @@ STATES = [
 
 def states_of(records: Iterable[tuple[Any, Any]], left: Left) -> list[dict[str, Any]]:
     """What the records say that the group has said."""
-    asked = {"groupId": left.group, "topicId": uuid_text(left.topic_id), "partition": 0}
+    asked = {"groupId": left.group, "topicId": format_uuid(left.topic_id), "partition": 0}
     found = [value["data"] for key, value in records if key["data"] == asked]
     return [{name: data[name] for name in STATES[0]} for data in found if data["stateBatches"]]
 

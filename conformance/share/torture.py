@@ -18,8 +18,8 @@ from conformance.wire.connection import Connection, ConnectionClosed
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.share_fetch import ShareAcknowledgeRequest, ShareFetchRequest
 from minibroker.protocol.messages.share_groups import ShareGroupHeartbeatRequest
-from minibroker.protocol.primitives import uuid_text
-from minibroker.protocol.records.batch import batches
+from minibroker.protocol.primitives import format_uuid
+from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.payload import iterate_records
 from tests.clients.share_requests import ACCEPT, GAP, REJECT, RELEASE, RENEW
 
@@ -141,7 +141,7 @@ class Member:
         self._connection = connection
         self._life = life
         self._chosen = chosen
-        self._member_id = uuid_text(uuid.uuid4().bytes)
+        self._member_id = format_uuid(uuid.uuid4().bytes)
         self._member_epoch = self._session_epoch = 0
         self._beat_at = 0.0
         self._assigned: set[int] = set()
@@ -348,6 +348,6 @@ class Member:
 
 def values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield offset and value of the records in whole batches, MARKER for those in control batches."""
-    for position, header in batches(data):
+    for position, header in iterate_batches(data):
         for record in iterate_records(data, position):
             yield record.offset, MARKER if header.is_control else bytes(record.value or b"")

@@ -14,7 +14,7 @@ from conformance.share.history import Written
 from conformance.share.torture import Torture
 from conformance.wire.connection import Connection
 from conformance.wire.requests import asked, fetch_request
-from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.control import ControlType, decode_control_type
 from minibroker.protocol.records.payload import iterate_records
 
@@ -107,7 +107,7 @@ def written(address: str, topic: str, partition: int, end: int) -> Written:
         while offset < end:
             (topic_answer,) = connection.ask(fetch_request({topic: [asked(partition, offset)]}), 12).responses
             data = bytes(topic_answer.partitions[0].records)
-            for position, header in batches(data):
+            for position, header in iterate_batches(data):
                 offset = header.last_offset + 1
                 offsets = range(header.base_offset, offset)
                 if header.is_control:

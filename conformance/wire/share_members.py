@@ -16,7 +16,7 @@ from minibroker.protocol.messages.share_groups import (
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 from tests.clients.share_requests import Range, Said, acknowledge_request, acquired, fetch_request
 
 HEARTBEAT, DESCRIBE, FETCH, OFFSETS = 1, 1, 2, 1  # the newest versions
@@ -35,7 +35,7 @@ class Member:
         self.group = group
         self.topic = topic
         self.topic_id = topic_id
-        self.member_id = uuid_text(uuid.uuid4().bytes)
+        self.member_id = format_uuid(uuid.uuid4().bytes)
         self.epoch = 0
         self.session_epoch = 0
         self.assigned: dict[bytes, set[int]] = {}

@@ -14,7 +14,7 @@ from conformance.wire.connection import Connection
 from conformance.wire.members import JOIN, RANGE, SUBSCRIPTION, Member, join_request, look_up
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.groups import JoinGroupRequest
-from minibroker.protocol.primitives import varint
+from minibroker.protocol.primitives import encode_unsigned_varint
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -71,7 +71,7 @@ def test_a_group_id_of_the_maximum_length_is_accepted(connection: Connection) ->
 
 def test_a_group_id_that_is_too_long_is_rejected(connection: Connection, group: str) -> None:
     rest = join_request("").encode(JOIN)[1:]  # after the one byte of the empty group id
-    body = varint(32_768 + 1) + b"g" * 32_768 + rest
+    body = encode_unsigned_varint(32_768 + 1) + b"g" * 32_768 + rest
     connection.send_request(JoinGroupRequest.api_key, JOIN, body, header_version=2)
     assert connection.is_closed()
 

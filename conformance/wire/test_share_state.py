@@ -18,7 +18,7 @@ from minibroker.protocol.messages.share_state import (
     ReadShareGroupStateSummaryRequest,
     WriteShareGroupStateRequest,
 )
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 
 SHARE_KEY = 2
 Batch = tuple[int, int, int, int]  # first and last offset, state, and delivery count
@@ -35,7 +35,7 @@ class States:
     def find(self) -> None:
         """Look up the coordinator until there is one, as the first look makes its topic."""
         request = FindCoordinatorRequest(
-            key_type=SHARE_KEY, coordinator_keys=[f"{self.group}:{uuid_text(self.topic_id)}:0"]
+            key_type=SHARE_KEY, coordinator_keys=[f"{self.group}:{format_uuid(self.topic_id)}:0"]
         )
         repeated(lambda: self.connection.ask(request, 6).coordinators[0].error_code, lambda code: code == 0)
         repeated(self.read, lambda answer: answer.error_code == ErrorCode.INVALID_REQUEST)

@@ -24,7 +24,7 @@ from minibroker.broker.configs.settings_values import parse_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import CLIENT_METRICS_RESOURCE
 from minibroker.protocol.otlp import DataPoint
-from minibroker.protocol.primitives import ZERO_UUID, uuid_text
+from minibroker.protocol.primitives import ZERO_UUID, format_uuid
 from minibroker.protocol.records.crc import crc32c
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class ClientTelemetry:
         there = {each.instance_id for each in self.list_connected_instances()} if connected else self._pushed
         for instance_id, pushed in list(self._pushed.items()):
             if instance_id in there and client_id in (None, pushed.client_id):
-                text = uuid_text(instance_id)
+                text = format_uuid(instance_id)
                 for (name, attributes), value in list(pushed.series.items()):
                     yield ClientMetric(pushed.client_id, text, name, dict(attributes), value)
 
@@ -233,9 +233,9 @@ class ClientTelemetry:
     # --- instances ------------------------------------------------------------------------------
 
     def _make_instance_id(self) -> bytes:
-        from minibroker.protocol.primitives import new_uuid
+        from minibroker.protocol.primitives import make_uuid
 
-        return new_uuid(self._cluster.random)
+        return make_uuid(self._cluster.random)
 
     def _find_or_make_instance(
         self, connection: Connection, client_id: str | None, instance_id: bytes
@@ -320,7 +320,7 @@ def list_match_parameters(connection: Connection, client_id: str | None, instanc
     software, _, version = connection.software.partition(" ")
     _, _, port = connection.peer.rpartition(":")
     return {
-        "client_instance_id": uuid_text(instance_id),
+        "client_instance_id": format_uuid(instance_id),
         "client_id": client_id,
         "client_software_name": software or "unknown",
         "client_software_version": version or "unknown",

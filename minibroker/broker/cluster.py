@@ -32,8 +32,8 @@ from minibroker.broker.turn import Turn
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, METADATA_TOPIC_ID
-from minibroker.protocol.primitives import ZERO_UUID, new_uuid, uuid_text
-from minibroker.protocol.steps import CHUNK_ITEMS, Steps, each
+from minibroker.protocol.primitives import ZERO_UUID, format_uuid, make_uuid
+from minibroker.protocol.steps import CHUNK_ITEMS, Steps, map_in_steps
 from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -129,7 +129,9 @@ class Cluster:
             raise MetadataError(f"{error}; {self.repair_advice}" if is_damaged else str(error)) from error
         problem = None
         if storage.topic_id not in (ZERO_UUID, METADATA_TOPIC_ID):
-            problem = f"{storage.directory}/{PARTITION_METADATA} says that it is of topic {uuid_text(storage.topic_id)}"
+            problem = (
+                f"{storage.directory}/{PARTITION_METADATA} says that it is of topic {format_uuid(storage.topic_id)}"
+            )
         elif storage.log_end_offset == 0 and len(logs.found()) > 1:
             problem = f"{storage.directory} ends at offset 0, and there are {len(logs.found()) - 1} other logs"
         if problem and not accepted:
@@ -179,7 +181,7 @@ class Cluster:
                 self.logs.assign_topic_id(log, topic_id)
             if log.topic_id == topic_id:
                 return log
-            named, known = uuid_text(log.topic_id), uuid_text(topic_id)
+            named, known = format_uuid(log.topic_id), format_uuid(topic_id)
             self.set_log_aside(
                 topic, partition, f", as its {PARTITION_METADATA} names topic {named} instead of {known}"
             )
@@ -272,7 +274,7 @@ class Cluster:
             decided, self.clock.wall_ms(), self._get_metadata_level()
         )
         self.metadata_log.append_batch(batch)
-        yield from each(self.image.apply, decided)
+        yield from map_in_steps(self.image.apply, decided)
         self._apply_committed_records()
 
     @property
@@ -361,7 +363,7 @@ class Cluster:
 
     def make_uuid(self) -> bytes:
         """Return an id for something new."""
-        return new_uuid(self.random)
+        return make_uuid(self.random)
 
     def iterate_partitions(self) -> Iterator[Partition]:
         """Yield the partitions of all topics."""

@@ -32,7 +32,7 @@ from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import Housekeeping
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.primitives import new_uuid, uuid_text
+from minibroker.protocol.primitives import format_uuid, make_uuid
 from minibroker.storage.directories.log_dirs import LogDirectories
 from minibroker.storage.files import Disk
 from minibroker.storage.log import Environment
@@ -305,7 +305,7 @@ def _open_logs(settings: Settings, seams: Seams, cluster_id: str | None) -> LogD
         node_id=settings["node.id"],
         cluster_id=cluster_id,
         first_cluster_id=seams.first_cluster_id,
-        new_id=lambda: uuid_text(new_uuid(source)),
+        new_id=lambda: format_uuid(make_uuid(source)),
     )
 
 

@@ -28,7 +28,7 @@ from minibroker.broker.machine import (
 )
 from minibroker.broker.monitoring.line_limit import limit_lines
 from minibroker.broker.monitoring.measuring import bind_metrics, serve_metrics
-from minibroker.operating_system import make_event_loop, on_end_signals
+from minibroker.operating_system import call_on_end_signals, make_event_loop
 from minibroker.protocol.declare import Message
 from minibroker.storage.files import Disk
 
@@ -99,7 +99,7 @@ async def _run_as_process(serving: Coroutine[Any, Any, None]) -> None:
 def make_stop_event(until_stdin_closes: bool = False) -> asyncio.Event:
     """Return an event that SIGTERM and SIGINT set from now on, instead of ending the process; perhaps also stdin."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    on_end_signals(loop, stop.set)
+    call_on_end_signals(loop, stop.set)
     if until_stdin_closes:
         Thread(target=_call_at_end_of_stdin, args=(loop, stop.set), daemon=True).start()
     return stop

@@ -182,7 +182,7 @@ def _iterate_frames(stream: Stream, looks_right: LooksRight, places: re.Pattern[
         while at < len(run.data):
             size = _SIZE.unpack_from(run.data, at)[0] if len(run.data) - at >= SIZE_BYTES else 0
             if not in_step or not 0 <= size <= MAX_FRAME_BYTES:
-                place = _next_place(run.data, at, looks_right, places)
+                place = _find_next_frame(run.data, at, looks_right, places)
                 in_step = True
                 if place > at:
                     yield Skipped(run.start + at, place - at)
@@ -195,7 +195,7 @@ def _iterate_frames(stream: Stream, looks_right: LooksRight, places: re.Pattern[
         next_position = run.start + at
 
 
-def _next_place(data: bytes, at: int, looks_right: LooksRight, places: re.Pattern[bytes]) -> int:
+def _find_next_frame(data: bytes, at: int, looks_right: LooksRight, places: re.Pattern[bytes]) -> int:
     """Return where a frame begins that reaches the end of the data or another frame; the end if there is none."""
     for match in places.finditer(data, at):
         place = match.start()
@@ -211,14 +211,14 @@ def _next_place(data: bytes, at: int, looks_right: LooksRight, places: re.Patter
 
 def _pair_frames(connection: Connection) -> Conversation:
     asked = list(_iterate_frames(connection.to_server, looks_like_request, _REQUEST_PLACE))
-    requests = list(_with_tokens(each for each in asked if isinstance(each, Frame)))
+    requests = list(_mark_tokens(each for each in asked if isinstance(each, Frame)))
     awaited = {each.correlation_id for each in requests}
     answered = list(_iterate_frames(connection.to_client, _make_answer_test(awaited), _ANSWER_PLACE))
     pairs = _match_answers(requests, [each for each in answered if isinstance(each, Frame)])
     return Conversation(connection, pairs, list(_iterate_notes(connection, asked, answered)))
 
 
-def _with_tokens(requests: Iterator[Frame]) -> Iterator[Frame]:
+def _mark_tokens(requests: Iterator[Frame]) -> Iterator[Frame]:
     """Yield the frames; those behind a SaslHandshake of version 0 that are no requests are tokens."""
     expects_tokens = False
     for frame in requests:

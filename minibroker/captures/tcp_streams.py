@@ -73,7 +73,7 @@ class Connection(NamedTuple):
         return Connection(self.server, self.client, self.to_client, self.to_server, self.has_begin)
 
 
-def stream_of(data: bytes) -> Stream:
+def make_stream(data: bytes) -> Stream:
     """Return a stream of bytes that did not come from a capture: they have no times, and no gaps."""
     return Stream([Run(0, data, [])] if data else [], end=len(data))
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from minibroker.captures.packets import Address, Malformed
-from minibroker.captures.tcp_streams import Connection, stream_of
+from minibroker.captures.tcp_streams import Connection, make_stream
 from minibroker.protocol.legible import make_legible
 
 _BEGIN: Final = re.compile(r"^Follow: \w+,raw\s*$", re.MULTILINE)
@@ -44,7 +44,7 @@ def iterate_connections(text: str) -> Iterator[Connection]:
         if len(nodes) != 2 or not any(node.host for node in nodes):  # of TLS, tshark 4.0 names only one
             raise Malformed("tshark found no such stream: -d tcp.port==9093,tls says that a port speaks TLS")
         client, server = nodes
-        yield Connection(client, server, stream_of(bytes(data[0])), stream_of(bytes(data[1])), has_begin=False)
+        yield Connection(client, server, make_stream(bytes(data[0])), make_stream(bytes(data[1])), has_begin=False)
 
 
 def _parse_bytes(line: str) -> bytes:

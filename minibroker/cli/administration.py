@@ -95,11 +95,11 @@ def get_existing_topic(client: Client, name: str) -> Any:
 
 def check_configs(answer: Any, what: str, names: Iterable[str]) -> None:
     """Raise click.ClickException unless a topic's configs were accepted; say what a misspelt name may mean."""
-    from minibroker.client.client_errors import ClientError, check
+    from minibroker.client.client_errors import ClientError, check_error_code
     from minibroker.protocol.errors import ErrorCode
 
     try:
-        check(answer.error_code, what, answer.error_message)
+        check_error_code(answer.error_code, what, answer.error_message)
     except ClientError as error:
         if error.code != ErrorCode.INVALID_CONFIG:
             raise
@@ -121,7 +121,7 @@ def get_configs(client: Client, resource_type: int, name: str, node: int | None 
 
     Raises `ClientError`.
     """
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.configs import DescribeConfigsRequest
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(
@@ -129,7 +129,7 @@ def get_configs(client: Client, resource_type: int, name: str, node: int | None 
     )
     request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
     (answer,) = client.request(request, node, lowest=1).results  # version 0 has no sources of values
-    check(answer.error_code, f"cannot get the configs of {name}", answer.error_message)
+    check_error_code(answer.error_code, f"cannot get the configs of {name}", answer.error_message)
     return sorted(answer.configs, key=lambda entry: entry.name)
 
 

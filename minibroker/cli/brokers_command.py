@@ -9,7 +9,7 @@ import click
 
 from minibroker.cli.administration import BROKER_RESOURCE, Config, connect_client, get_configs, make_config_row
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.shared import WholeHelpGroup, help_if_alone, make_failure, make_json_option, print_table
+from minibroker.cli.shared import WholeHelpGroup, make_failure, make_json_option, print_help_if_alone, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -46,7 +46,7 @@ def brokers(context: click.Context) -> None:
     Example:
         minibroker brokers list
     """
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 @brokers.command("list")
@@ -81,13 +81,13 @@ def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 def _make_broker(client: Client, found: Any, controller: int) -> Broker:
-    from minibroker.cli.doctor.checks import release_like
+    from minibroker.cli.doctor.checks import guess_release
     from minibroker.client.client_errors import ClientError
     from minibroker.client.connection_settings import Address
 
     try:
         served = _get_api_versions(client, found.node_id).api_keys
-        release = release_like({each.api_key: range(each.min_version, each.max_version + 1) for each in served})
+        release = guess_release({each.api_key: range(each.min_version, each.max_version + 1) for each in served})
     except ClientError as error:
         click.echo(f"minibroker: {error}", err=True)
         release = None
@@ -133,7 +133,7 @@ def describe(broker: int | None, shows_all: bool, bootstrap: Bootstrap, as_json:
         if chosen not in nodes:
             raise make_failure(f"there is no broker {chosen}, only {', '.join(map(str, nodes))}")
         rows = [make_config_row(entry) for entry in get_configs(client, BROKER_RESOURCE, str(chosen), chosen)]
-    shown = [row for row in rows if shows_all or differs(row)]
+    shown = [row for row in rows if shows_all or is_overridden(row)]
     if as_json:
         click.echo(json.dumps([row._asdict() for row in shown]))
     elif shown:
@@ -142,6 +142,6 @@ def describe(broker: int | None, shows_all: bool, bootstrap: Bootstrap, as_json:
         click.echo(f"all configs of broker {chosen} are defaults")
 
 
-def differs(row: Config) -> bool:
+def is_overridden(row: Config) -> bool:
     """Return whether someone has set a config, to something else than its default."""
     return row.source != "default" and (row.value is None or row.value != row.default)

@@ -24,28 +24,28 @@ def complete_topics(context: click.Context, parameter: click.Parameter, incomple
     from minibroker.cli.administration import get_all_topics
 
     found = _ask_for_names(context, get_all_topics)
-    return _keep_beginning(incomplete, (name for name in found if not name.startswith("__") or incomplete))
+    return _filter_by_prefix(incomplete, (name for name in found if not name.startswith("__") or incomplete))
 
 
 def complete_groups(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the groups of the server."""
-    from minibroker.cli.groups.groups_facts import group_names
+    from minibroker.cli.groups.groups_facts import list_group_names
 
-    return _keep_beginning(incomplete, _ask_for_names(context, group_names))
+    return _filter_by_prefix(incomplete, _ask_for_names(context, list_group_names))
 
 
 def complete_messages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of messages that `minibroker show` knows."""
     from minibroker.protocol.describing import list_known_names
 
-    return _keep_beginning(incomplete, list_known_names())
+    return _filter_by_prefix(incomplete, list_known_names())
 
 
 def complete_broker_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of a broker's settings, as in NAME=VALUE."""
     from minibroker.broker.configs.settings_table import SETTINGS
 
-    return _keep_beginning(incomplete, (f"{row.name}=" for row in SETTINGS if row.name and not row.internal))
+    return _filter_by_prefix(incomplete, (f"{row.name}=" for row in SETTINGS if row.name and not row.internal))
 
 
 def complete_topic_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -53,10 +53,10 @@ def complete_topic_settings(context: click.Context, parameter: click.Parameter, 
     from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 
     end = "" if parameter.name == "deleted" else "="
-    return _keep_beginning(incomplete, (f"{name}{end}" for name in TOPIC_SETTINGS))
+    return _filter_by_prefix(incomplete, (f"{name}{end}" for name in TOPIC_SETTINGS))
 
 
-def _keep_beginning(start: str, names: Iterable[str]) -> list[str]:
+def _filter_by_prefix(start: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.startswith(start))[:NAMES_MAX]
 
 

@@ -59,7 +59,7 @@ class Bootstrap(NamedTuple):
         return REQUEST_TIMEOUT_S if self.timeout_s is None else self.timeout_s
 
 
-def with_port(text: str) -> str:
+def add_default_ports(text: str) -> str:
     """Return HOST or HOST:PORT, or several separated by commas, with Kafka's port where none is given."""
 
     def completed(server: str) -> str:
@@ -76,7 +76,7 @@ def parse_servers(text: str) -> str:
     from minibroker.client.client_errors import SettingError
     from minibroker.client.connection_settings import parse_addresses
 
-    servers = with_port(text)
+    servers = add_default_ports(text)
     scheme, separator, rest = text.partition("://")
     if "/" in text and not separator:
         raise click.BadParameter(f"{text!r} is not HOST:PORT; {suggest_file_commands(text)}")
@@ -113,7 +113,7 @@ def add_client_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, bootstrap=bootstrap, **kwargs)
 
     server = make_server_option(f"A broker of any Kafka.  [env var: {variables.SERVER}; default: {DEFAULT_SERVER}]")
-    return server(add_client_setting_options(log_level_option(with_bootstrap)))
+    return server(add_client_setting_options(add_log_level_option(with_bootstrap)))
 
 
 def add_connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,7 +137,7 @@ def add_timeout_option(command: Command) -> Command:
     )(command)
 
 
-def log_level_option(command: Command) -> Command:
+def add_log_level_option(command: Command) -> Command:
     """`--log-level`, as argument `log_level`."""
     return click.option(
         "--log-level",

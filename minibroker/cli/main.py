@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from minibroker import __version__
-from minibroker.cli.shared import OneLineGroup, help_if_alone
+from minibroker.cli.shared import OneLineGroup, print_help_if_alone
 
 # The module below this package of each command: it holds a click command of that name.
 COMMANDS: Final = {
@@ -61,7 +61,7 @@ class Commands(OneLineGroup):
 VERSION_HELP = "Show the version and exit."
 
 
-def say_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+def print_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
     """Print the version, and whether the hot path is compiled, and exit."""
     if is_asked and not context.resilient_parsing:
         from minibroker.protocol.records.strides import IS_COMPILED  # for this only
@@ -77,7 +77,7 @@ def say_version(context: click.Context, _: click.Parameter, is_asked: bool) -> N
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=say_version, help=VERSION_HELP)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=print_version, help=VERSION_HELP)
 @click.pass_context
 def main(context: click.Context) -> None:
     """A broker that speaks the Apache Kafka protocol, and a client for any Kafka.
@@ -88,4 +88,4 @@ def main(context: click.Context) -> None:
         echo hello | minibroker produce greetings
         minibroker consume greetings
     """
-    help_if_alone(context)
+    print_help_if_alone(context)

@@ -96,10 +96,10 @@ def format_error(error: click.ClickException) -> str:
     if isinstance(error, click.MissingParameter) and error.param is not None and context is not None:
         return f"{_get_name(error.param)} is missing; {_get_usage(context)}"
     if isinstance(error, click.BadParameter) and (error.param is not None or error.param_hint is not None):
-        text = _without_full_stop(error.message)
+        text = _remove_full_stop(error.message)
         ours = next((text.removesuffix(each) + NUMBERS[each] for each in NUMBERS if text.endswith(each)), text)
         return f"{error.param_hint if error.param is None else _get_name(error.param)}: {ours}"
-    message = _without_full_stop(error.format_message())
+    message = _remove_full_stop(error.format_message())
     if isinstance(error, click.BadOptionUsage) and message.endswith("requires an argument"):
         return f"{error.option_name} needs a value"
     if message.startswith(TOO_MANY) and context is not None:
@@ -107,7 +107,7 @@ def format_error(error: click.ClickException) -> str:
     return message
 
 
-def _without_full_stop(text: str) -> str:
+def _remove_full_stop(text: str) -> str:
     return text if text.endswith("..") else text.removesuffix(".")
 
 

@@ -80,6 +80,6 @@ def serve_plainly(options: Mapping[str, Any]) -> NoReturn:
     try:
         sys.exit(serve(**options))
     except (Exception, KeyboardInterrupt) as error:
-        from minibroker.cli.shared import end_with
+        from minibroker.cli.shared import exit_with_error
 
-        end_with(error)
+        exit_with_error(error)

@@ -13,10 +13,10 @@ from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.places import Topics, Where, find_offsets_at, list_partitions, parse_topics, parse_where
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    help_if_alone,
     make_completer,
     make_failure,
     make_json_option,
+    print_help_if_alone,
     print_table,
 )
 from minibroker.quantities import format_count
@@ -45,7 +45,7 @@ def records(context: click.Context) -> None:
     Example:
         minibroker records delete orders --before '7 days ago'
     """
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 @records.command()
@@ -69,7 +69,7 @@ def delete(
         minibroker records delete orders --before '7 days ago'
     """
     with connect_client(bootstrap) as client:
-        cuts = _plan_cuts(client, list_partitions(client, topics), places)
+        cuts = _plan_deletions(client, list_partitions(client, topics), places)
         if execute:
             _delete_records(client, [cut for cut in cuts if cut.records])
     if as_json:
@@ -81,7 +81,7 @@ def delete(
     click.echo(deleted if execute else "nothing was changed; add --execute to do it")
 
 
-def _plan_cuts(client: Client, partitions: Sequence[TopicPartition], places: Sequence[Where]) -> list[Cut]:
+def _plan_deletions(client: Client, partitions: Sequence[TopicPartition], places: Sequence[Where]) -> list[Cut]:
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     earliest, latest = (list_offsets(client, dict.fromkeys(partitions, where)) for where in (EARLIEST, LATEST))

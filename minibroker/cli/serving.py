@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.cli import variables
 from minibroker.cli.log_format import log_to_stderr
-from minibroker.operating_system import new_temporary_directory
+from minibroker.operating_system import make_temporary_directory
 
 if TYPE_CHECKING:
     from minibroker.broker.configs.settings import Settings
@@ -82,7 +82,7 @@ def serve(
             for warning in warnings:
                 LOG.warning(warning)
             if not (security or settings["test.security"] or "").startswith("SASL"):
-                _warn_of_strangers(settings)
+                _warn_of_open_listeners(settings)
             announce = Announcement(settings, container, ready_file)
             first: dict[str, Any] = {"first_records": _make_credentials(scram), "first_cluster_id": cluster_id}
             first |= {"metrics_port": metrics_port, "metrics_tls": metrics_tls}
@@ -92,7 +92,9 @@ def serve(
             wishes: dict[str, Any] = {"control": control, "faults": faults, "emulate": emulate, "security": security}
             wishes |= {"explorer": explorer, "users": _parse_passwords(logins)}
             if any(wishes.values()) or any(name.startswith("test.") for name in settings.static_texts):
-                return _run_kit(settings, nodes, announce, token=control_token, registry=registry, **wishes, **first)
+                return _run_test_kit(
+                    settings, nodes, announce, token=control_token, registry=registry, **wishes, **first
+                )
             return serve_until_signal(settings, nodes=nodes, announce=announce, beside=_make_beside(registry), **first)
     except (SettingsError, StartError, InvalidOptions) as error:
         if log_format == "json":
@@ -105,12 +107,12 @@ def _make_temporary_directory(wanted: bool, stack: ExitStack) -> Iterator[str]:
     """Yield the setting of a new directory, which is removed when `stack` ends, if it is wanted."""
     if not wanted:
         return
-    directory = new_temporary_directory("minibroker-data-")
-    stack.callback(_remove, directory)
+    directory = make_temporary_directory("minibroker-data-")
+    stack.callback(_remove_directory, directory)
     yield f"log.dirs={directory}"
 
 
-def _remove(directory: str) -> None:
+def _remove_directory(directory: str) -> None:
     import shutil  # here, as it is slow to import
 
     shutil.rmtree(directory, ignore_errors=True)
@@ -125,7 +127,7 @@ def _make_beside(registry: str | None) -> Beside | None:
     return partial(serve_registry_beside, address=registry)
 
 
-def _warn_of_strangers(settings: Settings) -> None:
+def _warn_of_open_listeners(settings: Settings) -> None:
     from minibroker.broker.configs.listeners import list_unprotected_listeners
 
     open_listeners = ", ".join(listener.name for listener in list_unprotected_listeners(settings))
@@ -164,7 +166,7 @@ def _parse_passwords(logins: tuple[str, ...]) -> dict[str, str]:
     return {name: password for name, _, password in (login.partition(":") for login in logins)}
 
 
-def _run_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: Any) -> int:
+def _run_test_kit(settings: Settings, nodes: int, announce: Announcement, **wishes: Any) -> int:
     from minibroker.testing.serving_until_signal import Wishes, serve_until_signal
 
     try:

@@ -87,7 +87,7 @@ class WholeHelpGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of this name, or None."""
         command = super().get_command(ctx, cmd_name)
-        return None if command is None else with_short_options(command)
+        return None if command is None else add_short_options(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -127,7 +127,7 @@ class LazyGroup(WholeHelpGroup):
             return None
         command = getattr(import_module(self._modules[cmd_name]), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
-        return with_short_options(command)
+        return add_short_options(command)
 
 
 class OneLineGroup(LazyGroup):
@@ -141,11 +141,11 @@ class OneLineGroup(LazyGroup):
             status = super().main(*args, **{**extra, "standalone_mode": False})
             sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:
-            end_with(error)
+            exit_with_error(error)
         sys.exit(status if isinstance(status, int) else 0)
 
 
-def end_with(error: BaseException) -> NoReturn:
+def exit_with_error(error: BaseException) -> NoReturn:
     """End the process with an error of a command. Raises one that none should have."""
     from minibroker.cli.serving import InvalidOptions
 
@@ -179,7 +179,7 @@ def _exit_with(status: int, message: str | None = None) -> NoReturn:
     sys.exit(status)
 
 
-def with_short_options(command: click.Command) -> click.Command:
+def add_short_options(command: click.Command) -> click.Command:
     """Give the options of a command their short forms, once, and return it."""
     taken = {name for parameter in command.params for name in parameter.opts}
     for parameter in command.params:
@@ -189,7 +189,7 @@ def with_short_options(command: click.Command) -> click.Command:
     return command
 
 
-def help_if_alone(context: click.Context) -> None:
+def print_help_if_alone(context: click.Context) -> None:
     """Print a group's help if no command of it was asked for."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

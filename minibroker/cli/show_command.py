@@ -39,19 +39,22 @@ def show(name: str | None, version: int | None, write: bool, as_json: bool) -> N
     Example:
         minibroker show Metadata 12
     """
-    from minibroker.protocol.describing import find_messages, list_known_names, record_structs_named
+    from minibroker.protocol.describing import find_messages, find_record_structs, list_known_names
 
     if name is None:
         _print_list(as_json)
         return
-    messages, structs = find_messages(name), record_structs_named(name)
+    messages, structs = find_messages(name), find_record_structs(name)
     if not messages and not structs:
         raise click.UsageError(f"there is no message {name}{suggest_names(name, list_known_names())}")
     if structs and version is not None:
         raise click.UsageError(f"{name} has no versions of its own: its formats are {structs[0].versions}")
     shown = [(message, _choose_version(message, version)) for message in messages]
     if as_json:
-        documents = [*map(_record_document, structs), *(_make_document(message, number) for message, number in shown)]
+        documents = [
+            *map(_make_record_document, structs),
+            *(_make_document(message, number) for message, number in shown),
+        ]
         click.echo(json.dumps(documents))
         return
     for struct in structs:
@@ -84,7 +87,7 @@ def _print_list(as_json: bool) -> None:
 
     messages = sorted(list_messages(), key=lambda message: (not _is_api(message), _is_api(message) and message.api_key))
     if as_json:
-        click.echo(json.dumps([*map(_record_facts, STRUCTS), *map(_collect_facts, messages)]))
+        click.echo(json.dumps([*map(_collect_record_facts, STRUCTS), *map(_collect_facts, messages)]))
         return
     apis = [_make_row(message) for message in messages if message.__name__.endswith("Request")]
     records = [(None, struct.names[0], struct.versions.replace("-", " to "), struct.about) for struct in STRUCTS]
@@ -97,22 +100,22 @@ def _is_api(message: type[Message]) -> bool:
 
 
 def _make_row(message: type[Message]) -> tuple[object, ...]:
-    from minibroker.protocol.describing import summary
+    from minibroker.protocol.describing import summarize_message
 
     key = message.api_key if _is_api(message) else None
-    return key, message.__name__.removesuffix("Request"), _format_span(message.versions), summary(message)
+    return key, message.__name__.removesuffix("Request"), _format_span(message.versions), summarize_message(message)
 
 
 def _collect_facts(message: type[Message]) -> dict[str, object]:
-    from minibroker.protocol.describing import summary
+    from minibroker.protocol.describing import summarize_message
 
     versions = [message.versions[0], message.versions[-1]]
     kips = {str(version): kip for version, kip in message.kips.items()}
     said = {"name": message.__name__, "api_key": message.api_key, "versions": versions}
-    return {**said, "about": summary(message), "kips": kips}
+    return {**said, "about": summarize_message(message), "kips": kips}
 
 
-def _record_facts(struct: RecordStruct) -> dict[str, object]:
+def _collect_record_facts(struct: RecordStruct) -> dict[str, object]:
     versions = [int(each) for each in (struct.versions[0], struct.versions[-1])]
     return {"name": struct.names[0], "api_key": -1, "versions": versions, "about": struct.about, "kips": {}}
 
@@ -127,31 +130,31 @@ def _make_document(message: type[Message], version: int) -> dict[str, object]:
     return {**_collect_facts(message), **own, "fields": [row._asdict() for row in list_field_rows(message, version)]}
 
 
-def _record_document(struct: RecordStruct) -> dict[str, object]:
-    from minibroker.protocol.describing import record_rows
+def _make_record_document(struct: RecordStruct) -> dict[str, object]:
+    from minibroker.protocol.describing import list_record_rows
 
-    return {**_record_facts(struct), "fields": [row._asdict() for row in record_rows(struct)]}
+    return {**_collect_record_facts(struct), "fields": [row._asdict() for row in list_record_rows(struct)]}
 
 
 def _print_message(message: type[Message], version: int, write: bool) -> None:
-    from minibroker.protocol.describing import list_field_rows, summary, write_reader_text, write_writer_text
+    from minibroker.protocol.describing import list_field_rows, summarize_message, write_reader_text, write_writer_text
 
     key = "" if message.api_key < 0 else f", key {message.api_key}"
     flexible = ", flexible" if version in message.flexible else ""
     click.echo(f"{message.__name__} version {version} of {_format_span(message.versions)}{key}{flexible}")
     kips = [f"KIP-{kip} ({number})" for number, kip in sorted(message.kips.items())]
     changes = f" KIPs by version: {', '.join(kips)}." if kips else ""
-    _print_fields(summary(message) + changes, list_field_rows(message, version), "0+")
+    _print_fields(summarize_message(message) + changes, list_field_rows(message, version), "0+")
     click.echo(f"{write_reader_text(message, version)}\n")
     if write:
         click.echo(f"{write_writer_text(message, version)}\n")
 
 
 def _print_records(struct: RecordStruct) -> None:
-    from minibroker.protocol.describing import record_rows
+    from minibroker.protocol.describing import list_record_rows
 
     click.echo(f"{struct.names[0]} of format {struct.versions.replace('-', ' and ')}")
-    _print_fields(struct.about, record_rows(struct), struct.versions)
+    _print_fields(struct.about, list_record_rows(struct), struct.versions)
 
 
 def _print_fields(about: str, rows: list[FieldRow], usual_versions: str) -> None:
@@ -167,7 +170,7 @@ def iterate_field_lines(rows: list[FieldRow], usual_versions: str, width: int) -
     around = {0: usual_versions}  # the versions of what a field is in, by depth
     for row in rows:
         indent = "  " * row.depth
-        marks = ", ".join(_iterate_marks(row, around[row.depth]))
+        marks = ", ".join(_iterate_remarks(row, around[row.depth]))
         around[row.depth + 1] = row.versions
         line = f"{indent + row.name:<{names}}  {row.type:<{types}}  {marks}".rstrip()
         if len(line) > width:
@@ -176,7 +179,7 @@ def iterate_field_lines(rows: list[FieldRow], usual_versions: str, width: int) -
         yield from wrap(row.about, width, initial_indent=f"{indent}    ", subsequent_indent=f"{indent}    ")
 
 
-def _iterate_marks(row: FieldRow, usual: str) -> Iterator[str]:
+def _iterate_remarks(row: FieldRow, usual: str) -> Iterator[str]:
     """Yield what else there is to say. The default is that of versions without the field, and of an unsent tag."""
     if row.nullable:
         yield "nullable"

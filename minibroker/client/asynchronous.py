@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
-from minibroker.client.blocking import set_options
+from minibroker.client.blocking import set_socket_options
 from minibroker.client.client_connection import Connection
 from minibroker.client.client_errors import ProtocolError
 from minibroker.client.cluster_client import Cluster
@@ -172,5 +172,5 @@ class LoopNetwork:
             except UnicodeError:  # of IDNA, as for a name with an empty part
                 raise OSError(f"{host} cannot be the name of a host") from None
         connected: socket.socket = transport.get_extra_info("socket")
-        set_options(connected, settings)
+        set_socket_options(connected, settings)
         return link

@@ -182,7 +182,7 @@ class BlockingNetwork:
         deadline_s = time.monotonic() + timeout_s
         connected = connect_socket(host, port, timeout_s)
         try:
-            set_options(connected, settings)
+            set_socket_options(connected, settings)
             if settings.tls is not None:
                 connected.settimeout(max(LEAST_S, deadline_s - time.monotonic()))
                 connected = settings.tls.wrap_socket(connected, server_hostname=host)
@@ -239,7 +239,7 @@ def look_up_host(host: str, port: int, timeout_s: float) -> list[Any]:
     return addresses
 
 
-def set_options(connected: socket.socket, settings: ClientSettings) -> None:
+def set_socket_options(connected: socket.socket, settings: ClientSettings) -> None:
     """Set TCP_NODELAY, SO_KEEPALIVE, and the buffer sizes of the settings."""
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -17,7 +17,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
-    answer_version,
+    find_response_version,
     get_request_header_version,
     get_response_header_version,
 )
@@ -125,7 +125,7 @@ class Connection:
             )
             if header.correlation_id != request.correlation_id:
                 raise ProtocolError(f"an answer to request {header.correlation_id}, not to {request.correlation_id}")
-            version = answer_version(request.api_key, request.version, frame, position)
+            version = find_response_version(request.api_key, request.version, frame, position)
             answer = get_response_class(request.api_key).decode(frame, version, position)
         except MalformedMessage as error:
             raise ProtocolError(str(error)) from None

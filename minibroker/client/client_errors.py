@@ -82,7 +82,7 @@ def choose_reaction(code: int) -> Reaction:
     return _REACTIONS.get(code, Reaction.FATAL)  # type: ignore[call-overload, no-any-return]
 
 
-def may_pass(code: int) -> bool:
+def is_retriable_code(code: int) -> bool:
     """Return whether a retry may succeed after this error code of an answer."""
     return choose_reaction(code) is not Reaction.FATAL
 
@@ -92,7 +92,7 @@ def get_error_name(code: int) -> str:
     return ErrorCode(code).name if code in set(ErrorCode) else f"error {code}"
 
 
-def check(code: int, what: str, message: str | None = None) -> None:
+def check_error_code(code: int, what: str, message: str | None = None) -> None:
     """Raise `ClientError` unless an error code of an answer is 0. `what` was requested, `message` is the broker's."""
     if code != ErrorCode.NONE:
         message = message or _REASONS.get(code)

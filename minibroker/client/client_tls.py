@@ -69,7 +69,7 @@ def make_tls_context(
     _set_versions(context, stores)
     _set_trust(context, stores, read_store)
     _set_identity(context, stores)
-    _set_checks(context, stores)
+    _set_hostname_checks(context, stores)
     return context
 
 
@@ -186,7 +186,7 @@ def _read_file(name: str, path: str) -> bytes:
         raise SettingError(f"{name}: {error}") from None
 
 
-def _set_checks(context: ssl.SSLContext, found: dict[str, str]) -> None:
+def _set_hostname_checks(context: ssl.SSLContext, found: dict[str, str]) -> None:
     algorithm = found.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
     if algorithm not in ("https", "none", ""):
         raise SettingError(f"ssl.endpoint.identification.algorithm must be https or none, not {algorithm!r}")

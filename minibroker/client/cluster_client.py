@@ -19,7 +19,7 @@ from minibroker.client.client_errors import (
     ProtocolError,
     Reaction,
     UnsupportedVersion,
-    check,
+    check_error_code,
     choose_reaction,
 )
 from minibroker.client.connection_settings import Address, ClientSettings
@@ -147,7 +147,7 @@ class Cluster:
             answer = await sent.link.answer(sent.correlation_id, timeout_ms / 1000)
         except FAILURES as error:
             self._drop_link(sent.node, sent.link)
-            raise self._make_client_error(sent._replace(error=_tell_time(error, timeout_ms / 1000))) from None
+            raise self._make_client_error(sent._replace(error=_explain_timeout(error, timeout_ms / 1000))) from None
         sent.link.used_s = self._network.now()
         return answer
 
@@ -175,7 +175,7 @@ class Cluster:
     def check(self, code: int, what: str, node: Node | None = None, message: str | None = None) -> None:
         """Raise `ClientError` unless an error code of an answer is 0. `what` was requested: "reading topic-0 at 17"."""
         if code != ErrorCode.NONE:
-            check(code, f"{self.address(node)}: {what}", message)
+            check_error_code(code, f"{self.address(node)}: {what}", message)
 
     async def reach(self) -> None:
         """Ask each bootstrap server once, in order, until one answers.
@@ -190,7 +190,7 @@ class Cluster:
                 await self._ask_once(address, timeout_s)
                 return
             except FAILURES as error:
-                reasons.append(f"{address}: {format_reason(_tell_time(error, timeout_s))}")
+                reasons.append(f"{address}: {format_reason(_explain_timeout(error, timeout_s))}")
         raise ClientError(f"cannot connect to {'; '.join(reasons)}")
 
     # Nodes, leaders and coordinators
@@ -284,7 +284,7 @@ class Cluster:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
             self._drop_link(node, link)
-            return Sent(node, api, link, correlation_id, _tell_time(error, timeout_ms / 1000))
+            return Sent(node, api, link, correlation_id, _explain_timeout(error, timeout_ms / 1000))
         return Sent(node, api, link, correlation_id)
 
     async def _open_link(self, node: Node, timeout_s: float) -> Link:
@@ -326,7 +326,7 @@ class Cluster:
                 link.close()
                 raise
         except TimeoutError as error:
-            raise _tell_time(error, timeout_s) from None
+            raise _explain_timeout(error, timeout_s) from None
         except (OverflowError, UnicodeError) as error:  # an invalid port or host, maybe from the broker
             raise ConnectionError(f"no such address: {error}") from None
         return link
@@ -421,6 +421,6 @@ def format_reason(error: Exception) -> str:
     return describe_tls_problem(error) or str((isinstance(error, OSError) and error.strerror) or error)
 
 
-def _tell_time(error: Exception, timeout_s: float) -> Exception:
+def _explain_timeout(error: Exception, timeout_s: float) -> Exception:
     """Return a TimeoutError that says how long we waited; return any other error as it is."""
     return TimeoutError(f"no answer in {timeout_s:.3g} s") if isinstance(error, TimeoutError) else error

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from minibroker.client.blocking import Client
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import Reaction, check, choose_reaction
+from minibroker.client.client_errors import Reaction, check_error_code, choose_reaction
 from minibroker.protocol.declare import Message
 from minibroker.protocol.response_errors import collect_error_codes
 
@@ -32,7 +32,7 @@ def ask_coordinator(
         answer = client.request(request, node, lowest=lowest, highest=highest, timeout_ms=wait_ms)
         for code in collect_error_codes(answer):
             if choose_reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
-                check(code, f"{client.address(node)}: {kind} {key}")
+                check_error_code(code, f"{client.address(node)}: {kind} {key}")
         return answer
 
     return client.retry(ask, max(wait_ms, client.settings.api_timeout_ms) if more_ms else None)

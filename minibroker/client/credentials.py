@@ -60,7 +60,7 @@ def take_credentials(settings: dict[str, str], wanted: bool) -> Credentials | No
     handler = settings.pop(HANDLER, None)
     if handler not in (None, *HANDLERS):
         raise SettingError(f"{HANDLER} can only be {HANDLERS[0]}, not {handler}")
-    module = None if text is None else login_module(text)
+    module = None if text is None else parse_login_module(text)
     if not wanted:
         return None
     mechanism = _check_mechanism(mechanism, module)
@@ -102,10 +102,10 @@ def _take_user(mechanism: str, module: LoginModule | None, given: Mapping[str, s
     return username, password, is_token
 
 
-def login_module(text: str) -> LoginModule:
+def parse_login_module(text: str) -> LoginModule:
     """Parse `CLASS required NAME="VALUE" ...;`. The result's class has no package. Raises `SettingError`."""
     try:
-        module = jaas.login_module(text)
+        module = jaas.parse_login_module(text)
     except JaasError as error:
         raise SettingError(f"{JAAS}: {error}") from None
     name = module.name.rpartition(".")[2]

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from minibroker.client.blocking import Client
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import check
+from minibroker.client.client_errors import check_error_code
 from minibroker.client.cluster_client import Partition
 from minibroker.client.coordinator_requests import ask_coordinator
 from minibroker.protocol.declare import Message
@@ -150,7 +150,9 @@ class Membership:
     def committed(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """Return the committed offsets of these partitions, without those that have none."""
         of_topic = OffsetFetchRequest.OffsetFetchRequestTopic
-        wanted_topics = [of_topic(name=topic, partition_indexes=some) for topic, some in _by_topic(partitions).items()]
+        wanted_topics = [
+            of_topic(name=topic, partition_indexes=some) for topic, some in _group_by_topic(partitions).items()
+        ]
         answer = self._ask_coordinator(
             OffsetFetchRequest(group_id=self._group, topics=wanted_topics), versions=NAMED_TOPICS_FETCH
         )
@@ -177,7 +179,7 @@ class Membership:
                     for each in some
                 ],
             )
-            for topic, some in _by_topic(offsets).items()
+            for topic, some in _group_by_topic(offsets).items()
         ]
         generation, member = self._identity
         request = OffsetCommitRequest(
@@ -200,7 +202,7 @@ class Membership:
         return code in STALE
 
     def _check_code(self, code: int) -> None:
-        check(code, f"group {self._group}")
+        check_error_code(code, f"group {self._group}")
 
 
 def assign_ranges(topics: Mapping[str, Sequence[str]], counts: Mapping[str, int]) -> dict[str, list[Partition]]:
@@ -220,7 +222,7 @@ def assign_ranges(topics: Mapping[str, Sequence[str]], counts: Mapping[str, int]
     return shares
 
 
-def _by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+def _group_by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
     for topic, index in partitions:
         found[topic].append(index)
@@ -241,7 +243,7 @@ def read_subscription(data: bytes) -> list[str]:
 def encode_assignment(partitions: Iterable[Partition]) -> bytes:
     """Return the assignment of a member."""
     of_topic = ConsumerProtocolAssignment.TopicPartition
-    topics = [of_topic(topic=topic, partitions=some) for topic, some in _by_topic(partitions).items()]
+    topics = [of_topic(topic=topic, partitions=some) for topic, some in _group_by_topic(partitions).items()]
     return encode_embedded(ConsumerProtocolAssignment(assigned_partitions=topics))
 
 

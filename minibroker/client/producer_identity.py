@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from minibroker.client.blocking import Client
-from minibroker.client.client_errors import check
+from minibroker.client.client_errors import check_error_code
 from minibroker.client.cluster_client import Partition
 from minibroker.client.coordinator_requests import ask_coordinator
 from minibroker.protocol.messages.transactions import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
@@ -65,7 +65,9 @@ class ProducerIdentity:
         )
         answer = self._ask_coordinator(request, ADD_PARTITIONS_VERSION)
         for each in answer.results_by_topic_v3_and_below[0].results_by_partition:
-            check(each.partition_error_code, f"adding {topic}-{index} to transaction {self.transactional_id}")
+            check_error_code(
+                each.partition_error_code, f"adding {topic}-{index} to transaction {self.transactional_id}"
+            )
         self._added.add(partition)
 
     def end(self, *, commits: bool) -> None:
@@ -84,7 +86,7 @@ class ProducerIdentity:
     def _ask_coordinator(self, request: Any, highest: int = InitProducerIdRequest.versions[-1]) -> Any:
         assert self.transactional_id is not None
         answer = ask_coordinator(self._client, "transaction", self.transactional_id, request, highest=highest)
-        check(getattr(answer, "error_code", 0), f"transaction {self.transactional_id}")
+        check_error_code(getattr(answer, "error_code", 0), f"transaction {self.transactional_id}")
         return answer
 
     def _init_producer_id(self, request: InitProducerIdRequest) -> Any:

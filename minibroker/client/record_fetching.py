@@ -14,7 +14,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.records.batch import MAGIC, MAX_RECORD_BYTES, BatchHeader
 from minibroker.protocol.records.control import ControlType, decode_control_type
-from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.record import Record
 
 PARTITION_BYTES: Final = 1 << 20
@@ -155,10 +155,10 @@ class Reader:
         data = answer.records or b""
         aborted = Aborted(answer.aborted_transactions if self._read_committed else None)
         for position, header in iterate_batches_in(data):
-            check_any(data, position)
+            check_batch_or_message(data, position)
             if not aborted.drops(header, data, position):
                 start, end = self._offsets[partition], self._ends.get(partition, NEVER)
-                for record in records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
+                for record in iterate_records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
                     if start <= record.offset < end:
                         yield Found(partition, record)
             self._offsets[partition] = max(self._offsets[partition], header.next_offset)
@@ -206,7 +206,7 @@ class Aborted:
         if header.magic < MAGIC:
             return False
         if header.is_control:
-            marker = next(iter(records_in(data, position)), None)
+            marker = next(iter(iterate_records_in(data, position)), None)
             if marker is not None and decode_control_type(marker.key) is ControlType.ABORT:
                 self._producers.discard(header.producer_id)
             return True

@@ -69,11 +69,11 @@ def make_token_source(module: Mapping[str, str], settings: Mapping[str, str]) ->
         return _make_unsecured_source({**module, **_parse_librdkafka_claims(settings)})
     if url.startswith("file:"):
         path = Path(unquote(urlsplit(url).path))
-        return Tokens(lambda: _from_file(path), _collect_extensions(module, settings, EXTENSION))
-    return _from_endpoint(url, module, settings)
+        return Tokens(lambda: _read_token_file(path), _collect_extensions(module, settings, EXTENSION))
+    return _make_endpoint_source(url, module, settings)
 
 
-def _from_endpoint(url: str, module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
+def _make_endpoint_source(url: str, module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
     if urlsplit(url).scheme not in ("http", "https"):
         raise SettingError(f"{URL} must begin with https:, http: or file:")
     own = {"clientId", "clientSecret", "scope"}
@@ -126,7 +126,7 @@ def _ask_for_token(
         raise TokenError(f"no token from {url}: {type(error).__name__}: {error}") from None
 
 
-def _from_file(path: Path) -> tuple[str, float]:
+def _read_token_file(path: Path) -> tuple[str, float]:
     """Read a token from a file. Another process renews it, so it is read again for every connection."""
     try:
         return path.read_text().strip(), 0.0

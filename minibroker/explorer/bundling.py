@@ -30,7 +30,7 @@ class Module(NamedTuple):
     exports: dict[str, str]
 
 
-def bundle(first: str, read: Read) -> str:
+def bundle_modules(first: str, read: Read) -> str:
     """Return a script that does what the module `first` does. `read` returns the text of a path.
 
     Raises ValueError if modules import each other in a circle, or have a form of import or export that is not known.
@@ -66,10 +66,10 @@ def parse_module(path: str, text: str) -> Module:
     def beside(imported: str) -> str:
         return os.path.normpath(os.path.join(os.path.dirname(path), imported)).replace(os.sep, "/")
 
-    at = _end_of_blank(text, 0)
+    at = _find_end_of_blank(text, 0)
     while (found := _IMPORT.match(text, at)) is not None:
         imports.append((beside(found["path"]), _declare_import(found)))
-        at = _end_of_blank(text, found.end())
+        at = _find_end_of_blank(text, found.end())
 
     def listed(found: re.Match[str]) -> str:
         if found["path"] is None:
@@ -115,6 +115,6 @@ def _iterate_pairs(names: str) -> Iterator[tuple[str, str]]:
         yield inside.strip(), (outside or inside).strip()
 
 
-def _end_of_blank(text: str, at: int) -> int:
+def _find_end_of_blank(text: str, at: int) -> int:
     found = _BLANK.match(text, at)
     return at if found is None else found.end()

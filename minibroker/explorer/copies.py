@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.formats import iterate_batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.subjects import NameOf, find_topic
 
@@ -99,7 +99,7 @@ def _write_produce(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
             target, data = f"{kcat} -P -t {quote(name)} -p {each.index}", bytes(each.records or b"")
             with suppress(KafkaError):  # what is damaged cannot be written, and nobody pastes what is large
                 for position, _ in iterate_batches_in(data):
-                    records = records_in(data, position, limit_bytes=MOST_BYTES)
+                    records = iterate_records_in(data, position, limit_bytes=MOST_BYTES)
                     yield from (_make_produce_command(each, target) for each in islice(records, MOST_COMMANDS))
 
 

@@ -39,7 +39,7 @@ def _make_effect(text: str, view: str = "", *names: str) -> Effect:
     return {"text": make_legible(text), "place": place if view else ""}
 
 
-def _on_topic(text: str, topic: str, partition: int) -> Effect:
+def _make_topic_effect(text: str, topic: str, partition: int) -> Effect:
     return _make_effect(text, "topics", topic, str(partition))
 
 
@@ -62,7 +62,7 @@ def _list_produced(request: Any, answer: Any, name_of: NameOf) -> Effects:
                 text = (
                     f"appended {format_count(count, 'record')} to {name}-{each.index} from offset {each.base_offset} on"
                 )
-                yield _on_topic(text, name, each.index)
+                yield _make_topic_effect(text, name, each.index)
 
 
 def _count_records(records: Any) -> int:
@@ -98,7 +98,7 @@ def _list_deleted_records(request: Any, answer: Any, name_of: NameOf) -> Effects
         for each in topic.partitions:
             if not each.error_code:
                 text = f"{topic.name}-{each.partition_index} begins at offset {each.low_watermark} now"
-                yield _on_topic(text, topic.name, each.partition_index)
+                yield _make_topic_effect(text, topic.name, each.partition_index)
 
 
 def _list_changed_configs(request: Any, answer: Any, name_of: NameOf) -> Effects:

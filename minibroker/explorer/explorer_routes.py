@@ -11,9 +11,9 @@ from minibroker import __version__
 from minibroker.explorer.damaged_files import make_damage_routes
 from minibroker.explorer.files_view import make_file_routes
 from minibroker.explorer.frames_view import Watched, make_frame_routes, make_live_routes
-from minibroker.explorer.groups_view import group_routes
+from minibroker.explorer.groups_view import make_group_routes
 from minibroker.explorer.page_files import ROOT, make_page_routes
-from minibroker.explorer.records_view import record_routes
+from minibroker.explorer.records_view import make_record_routes
 from minibroker.explorer.saved_frames import MOST_BYTES, MOST_FRAMES, SavedFrames
 from minibroker.explorer.schemas_view import make_schema_routes
 from minibroker.explorer.topics_view import make_topic_routes
@@ -66,8 +66,8 @@ def make_explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
     for part in (
         make_live_routes(broker, name_of, closing),
         make_topic_routes(broker),
-        record_routes(broker),
-        group_routes(broker, name_of),
+        make_record_routes(broker),
+        make_group_routes(broker, name_of),
         make_transaction_routes(broker),
         make_file_routes(lambda: broker.directory, broker),
         make_damage_routes(lambda: broker.directory),

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any, Final
 
-from minibroker.explorer.answers_in_threads import read_aside
+from minibroker.explorer.answers_in_threads import read_in_thread
 from minibroker.explorer.saved_frames import Frames
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.legible import make_legible
@@ -56,7 +56,7 @@ class Feed:
             else:
                 self._open.pop(exchange.number, None)
             self._last = max(self._last, exchange.number)
-            rows.append(await read_aside(exchange, partial(make_row, exchange, self._name_of)))
+            rows.append(await read_in_thread(exchange, partial(make_row, exchange, self._name_of)))
             if time.perf_counter() > until:
                 break
         marks = [mark for mark in self._frames.marks if mark.number > self._marked]
@@ -64,7 +64,7 @@ class Feed:
             self._marked = marks[-1].number
         if not rows and not marks:
             return None
-        return {"rows": rows, "marks": [mark_of(mark) for mark in marks], "oldest": self._frames.oldest}
+        return {"rows": rows, "marks": [make_mark_object(mark) for mark in marks], "oldest": self._frames.oldest}
 
     def _list_next(self) -> list[Exchange]:
         """Return what has ended since it was told, then what was not told yet."""
@@ -139,6 +139,6 @@ def _list_subjects(exchange: Exchange, name_of: NameOf) -> tuple[dict[str, list[
     )
 
 
-def mark_of(mark: Mark) -> dict[str, Any]:
+def make_mark_object(mark: Mark) -> dict[str, Any]:
     """Return a mark for JSON."""
     return mark._asdict() | {"text": make_legible(mark.text)}

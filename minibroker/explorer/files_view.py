@@ -15,15 +15,15 @@ from typing import Any, Final
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.upkeep.cleaner import get_cleaning_limits
-from minibroker.explorer.answers_in_threads import make_aside
+from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.trees import make_tree
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.compaction.batch_reading import Uncleanable
-from minibroker.storage.compaction.cleaning import plan_of
-from minibroker.storage.compaction.dirtiness import is_due, measure_dirtiness
+from minibroker.storage.compaction.cleaning import make_plan
+from minibroker.storage.compaction.dirtiness import is_cleaning_due, measure_dirtiness
 from minibroker.storage.compaction.foreseeing import foresee_cleaning
 from minibroker.storage.files import Disk
 from minibroker.storage.inspection.explained_files import ENTRY_BYTES, explain_file
@@ -32,7 +32,7 @@ from minibroker.storage.inspection.inspected_files import InspectedFile, Kind, O
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from minibroker.storage.retention import Extent, list_expired
+from minibroker.storage.retention import Extent, list_deletion_reasons
 from minibroker.testing.broker import Broker
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
@@ -64,7 +64,7 @@ def make_file_routes(root: Root, broker: Broker | None = None) -> Routes:
     async def get_content(path: str, at: int = 0) -> Answer:
         """Return a file byte by byte; of a large log or index, some batches or entries from a position on."""
         found = find_file_below(root(), path)
-        return await make_aside(lambda: show_content(found, at))
+        return await make_answer_in_thread(lambda: show_content(found, at))
 
     @routes.get("/segment")
     async def get_segment(path: str) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def show_content(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
 def _choose_window(inspected: InspectedFile, at: int, size: int) -> tuple[int, int]:
     """Return where to begin to show a file, and how many bytes to show."""
     if inspected.kind is Kind.LOG:
-        return (_batch_with(inspected, at)[0] if size > WINDOW_BYTES else 0), WINDOW_BYTES
+        return (_find_batch_with(inspected, at)[0] if size > WINDOW_BYTES else 0), WINDOW_BYTES
     entry = ENTRY_BYTES.get(inspected.kind)
     if entry is None:
         return 0, MOST_SHOWN_BYTES
@@ -169,11 +169,11 @@ def _find_next_window(inspected: InspectedFile, start: int, end: int, size: int)
         return None
     if inspected.kind is not Kind.LOG:
         return end
-    following, behind = _batch_with(inspected, end)
+    following, behind = _find_batch_with(inspected, end)
     return behind if following == start else following
 
 
-def _batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:
+def _find_batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:
     """Return where the batch begins and ends that has the byte `at`, by the offset index and the batches' lengths."""
     entries = _read_entries(inspected, INDEX_SUFFIX, OffsetEntry)
     start = max((entry.log_position for entry in entries if entry.log_position <= at), default=0)
@@ -232,7 +232,7 @@ def explain_retention(broker: Broker, inspected: InspectedFile) -> list[str]:
         return []
     log = partition.log
     extent = Extent(log.log_start_offset, log.high_watermark, log.log_end_offset)
-    reasons = list_expired(log.segments, extent, log.settings, broker.moving_clock.wall_ms())
+    reasons = list_deletion_reasons(log.segments, extent, log.settings, broker.moving_clock.wall_ms())
     return [
         f"{os.path.basename(segment.path)}: {reason.value}"
         for segment, reason in zip(log.segments, reasons, strict=False)
@@ -243,8 +243,8 @@ async def show_cleaning(broker: Broker, log: Log, inspected: InspectedFile) -> d
     """Return what a cleaning of a log would take now of each segment, and of this file's segment which records."""
     now_ms = broker.moving_clock.wall_ms()
     dirt = measure_dirtiness(log, now_ms)
-    plan = plan_of(log, dirt, get_cleaning_limits(broker.running.cluster.settings), now_ms)
-    said: dict[str, Any] = {"ratio": dirt.ratio, "is_due": is_due(log, dirt), "segments": [], "offsets": []}
+    plan = make_plan(log, dirt, get_cleaning_limits(broker.running.cluster.settings), now_ms)
+    said: dict[str, Any] = {"ratio": dirt.ratio, "is_due": is_cleaning_due(log, dirt), "segments": [], "offsets": []}
     if sum(source.size_bytes for source in plan.sources) > MOST_COMPACTED_BYTES:
         return said | {"why": "the log is too large to look at all of its records"}
     shown = next((each.path for each in plan.sources if inspected.base_offset == each.base_offset), "")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final, Protocol
 
-from minibroker.explorer.answers_in_threads import make_aside
+from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.copies import make_copies
 from minibroker.explorer.effects import list_effects
 from minibroker.explorer.feeds import COLUMNS, Feed, State, iterate_events, make_row
@@ -16,7 +16,7 @@ from minibroker.explorer.trees import make_tree
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.explaining.messages import explain_request, explain_response
 from minibroker.protocol.explaining.parts import Part
-from minibroker.protocol.headers import answer_version
+from minibroker.protocol.headers import find_response_version
 from minibroker.testing.broker import Broker
 from minibroker.testing.faults.engine import Faults
 from minibroker.testing.faults.rules import WORDS
@@ -41,7 +41,7 @@ UNKNOWN_HERE: Final = ("where",)  # a function
 NO_CACHE: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
 
-def filter_words() -> dict[str, str]:
+def list_filter_words() -> dict[str, str]:
     """Return the words of a filter with their meanings: those of the test kit's faults and of its journal."""
     matching = {word: said.meaning for word, (_, said) in WORDS.items() if said.table == "match"}
     return {word: text for word, text in matching.items() if word not in UNKNOWN_HERE} | OWN_WORDS
@@ -82,7 +82,7 @@ def make_frame_routes(
     @routes.get("/grammar")
     async def get_grammar() -> dict[str, Any]:
         """Return the columns of a row, and the words of a filter."""
-        return {"columns": COLUMNS, "words": filter_words()}
+        return {"columns": COLUMNS, "words": list_filter_words()}
 
     @routes.get("/stream")
     async def stream_frames(after: int = 0) -> Answer:
@@ -107,7 +107,7 @@ def make_frame_routes(
                 **explain_exchange(exchange),
             }
 
-        return await make_aside(said)
+        return await make_answer_in_thread(said)
 
     return routes
 
@@ -140,7 +140,7 @@ def _explain_answer(exchange: Exchange, answer: bytes) -> Part:
     """Return the tree of an answer; one of an API that is not known here is only bytes."""
     if exchange.api_key not in ApiKey.__members__.values():
         return Part("response", "frame", 0, len(answer), problem=f"there is no {exchange.api}")
-    version = answer_version(exchange.api_key, exchange.version, answer, SHORTEST_HEADER_BYTES)
+    version = find_response_version(exchange.api_key, exchange.version, answer, SHORTEST_HEADER_BYTES)
     return explain_response(answer, exchange.api_key, version)
 
 

@@ -18,7 +18,7 @@ from minibroker.broker.groups.group import Group
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.transactions.transaction import REACHED_FROM, State
 from minibroker.client.membership import decode_assignment
-from minibroker.explorer.answers_in_threads import read_aside
+from minibroker.explorer.answers_in_threads import read_in_thread
 from minibroker.explorer.effects import list_effects
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +31,7 @@ from minibroker.protocol.primitives import MalformedMessage
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.testing.seen.subjects import NameOf, find_subjects
-from minibroker.testing.verbs.own_requests import ask, get_any_node
+from minibroker.testing.verbs.own_requests import execute_request, get_any_node
 from minibroker.testing.verbs.wait_verbs import list_member_ids
 from minibroker.web.routes import Routes
 
@@ -72,7 +72,7 @@ MACHINES: Final[dict[str, list[tuple[str, str]]]] = {
 }
 
 
-def group_routes(broker: Broker, name_of: NameOf) -> Routes:
+def make_group_routes(broker: Broker, name_of: NameOf) -> Routes:
     """Return the paths of the view."""
     routes = Routes()
 
@@ -150,7 +150,7 @@ async def _describe_group(broker: Broker, group: Group, node_id: int | None) -> 
     """Return the members, as the group's coordinator describes them to clients."""
     cluster = broker.running.cluster
     node = get_any_node(cluster) if node_id is None else cluster.nodes[node_id]
-    answer = (await ask(cluster, node, DESCRIBE[group.type.capitalize()](group.group_id))).groups[0]
+    answer = (await execute_request(cluster, node, DESCRIBE[group.type.capitalize()](group.group_id))).groups[0]
     if answer.error_code:
         return {"members": [], "problem": ErrorCode(answer.error_code).name}
     return {"members": [_describe_member(each) for each in answer.members]}
@@ -202,7 +202,7 @@ async def _find_history(
         if exchange is None:
             break
         read = partial(_describe_moment, exchange, group, transactional_id, name_of)
-        for moment in await read_aside(exchange, read):
+        for moment in await read_in_thread(exchange, read):
             newer = commits.get(moment["client_id"]) if moment["api"] == COMMIT else None
             if newer is not None and newer["effects"] == moment["effects"]:
                 found.remove(newer)

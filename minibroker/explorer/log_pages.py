@@ -16,7 +16,7 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
-from minibroker.protocol.records.formats import is_old, iterate_batches_in, records_in
+from minibroker.protocol.records.formats import is_old_format, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.payload import iterate_payload_chunks
 from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.varints import (
@@ -88,7 +88,7 @@ async def find_records(partition: Partition, wanted: Wanted) -> Found:
     return Found(records, following, stopped)
 
 
-async def record_at(partition: Partition, offset: int, batch: bytes) -> Found:
+async def find_record_at(partition: Partition, offset: int, batch: bytes) -> Found:
     """Return the record with an offset, of the batch that has it, or none."""
     part = await asyncio.to_thread(_find_in, batch, Wanted(offset, 1), math.inf)
     found = [each for each in part.records if each[1].offset == offset]
@@ -120,11 +120,11 @@ def _shorten_bytes(data: bytes | None, most_bytes: int, size: int = 0) -> bytes 
     if data is None or (len(data) <= most_bytes and not size):
         return data
     found = Beginning(data[:most_bytes])
-    found.size = size or measure(data)
+    found.size = size or measure_bytes(data)
     return found
 
 
-def measure(data: bytes) -> int:
+def measure_bytes(data: bytes) -> int:
     """Return the size of a key or a value, of which only the beginning may be here."""
     return data.size if isinstance(data, Beginning) else len(data)
 
@@ -132,8 +132,8 @@ def measure(data: bytes) -> int:
 def _iterate_beginning(data: bytes, position: int, header: BatchHeader, stopped: list[str]) -> Iterator[Record]:
     """Yield the records of a batch that are in what of it is decompressed; of the last one maybe only a beginning."""
     try:
-        if is_old(data, position):
-            yield from records_in(data, position, limit_bytes=BATCH_BYTES)
+        if is_old_format(data, position):
+            yield from iterate_records_in(data, position, limit_bytes=BATCH_BYTES)
             return
         payload, is_whole = _read_payload(data, position, header)
         if not is_whole:
@@ -205,8 +205,8 @@ def _read_pieces(data: bytes, offset: int, *, is_key: bool) -> list[Bytes] | Non
     for position, header in iterate_batches_in(data):
         if not header.base_offset <= offset <= header.last_offset or header.is_control:
             continue
-        if is_old(data, position):
-            found = next((each for each in records_in(data, position) if each.offset == offset), None)
+        if is_old_format(data, position):
+            found = next((each for each in iterate_records_in(data, position) if each.offset == offset), None)
             whole = None if found is None else found.key if is_key else found.value
             return None if whole is None else [whole]
         stream = _Stream(iterate_payload_chunks(data, position, header))

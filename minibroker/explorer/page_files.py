@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from minibroker.explorer.bundling import bundle
+from minibroker.explorer.bundling import bundle_modules
 from minibroker.web.messages import Answer, Refused, Request, make_redirection
 from minibroker.web.routes import Routes
 
@@ -74,7 +74,7 @@ class StaticFile(NamedTuple):
 def _read_files() -> Mapping[str, StaticFile]:
     """Return all files by their names; nothing else can be asked for."""
     paths = [path for path in FOLDER.iterdir() if path.is_file() and path.suffix != MODULE_SUFFIX]
-    script = bundle(FIRST_MODULE, lambda path: (FOLDER / path).read_text("utf-8"))
+    script = bundle_modules(FIRST_MODULE, lambda path: (FOLDER / path).read_text("utf-8"))
     contents = {path.name: path.read_bytes() for path in paths} | {BUNDLE: script.encode()}
     return {name: _make_file(name, content) for name, content in contents.items()}
 

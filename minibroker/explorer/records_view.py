@@ -12,16 +12,16 @@ from contextlib import suppress
 from typing import Any, Final, Literal
 
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.explorer.answers_in_threads import make_aside
+from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.decoded_records import Data, add_decoded, find_decoder, get_data
 from minibroker.explorer.log_pages import (
     Beginning,
     Matches,
     Wanted,
+    find_record_at,
     find_records,
-    measure,
+    measure_bytes,
     read_whole_part,
-    record_at,
 )
 from minibroker.explorer.topics_view import find_partition
 from minibroker.explorer.trees import make_tree
@@ -35,7 +35,7 @@ from minibroker.protocol.records.varints import Bytes
 from minibroker.registry.formats.java_json import make_json_decoder
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.log_reading import Record
-from minibroker.testing.verbs.own_requests import ask, check, get_any_node
+from minibroker.testing.verbs.own_requests import check_code, execute_request, get_any_node
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
@@ -53,7 +53,7 @@ AS_FILE: Final = {"content-disposition": "attachment", "x-content-type-options":
 Part = Literal["any", "key", "value", "header"]
 
 
-def record_routes(broker: Broker) -> Routes:
+def make_record_routes(broker: Broker) -> Routes:
     """Return the paths of records, below those of topics."""
     routes = Routes("/topics/{name}/{index}")
 
@@ -63,9 +63,9 @@ def record_routes(broker: Broker) -> Routes:
     ) -> dict[str, Any]:
         """Return records from an offset on, those that contain a text; `next` is where the next page begins."""
         partition = find_partition(broker, name, index)
-        wanted = Wanted(first, min(count, MOST_RECORDS), matching(text, where), LISTED_BYTES)
+        wanted = Wanted(first, min(count, MOST_RECORDS), make_matcher(text, where), LISTED_BYTES)
         found = await find_records(partition, wanted)
-        records = [shown(each, list_beginning) for each in found.records]
+        records = [make_record_object(each, show_beginning) for each in found.records]
         end = partition.log.log_end_offset
         data = [get_data(each) for each in records]
         decoder = await find_decoder(broker, data)
@@ -99,8 +99,8 @@ def _add_offset_routes(broker: Broker, routes: Routes) -> None:
         each = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(partition_index=index, timestamp=time_ms)
         topic = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[each])
         node = cluster.nodes.get(partition.leader_id, get_any_node(cluster))
-        answer = (await ask(cluster, node, ListOffsetsRequest(topics=[topic]))).topics[0].partitions[0]
-        check(answer.error_code, f"{name}-{index}")
+        answer = (await execute_request(cluster, node, ListOffsetsRequest(topics=[topic]))).topics[0].partitions[0]
+        check_code(answer.error_code, f"{name}-{index}")
         return {"offset": partition.log.log_end_offset if answer.offset == NOT_FOUND else answer.offset}
 
 
@@ -114,19 +114,19 @@ async def _yield_in_turns(pieces: list[Bytes]) -> AsyncIterator[bytes]:
 
 async def answer_whole_record(broker: Broker, partition: Partition, offset: int) -> Answer:
     """Return the answer with a record, None for an offset without one, and with the batch around it."""
-    batch = batch_at(partition, offset)
-    found = await record_at(partition, offset, batch)
+    batch = read_batch_at(partition, offset)
+    found = await find_record_at(partition, offset, batch)
     data = [Data(_get_if_whole(each.key), _get_if_whole(each.value), each.headers) for each in found.records]
     decoder = await find_decoder(broker, data)
 
     def made() -> dict[str, Any]:
-        said = [shown(each, show_whole) for each in found.records]
+        said = [make_record_object(each, show_whole) for each in found.records]
         if decoder is not None:
             add_decoded(decoder, data, said, WHOLE_BYTES)
         explained = explain_records(batch, topic=partition.topic.name)
         return {"record": next(iter(said), None), "batch": make_tree(explained, batch), "stopped": found.stopped}
 
-    return await make_aside(made)
+    return await make_answer_in_thread(made)
 
 
 def _get_if_whole(data: bytes | None) -> bytes | None:
@@ -134,7 +134,7 @@ def _get_if_whole(data: bytes | None) -> bytes | None:
     return None if isinstance(data, Beginning) else data
 
 
-def matching(text: str, where: Part) -> Matches:
+def make_matcher(text: str, where: Part) -> Matches:
     """Return whether a record has a text, in any case of its letters."""
     wanted = text.lower().encode()
     if not wanted:
@@ -155,7 +155,7 @@ def matching(text: str, where: Part) -> Matches:
     return matches
 
 
-def batch_at(partition: Partition, offset: int) -> bytes:
+def read_batch_at(partition: Partition, offset: int) -> bytes:
     """Return the bytes of the batch with this offset. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
     region = partition.log.read(offset, ANY_SIZE)
     if region is None:
@@ -170,7 +170,7 @@ def batch_at(partition: Partition, offset: int) -> bytes:
 Content = Callable[[bytes | None], dict[str, Any] | None]
 
 
-def shown(record: Record, content: Content) -> dict[str, Any]:
+def make_record_object(record: Record, content: Content) -> dict[str, Any]:
     """Return a record for the page, with its bytes as `content` shows them."""
     return {
         "offset": record.offset,
@@ -188,19 +188,19 @@ def shown(record: Record, content: Content) -> dict[str, Any]:
     }
 
 
-def list_beginning(data: bytes | None, most_bytes: int = LISTED_BYTES) -> dict[str, Any] | None:
+def show_beginning(data: bytes | None, most_bytes: int = LISTED_BYTES) -> dict[str, Any] | None:
     """Return the beginning of bytes for a list: as text where they are text, and as hex."""
     if data is None:
         return None
-    said: dict[str, Any] = {"size": measure(data), "hex": data[:most_bytes].hex()}
+    said: dict[str, Any] = {"size": measure_bytes(data), "hex": data[:most_bytes].hex()}
     with suppress(UnicodeDecodeError):
-        said["text"] = data.decode() if measure(data) <= most_bytes else data[:most_bytes].decode(errors="ignore")
+        said["text"] = data.decode() if measure_bytes(data) <= most_bytes else data[:most_bytes].decode(errors="ignore")
     return said
 
 
 def show_whole(data: bytes | None) -> dict[str, Any] | None:
     """Return bytes in all forms that the page can show. This may take long: run it in a thread."""
-    said = list_beginning(data, WHOLE_BYTES)
+    said = show_beginning(data, WHOLE_BYTES)
     if said is not None and said.get("text", "")[:1] in ("{", "[") and said["size"] <= WHOLE_BYTES:
         with suppress(ValueError, RecursionError):
             said["json"] = indent_json(said["text"])

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
-from minibroker.explorer.answers_in_threads import make_aside
+from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.records_view import indent_json
 from minibroker.registry.state.coroutine_slices import Slices
 from minibroker.registry.state.qualified_subjects import qualify_within
@@ -84,7 +84,7 @@ def _add_version_routes(broker: Broker, routes: Routes) -> None:
             "metadata": found.metadata,
             "rules": found.rule_set,
         }
-        return await make_aside(lambda: said | {"text": _indent_schema(found)})
+        return await make_answer_in_thread(lambda: said | {"text": _indent_schema(found)})
 
     @routes.get("/named")
     async def find_schema(schema: str, subject: str = "") -> dict[str, Any]:

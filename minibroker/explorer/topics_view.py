@@ -9,9 +9,9 @@ from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 from minibroker.testing.broker import Broker
-from minibroker.testing.verbs.own_requests import ask, check, get_any_node
+from minibroker.testing.verbs.own_requests import check_code, execute_request, get_any_node
 from minibroker.web.routes import Routes
 
 MOST_TOPICS: Final = 5_000
@@ -38,7 +38,7 @@ def make_topic_routes(broker: Broker) -> Routes:
         topic = find_topic(broker, name)
         partitions = [_describe_partition(each) for each in topic.partitions[:MOST_PARTITIONS]]
         more = len(topic.partitions) - len(partitions)
-        return {**_summarize_topic(topic), "id": uuid_text(topic.topic_id), "partitions": partitions, "more": more}
+        return {**_summarize_topic(topic), "id": format_uuid(topic.topic_id), "partitions": partitions, "more": more}
 
     @routes.get("/{name}/configs")
     async def get_configs(name: str) -> list[dict[str, Any]]:
@@ -51,8 +51,8 @@ def make_topic_routes(broker: Broker) -> Routes:
         """Delete a topic, as a client would."""
         cluster = broker.running.cluster
         asked = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=30_000)
-        answer = await ask(cluster, get_any_node(cluster), asked)
-        check(answer.responses[0].error_code, answer.responses[0].error_message or name)
+        answer = await execute_request(cluster, get_any_node(cluster), asked)
+        check_code(answer.responses[0].error_code, answer.responses[0].error_message or name)
 
     return routes
 
@@ -116,8 +116,8 @@ async def _list_configs(broker: Broker, name: str) -> list[dict[str, Any]]:
         resource_type=TOPIC_RESOURCE, resource_name=find_topic(broker, name).name, configuration_keys=None
     )
     asked = DescribeConfigsRequest(resources=[resource], include_documentation=True)
-    answer = await ask(cluster, get_any_node(cluster), asked)
-    check(answer.results[0].error_code, answer.results[0].error_message or name)
+    answer = await execute_request(cluster, get_any_node(cluster), asked)
+    check_code(answer.results[0].error_code, answer.results[0].error_message or name)
     return [
         {
             "name": each.name,

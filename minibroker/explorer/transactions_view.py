@@ -13,7 +13,7 @@ from minibroker.broker.transactions.transaction_codec import encode_tombstone
 from minibroker.explorer.groups_view import find_local_partition
 from minibroker.explorer.log_pages import Wanted, find_records
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.internal import TRANSACTIONS_TOPIC, decode_internal
+from minibroker.protocol.records.internal import TRANSACTIONS_TOPIC, decode_internal_record
 from minibroker.testing.broker import Broker
 from minibroker.web.routes import Routes
 
@@ -79,7 +79,7 @@ async def _list_timeouts(broker: Broker, transactional_id: str) -> list[dict[str
     found = await find_records(partition, Wanted(first, LOOKED_AT, lambda record: record.key == key))
     timeouts = []
     for record in found.records:
-        _, decoded = decode_internal(TRANSACTIONS_TOPIC, record.key, record.value)
+        _, decoded = decode_internal_record(TRANSACTIONS_TOPIC, record.key, record.value)
         value: Any = decoded and decoded.message
         if (
             value is not None

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from minibroker.protocol.explaining.parts import Part
 from minibroker.protocol.legible import escape_unprintable, shorten
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 
 MOST_ROWS: Final = 20_000  # the rest is counted: a page with more is slow to load, and nobody reads it
 SHOWN_BYTES: Final = 1 << 20  # of each block
@@ -74,7 +74,7 @@ def _show_value(part: Part) -> str | None:
         return None
     if isinstance(value, bytes):
         if part.type == UUID:
-            return uuid_text(value)
+            return format_uuid(value)
         size = f"  ({len(value):,} bytes)" if len(value) > VALUE_CHARACTERS else ""
         return quote_bytes(value[:VALUE_CHARACTERS]) + size
     if isinstance(value, str):

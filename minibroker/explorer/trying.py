@@ -17,18 +17,18 @@ from msgspec import Meta, Struct
 
 from minibroker.broker.requests.served import SERVED
 from minibroker.explorer.addressed_nodes import find_addressed_node
-from minibroker.explorer.answers_in_threads import make_aside
-from minibroker.explorer.composed_records import compose_records, format_of
+from minibroker.explorer.answers_in_threads import make_answer_in_thread
+from minibroker.explorer.composed_records import compose_records, get_record_format
 from minibroker.explorer.trees import make_tree
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.describing import format_type, format_versions
 from minibroker.protocol.explaining.messages import explain_request, explain_response
 from minibroker.protocol.fields import Kind
-from minibroker.protocol.fields import fields as fields_of
+from minibroker.protocol.fields import list_fields as fields_of
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
-from minibroker.protocol.layout import Place, layout
+from minibroker.protocol.layout import Place, make_layout
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from minibroker.protocol.primitives import uuid_from_text, uuid_text
+from minibroker.protocol.primitives import format_uuid, parse_uuid
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.exchange import find_api_key
 from minibroker.testing.seen.subjects import NameOf
@@ -129,22 +129,22 @@ def make_trying_routes(broker: Broker, name_of: NameOf) -> Routes:
     async def encode(asked: Composed) -> Answer:
         """Return the bytes of a request."""
         now_ms = broker.moving_clock.wall_ms()
-        return await make_aside(lambda: explain_frame(encode_request(asked, now_ms)))
+        return await make_answer_in_thread(lambda: explain_frame(encode_request(asked, now_ms)))
 
     @routes.post("/explain")
     async def explain(asked: Bytes) -> Answer:
         """Return what bytes say as a request."""
-        return await make_aside(lambda: explain_frame(_from_hex(asked.hex)))
+        return await make_answer_in_thread(lambda: explain_frame(_decode_hex(asked.hex)))
 
     @routes.post("/send")
     async def send(asked: Bytes) -> Answer:
         """Send bytes as a client does, to the node that they are for unless one is named; return the answer."""
-        frame = _from_hex(asked.hex)
+        frame = _decode_hex(asked.hex)
         node = asked.node or find_addressed_node(broker, frame, name_of) or next(iter(sent_to), None)
         sent_to[:] = [] if node is None else [node]
         explained = await make_sender(frame, *find_plain_address(broker, node))
         number = broker.journal.seen
-        return await make_aside(lambda: explained() | {"number": number, "node": node})
+        return await make_answer_in_thread(lambda: explained() | {"number": number, "node": node})
 
     return routes
 
@@ -164,7 +164,7 @@ class _Form:
         self._topic, self._topic_id = topic, topic_id
 
     def _list_places(self, struct: type) -> list[Place]:
-        found = layout(struct, self._version, self._flexible)
+        found = make_layout(struct, self._version, self._flexible)
         return [*found.body, *found.tagged]
 
     def fields(self, struct: type) -> list[dict[str, Any]]:
@@ -189,7 +189,7 @@ class _Form:
         places = self._list_places(struct)
         values = {place.name: self._choose_value(place) for place in places}
         if {"name", "topic_id"} <= values.keys():  # either of them says which topic is meant
-            values |= {"name": self._topic, "topic_id": uuid_text(bytes(16))}
+            values |= {"name": self._topic, "topic_id": format_uuid(bytes(16))}
         if {"name", "value"} <= values.keys():  # a config's name, and no topic's
             values["name"] = ""
         return values
@@ -200,7 +200,7 @@ class _Form:
         if place.name in SENSIBLE:
             return SENSIBLE[place.name]
         if place.name == "topic_id":
-            return uuid_text(self._topic_id)
+            return format_uuid(self._topic_id)
         if place.tagged or (place.nullable and place.kind.code != "records"):
             return None if place.nullable else self._make_default(place)
         return self._make_value(place.name, place.kind, self._make_default(place))
@@ -216,7 +216,7 @@ class _Form:
             return [self._make_item(name, kind.item)] if name in ONE_OF + ALSO_ONE_OF + OF_TRANSACTION else []
         if kind.code == "string":
             return default or ""
-        blank = {"?": False, "bytes": "", "records": "", "16s": uuid_text(bytes(16))}
+        blank = {"?": False, "bytes": "", "records": "", "16s": format_uuid(bytes(16))}
         return blank.get(kind.code, 0) if default is None else default
 
     def _make_item(self, name: str, item: Kind) -> Any:
@@ -238,7 +238,7 @@ def encode_request(asked: Composed, now_ms: int) -> bytes:
     key = find_api_key(asked.api)
     message = get_request_class(key)
     message.check_version(asked.version)
-    written = partial(compose_records, now_ms=now_ms, magic=format_of(asked.version))
+    written = partial(compose_records, now_ms=now_ms, magic=get_record_format(asked.version))
     header = RequestHeader(
         request_api_key=key,
         request_api_version=asked.version,
@@ -271,14 +271,14 @@ def _convert_value(kind: Kind, value: Any, written: Written) -> Any:
     if kind.item is not None:
         return [_convert_value(kind.item, each, written) for each in value]
     convert: dict[str, Callable[[Any], Any]] = {
-        "16s": uuid_from_text,
+        "16s": parse_uuid,
         "bytes": bytes.fromhex,
         "records": written,
     }
     return convert.get(kind.code, lambda same: same)(value)
 
 
-def _from_hex(digits: str) -> bytes:
+def _decode_hex(digits: str) -> bytes:
     try:
         return bytes.fromhex(digits)
     except ValueError:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 
 from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import Reaction, check, choose_reaction
+from minibroker.client.client_errors import Reaction, check_error_code, choose_reaction
 from minibroker.client.cluster_client import Partition
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.declare import Message
@@ -110,7 +110,7 @@ class LabClient:
 
         async def find() -> list[Partition]:
             (topic,) = (await self.client.metadata([self.topic], create=True)).topics
-            check(topic.error_code, f"topic {self.topic}")
+            check_error_code(topic.error_code, f"topic {self.topic}")
             return [(self.topic, each) for each in range(len(topic.partitions))]
 
         return await self.retry(find)
@@ -127,7 +127,7 @@ class LabClient:
             answer = await self.client.request(request, node, highest=highest)
             for code in collect_error_codes(answer):
                 if choose_reaction(code) in (Reaction.RETRY, Reaction.FIND_COORDINATOR):
-                    check(code, f"{kind} {self.name}")
+                    check_error_code(code, f"{kind} {self.name}")
             return answer
 
         return await self.retry(ask)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Final
 
-from minibroker.client.client_errors import check
+from minibroker.client.client_errors import check_error_code
 from minibroker.client.cluster_client import Partition
 from minibroker.client.membership import (
     ASSIGNOR,
@@ -29,7 +29,7 @@ from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubsc
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.groups import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 from minibroker.protocol.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
-from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 
 SESSION_TIMEOUT_MS: Final = 10_000
 REBALANCE_TIMEOUT_MS: Final = 20_000
@@ -79,7 +79,7 @@ class Consumer(LabClient):
     def _is_left_behind(self, answer: Any) -> bool:
         """Return whether the group goes on without this member, until it joins again. Raises ClientError."""
         if answer.error_code not in STALE:
-            check(answer.error_code, f"group {self.name}")
+            check_error_code(answer.error_code, f"group {self.name}")
             return False
         if answer.error_code != ErrorCode.REBALANCE_IN_PROGRESS:
             self._member = NO_MEMBER
@@ -203,7 +203,7 @@ class Consumer(LabClient):
             topics=[TOPIC(topic=self.topic, partitions=partitions)],
         )
         answer = await self.client.request(request, node_id, highest=NEWEST_WITH_NAMES)
-        check(answer.error_code, f"reading {self.topic}")
+        check_error_code(answer.error_code, f"reading {self.topic}")
         for topic in answer.responses:
             for each in topic.partitions:
                 self._take(each)
@@ -218,7 +218,9 @@ class Consumer(LabClient):
         data = answer.records or b""
         aborted = Aborted(answer.aborted_transactions)
         for position, header in iterate_batches_in(data):
-            check_any(data, position)
+            check_batch_or_message(data, position)
             if not aborted.drops(header, data, position):
-                self.count += sum(each.offset >= self._positions[partition] for each in records_in(data, position))
+                self.count += sum(
+                    each.offset >= self._positions[partition] for each in iterate_records_in(data, position)
+                )
             self._positions[partition] = max(self._positions[partition], header.next_offset)

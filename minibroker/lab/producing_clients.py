@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
-from minibroker.client.client_errors import check
+from minibroker.client.client_errors import check_error_code
 from minibroker.client.cluster_client import Partition
 from minibroker.lab.clients import LabClient
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -53,7 +53,7 @@ class Producer(LabClient):
         leader = await self.client.leader(partition)
         answer = await self.client.request(request, leader.node_id, highest=PRODUCE_VERSION)
         (written,) = answer.responses[0].partition_responses
-        check(written.error_code, f"writing to {partition[0]}-{partition[1]}", written.error_message)
+        check_error_code(written.error_code, f"writing to {partition[0]}-{partition[1]}", written.error_message)
         return int(written.base_offset)
 
 
@@ -69,7 +69,7 @@ class TransactionalProducer(Producer):
         await super().begin()
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
         answer = await self.ask("transaction", request)
-        check(answer.error_code, f"transaction {self.name}")
+        check_error_code(answer.error_code, f"transaction {self.name}")
         self._id, self._epoch = answer.producer_id, answer.producer_epoch
         self._sequences = dict.fromkeys(self._of_topic, 0)
         self._is_open = False
@@ -108,7 +108,9 @@ class TransactionalProducer(Producer):
         )
         answer = await self.ask("transaction", request, ADD_VERSION)
         for each in answer.results_by_topic_v3_and_below[0].results_by_partition:
-            check(each.partition_error_code, f"adding {partition[0]}-{partition[1]} to transaction {self.name}")
+            check_error_code(
+                each.partition_error_code, f"adding {partition[0]}-{partition[1]} to transaction {self.name}"
+            )
         self._is_open = True
         self.said = f"transaction {self._transactions} is open, epoch {self._epoch}"
 
@@ -117,6 +119,6 @@ class TransactionalProducer(Producer):
             transactional_id=self.name, producer_id=self._id, producer_epoch=self._epoch, committed=commits
         )
         answer = await self.ask("transaction", request, END_VERSION)
-        check(answer.error_code, f"transaction {self.name}")
+        check_error_code(answer.error_code, f"transaction {self.name}")
         self._is_open = False
         self.said = f"transaction {self._transactions} is {'committed' if commits else 'aborted'}, epoch {self._epoch}"

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from minibroker.explorer.bundling import bundle
+from minibroker.explorer.bundling import bundle_modules
 from minibroker.lab.compiling import pack_entries
 
 PACKAGE: Final = Path(__file__).parent.parent
@@ -62,7 +62,7 @@ def write_lab(folder: Path, pyodide: Path) -> int:
         is_script_of_explorer = path.parent == EXPLORER and path.suffix == MODULE_SUFFIX
         if path.is_file() and not is_script_of_explorer and path != EXPLORER / PAGE:
             shutil.copy(path, folder / path.name)
-    (folder / "bundle.js").write_text(bundle(FIRST_MODULE, _read_module), encoding="utf-8")
+    (folder / "bundle.js").write_text(bundle_modules(FIRST_MODULE, _read_module), encoding="utf-8")
     _write_names(folder, [each.name for each in wheels])
     _write_version(folder)
     return sum(path.stat().st_size for path in _list_files(folder))

@@ -17,23 +17,23 @@ from minibroker.protocol.fields import (
     Records,
     RecordsOrRegion,
     Uuid,
-    default_value,
     field,
-    fields,
     float64,
     get_default_maker,
+    get_default_value,
     int8,
     int16,
     int32,
     int64,
+    list_fields,
     uint16,
     uint32,
 )
-from minibroker.protocol.fields import versions as version_range
+from minibroker.protocol.fields import parse_versions as version_range
 from minibroker.protocol.generated_readers import reading
 from minibroker.protocol.generated_writers import writing
 from minibroker.protocol.primitives import MalformedMessage, Output
-from minibroker.protocol.source import READ_FAILURES, UNKNOWN_TAGS, Source, compile_function, describe_malformed
+from minibroker.protocol.source import READ_FAILURES, UNKNOWN_TAGS, Source, compile_function, make_malformed_error
 from minibroker.protocol.steps import Steps
 
 __all__ = [
@@ -84,7 +84,7 @@ class Struct(metaclass=Declaration):
     def __init__(self, **values: Any) -> None:
         """Generate and compile the struct's own `__init__`, which replaces this one."""
         struct = type(self)
-        made = compile_function(constructing(struct), f"construct {struct.__qualname__}")
+        made = compile_function(generate_constructor(struct), f"construct {struct.__qualname__}")
         type.__setattr__(struct, "__init__", made)  # mypy does not allow a plain assignment to a method
         made(self, **values)
 
@@ -152,7 +152,7 @@ class Message(Struct):
         try:
             result: tuple[Self, int] = read(data, position, end)
         except READ_FAILURES as problem:
-            raise describe_malformed(cls.__name__, version, problem) from problem
+            raise make_malformed_error(cls.__name__, version, problem) from problem
         message, stop = result
         if stop != end:
             raise MalformedMessage(cls.__name__, version, "", f"{end - stop} bytes follow its end")
@@ -165,7 +165,7 @@ class Message(Struct):
         try:
             result: tuple[Self, int] = read(data, position, len(data))
         except READ_FAILURES as problem:
-            raise describe_malformed(cls.__name__, version, problem) from problem
+            raise make_malformed_error(cls.__name__, version, problem) from problem
         return result
 
     @classmethod
@@ -183,7 +183,7 @@ class Message(Struct):
         try:
             result: tuple[Self, int] = read(data, position, len(data))
         except READ_FAILURES as problem:
-            raise describe_malformed(cls.__name__, version, problem) from problem
+            raise make_malformed_error(cls.__name__, version, problem) from problem
         return result
 
     @classmethod
@@ -203,7 +203,7 @@ class Message(Struct):
         try:
             message, _, long_arrays = yield from read(data, position, len(data), allowance_bytes)
         except READ_FAILURES as problem:
-            raise describe_malformed(cls.__name__, version, problem) from problem
+            raise make_malformed_error(cls.__name__, version, problem) from problem
         return message, long_arrays
 
     def encode_in_steps(self, out: Output, version: int, limit_bytes: int) -> Steps[LongArrays]:
@@ -270,14 +270,14 @@ class Message(Struct):
             raise ValueError(f"{cls.__name__} has no version {version}")
 
 
-def constructing(struct: type) -> Source:
+def generate_constructor(struct: type) -> Source:
     """Generate the function `__init__(self, *, name=default, ...)` of a struct."""
     source = Source({"MISSING": _MISSING})
     arguments, lines = [], []
-    for each in fields(struct):
+    for each in list_fields(struct):
         maker = get_default_maker(each)
         if maker is None:
-            default, value = source.constant(default_value(each)), each.name
+            default, value = source.constant(get_default_value(each)), each.name
         else:
             made = "[]" if maker is list else f"{source.named(maker.__name__, maker)}()"
             default, value = "MISSING", f"{made} if {each.name} is MISSING else {each.name}"

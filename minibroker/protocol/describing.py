@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from minibroker.protocol import headers, messages
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import Field, Kind, default_value, fields, get_default_maker
+from minibroker.protocol.fields import Field, Kind, get_default_maker, get_default_value, list_fields
 from minibroker.protocol.generated_readers import reading
 from minibroker.protocol.generated_writers import writing
-from minibroker.protocol.layout import Place, layout
+from minibroker.protocol.layout import Place, make_layout
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.record_fields import STRUCTS, RecordStruct
 from minibroker.protocol.shared_fields import ABOUT
@@ -66,7 +66,7 @@ def list_known_names() -> list[str]:
     return sorted(names.union(*(struct.names for struct in STRUCTS)))
 
 
-def summary(message: type[Message]) -> str:
+def summarize_message(message: type[Message]) -> str:
     """Return what a message is, in one line."""
     return (message.__doc__ or "").partition("\n")[0]
 
@@ -80,12 +80,12 @@ def list_field_rows(message: type[Message], version: int) -> list[FieldRow]:
     return _list_rows(message, message, version, 0)
 
 
-def record_structs_named(name: str) -> list[RecordStruct]:
+def find_record_structs(name: str) -> list[RecordStruct]:
     """Return the part of records of a name, "RecordBatch" or "MessageSet", if there is one. Case does not matter."""
     return [struct for struct in STRUCTS if name.lower() in map(str.lower, struct.names)]
 
 
-def record_rows(struct: RecordStruct, depth: int = 0) -> list[FieldRow]:
+def list_record_rows(struct: RecordStruct, depth: int = 0) -> list[FieldRow]:
     """Return the fields of a part of records. Nested fields follow the field that contains them."""
     nested = {f"[]{each.type}": each for each in STRUCTS}
     rows: list[FieldRow] = []
@@ -93,7 +93,7 @@ def record_rows(struct: RecordStruct, depth: int = 0) -> list[FieldRow]:
         name, type_, about, kip, nullable, versions = field
         rows.append(FieldRow(depth, name, type_, versions or struct.versions, nullable, False, None, "", about, kip))
         if type_ in nested:
-            rows += record_rows(nested[type_], depth + 1)
+            rows += list_record_rows(nested[type_], depth + 1)
     return rows
 
 
@@ -119,7 +119,7 @@ def format_versions(versions: range, newest: int) -> str:
 
 
 def _list_rows(struct: type, message: type[Message], version: int, depth: int) -> list[FieldRow]:
-    shape = layout(struct, version, version in message.flexible)
+    shape = make_layout(struct, version, version in message.flexible)
     rows: list[FieldRow] = []
     for place in shape.body + shape.tagged:
         rows.append(_make_row(place, struct, message, version, depth))
@@ -157,7 +157,7 @@ class Background(NamedTuple):
 @cache
 def find_background(name: str, struct: type, message: type[Message]) -> Background:
     """Return what is known of a field of `struct`, which is the message, or a part of it."""
-    (field,) = (each for each in fields(struct) if each.name == name)
+    (field,) = (each for each in list_fields(struct) if each.name == name)
     present, (first, kip) = field.facts.present, _find_first_versions(message)[struct]
     if present.start > first:
         first, kip = present.start, None
@@ -180,7 +180,7 @@ def _find_first_versions(message: type[Message]) -> Mapping[type, tuple[int, int
         if struct in first_versions and first_versions[struct][0] <= first:
             return
         first_versions[struct] = first, kip
-        for field in fields(struct):
+        for field in list_fields(struct):
             nested = (field.kind.item or field.kind).struct
             if nested is not None:
                 own = field.facts
@@ -194,7 +194,7 @@ def _format_default(field: Field) -> str:
     maker = get_default_maker(field)
     if maker is not None:
         return "[]" if maker is list else f"{maker.__name__}()"
-    value = default_value(field)
+    value = get_default_value(field)
     return "ZERO_UUID" if value == ZERO_UUID else repr(value)
 
 

@@ -77,7 +77,7 @@ class Field(NamedTuple):
 
 
 @cache
-def versions(text: str) -> range:
+def parse_versions(text: str) -> range:
     """Parse Kafka's notation for versions: "3", "0-12", "9+" or "none"."""
     if text == "none":
         return range(0)
@@ -108,21 +108,23 @@ def field(
     kip: the proposal that brought it, if that is not the one of its first version; 0 if there is none.
     """
     in_tags = tagged if tagged is not None else present if tag >= 0 else "none"
-    own_rule = None if flexible is None else versions(flexible)
-    return Facts(versions(present), versions(nullable), versions(in_tags), tag, own_rule, default, about, kip)
+    own_rule = None if flexible is None else parse_versions(flexible)
+    return Facts(
+        parse_versions(present), parse_versions(nullable), parse_versions(in_tags), tag, own_rule, default, about, kip
+    )
 
 
 @cache
-def fields(struct: type) -> tuple[Field, ...]:
+def list_fields(struct: type) -> tuple[Field, ...]:
     """Return a struct's fields in wire order. Types are resolved on the first call, so a struct may use later ones."""
     declared: dict[str, Facts] = struct.__dict__["__fields__"]
     texts: dict[str, str] = struct.__annotations__  # texts, as every file of messages postpones their evaluation
     names, own_names = vars(sys.modules[struct.__module__]), dict(vars(struct))
     types = {name: eval(texts[name], names, own_names) for name in declared}
-    return tuple(Field(name, *_without_null(types[name]), facts) for name, facts in declared.items())
+    return tuple(Field(name, *_parse_nullable(types[name]), facts) for name, facts in declared.items())
 
 
-def _without_null(annotation: Any) -> tuple[Kind, bool]:
+def _parse_nullable(annotation: Any) -> tuple[Kind, bool]:
     """Return the kind of a type without None, and whether None was in it."""
     if get_origin(annotation) in (Union, UnionType):
         (inner,) = (each for each in get_args(annotation) if each is not NoneType)
@@ -151,7 +153,7 @@ def get_default_maker(field: Field) -> Callable[[], Any] | None:
     return None if _is_none_if_absent(field) else field.kind.struct
 
 
-def default_value(field: Field) -> Any:
+def get_default_value(field: Field) -> Any:
     """Return a field's default if all instances can share it."""
     if field.facts.default is not ...:
         return field.facts.default

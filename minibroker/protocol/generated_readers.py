@@ -17,8 +17,8 @@ from struct import unpack_from
 from typing import Any
 
 from minibroker.protocol import primitives
-from minibroker.protocol.fields import Kind, default_value, get_default_maker
-from minibroker.protocol.layout import Layout, Place, estimate_item_bytes, layout, measure_least_item_bytes
+from minibroker.protocol.fields import Kind, get_default_maker, get_default_value
+from minibroker.protocol.layout import Layout, Place, estimate_item_bytes, make_layout, measure_least_item_bytes
 from minibroker.protocol.primitives import MAX_TAGS
 from minibroker.protocol.source import FEW, READ_ITEMS, UNKNOWN_TAGS, Source, choose_free_name, convert_to_snake_case
 
@@ -27,16 +27,16 @@ MAX_ITEMS = 1_000_000  # in one array, as in Kafka 4.4
 _NAMES: dict[str, Any] = {
     "new": object.__new__,
     "unpack_from": unpack_from,
-    "read_varint": primitives.read_varint,
+    "read_varint": primitives.read_unsigned_varint,
     "read_string_length": primitives.read_string_length,
     "read_tag": primitives.read_tag,
     "read_unknown_tags": primitives.read_unknown_tags,
     "skip_tags": primitives.skip_tags,
     "read_uuids": primitives.read_uuids,
-    "bad_length": primitives.bad_length,
-    "bad_tag_size": primitives.bad_tag_size,
-    "too_many": primitives.too_many,
-    "too_costly": primitives.too_costly,
+    "bad_length": primitives.make_bad_length_error,
+    "bad_tag_size": primitives.make_bad_tag_size_error,
+    "too_many": primitives.make_too_many_error,
+    "too_costly": primitives.make_too_costly_error,
 }
 
 _SLICES = {
@@ -83,7 +83,7 @@ class _Reading:
         waiting = tuple(target.partition(".")[0] for target, *_ in self._run)
         name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
         self.source.add(f"{name} = new({self.source.named(struct.__name__, struct)})")
-        shape = layout(struct, self.version, self.flexible)
+        shape = make_layout(struct, self.version, self.flexible)
         self._defaults(name, shape)
         for place in shape.body:
             with self.source.about(place.name):
@@ -96,7 +96,7 @@ class _Reading:
         for field in [*shape.absent, *(place.field for place in shape.tagged)]:
             maker = get_default_maker(field)
             if maker is None:
-                value = self.source.constant(default_value(field))
+                value = self.source.constant(get_default_value(field))
             else:
                 value = "[]" if maker is list else f"{self.source.named(maker.__name__, maker)}()"
             self.source.add(f"{name}.{field.name} = {value}")

@@ -16,8 +16,8 @@ from struct import pack
 from typing import Any
 
 from minibroker.protocol import primitives
-from minibroker.protocol.fields import Field, Kind, default_value, get_default_maker
-from minibroker.protocol.layout import Place, layout
+from minibroker.protocol.fields import Field, Kind, get_default_maker, get_default_value
+from minibroker.protocol.layout import Place, make_layout
 from minibroker.protocol.source import FEW, UNKNOWN_TAGS, WRITTEN_ITEMS, Source, choose_free_name, convert_to_snake_case
 
 TAGS_END = 1 << 35  # no varint is as large
@@ -25,9 +25,9 @@ TAGS_END = 1 << 35  # no varint is as large
 _NAMES: dict[str, Any] = {
     "pack": pack,
     "ONE_BYTE": primitives.ONE_BYTE,
-    "varint": primitives.varint,
-    "string_length": primitives.string_length,
-    "unknown_tags_between": primitives.unknown_tags_between,
+    "varint": primitives.encode_unsigned_varint,
+    "string_length": primitives.encode_string_length,
+    "unknown_tags_between": primitives.encode_unknown_tags_between,
     "AnswerTooLarge": primitives.AnswerTooLarge,
     "BYTES": (bytes, bytearray, memoryview),
 }
@@ -70,7 +70,7 @@ class _Writing:
 
     def struct(self, struct: type, name: str, scope: tuple[str, ...]) -> None:
         """Add the lines that write the struct in a variable."""
-        shape = layout(struct, self.version, self.flexible)
+        shape = make_layout(struct, self.version, self.flexible)
         scope = (*scope, name)
         for place in shape.body:
             with self.source.about(place.name):
@@ -122,7 +122,7 @@ class _Writing:
             return f"{value} != []"
         if maker is not None:
             return f"{value} != {self._default_struct(maker)}"
-        default = default_value(field)
+        default = get_default_value(field)
         if default is not None:
             return f"{value} != {self.source.constant(default)}"
         if field.kind.struct is not None and not field.facts.nullable:

@@ -53,7 +53,7 @@ def get_response_header_version(api_key: int, version: int) -> int:
     return 1 if version in get_response_class(api_key).flexible_header else 0
 
 
-def answer_version(api_key: int, version: int, frame: bytes | bytearray | memoryview, position: int) -> int:
+def find_response_version(api_key: int, version: int, frame: bytes | bytearray | memoryview, position: int) -> int:
     """Return the version of the answer to a request of this version, whose message begins at `position`.
 
     A broker that does not know a version of ApiVersions answers it in version 0 (KIP-511).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from minibroker.named_tuples import NamedTuple
-from minibroker.protocol.fields import Field, Kind, fields
+from minibroker.protocol.fields import Field, Kind, list_fields
 
 
 class Place(NamedTuple):
@@ -38,12 +38,12 @@ class Layout(NamedTuple):
 
 
 @cache
-def layout(struct: type, version: int, flexible: bool) -> Layout:
+def make_layout(struct: type, version: int, flexible: bool) -> Layout:
     """Return the layout of a struct in `version` of a message, which is `flexible` (KIP-482) in it or not."""
     body: list[Place] = []
     tagged: list[Place] = []
     absent: list[Field] = []
-    for field in fields(struct):
+    for field in list_fields(struct):
         facts = field.facts
         if version not in facts.present:
             absent.append(field)
@@ -56,7 +56,7 @@ def layout(struct: type, version: int, flexible: bool) -> Layout:
 
 def measure_least_bytes(struct: type, version: int, flexible: bool) -> int:
     """Return the smallest size of a struct in a version, which bounds how many the data can contain."""
-    body = layout(struct, version, flexible).body
+    body = make_layout(struct, version, flexible).body
     return sum(_measure_least_bytes(place, version, flexible) for place in body) + (1 if flexible else 0)
 
 
@@ -92,9 +92,9 @@ def _estimate_object_bytes(kind: Kind, version: int, flexible: bool) -> int:
         return _VIEW_BYTES
     if kind.struct is None:
         return _VALUE_BYTES
-    places = (*layout(kind.struct, version, flexible).body, *layout(kind.struct, version, flexible).tagged)
+    places = (*make_layout(kind.struct, version, flexible).body, *make_layout(kind.struct, version, flexible).tagged)
     nested = (place.kind for place in places if place.kind.item or place.kind.struct or place.kind.code == "records")
-    slots = _POINTER_BYTES * len(fields(kind.struct))
+    slots = _POINTER_BYTES * len(list_fields(kind.struct))
     return _HEAD_BYTES + slots + sum(_estimate_object_bytes(each, version, flexible) for each in nested)
 
 

@@ -54,7 +54,7 @@ def iterate_data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
 
 
 def _iterate_metric(metric: memoryview) -> Iterator[DataPoint | None]:
-    fields = dict(_list_fields_of_small(metric))
+    fields = dict(_list_fields(metric))
     name = _decode_text(fields.get(1, memoryview(b"")))
     for number in GAUGE, SUM:
         if number in fields:
@@ -82,7 +82,7 @@ def _is_delta(points: memoryview) -> Steps[bool]:
 
 def _parse_point(name: str, point: memoryview, *, is_delta: bool) -> DataPoint:
     value, attributes = 0.0, []
-    for number, field in _list_fields_of_small(point):
+    for number, field in _list_fields(point):
         if number == 4:
             value = _check_number(_DOUBLE, field)
         elif number == 6:
@@ -113,13 +113,13 @@ def _iterate_totals(
 
 
 def _parse_attribute(pair: memoryview) -> tuple[str, str]:
-    found = dict(_list_fields_of_small(pair))
+    found = dict(_list_fields(pair))
     return _decode_text(found.get(1, memoryview(b""))), _parse_any_value(_check_bytes(found.get(2, memoryview(b""))))
 
 
 def _parse_any_value(data: memoryview) -> str:
     """Return a string, bool, int or double as text; arrays and the like have none."""
-    for number, field in _list_fields_of_small(data):
+    for number, field in _list_fields(data):
         if number == 1:
             return _decode_text(field)
         if number == 2:
@@ -141,7 +141,7 @@ def _iterate_nested(data: memoryview, wanted: int) -> Iterator[memoryview]:
             others = _check_count(others)
 
 
-def _list_fields_of_small(data: memoryview) -> Iterator[Field]:
+def _list_fields(data: memoryview) -> Iterator[Field]:
     """Yield the fields of a message that has few."""
     count = 0
     for field in _iterate_fields(data):
@@ -179,14 +179,14 @@ def _iterate_fields(data: memoryview) -> Iterator[Field]:
     """Yield the fields of a message. Raises MalformedMetrics."""
     position = 0
     while position < len(data):
-        tag, position = _varint(data, position)
+        tag, position = _read_varint(data, position)
         number, wire_type = tag >> 3, tag & 7
         if wire_type == VARINT:
-            value, position = _varint(data, position)
+            value, position = _read_varint(data, position)
             yield number, value
             continue
         if wire_type == BYTES:
-            size, position = _varint(data, position)
+            size, position = _read_varint(data, position)
         else:
             size = _SIZES.get(wire_type, -1)
         if not 0 <= size <= len(data) - position:
@@ -195,7 +195,7 @@ def _iterate_fields(data: memoryview) -> Iterator[Field]:
         position += size
 
 
-def _varint(data: memoryview, position: int) -> tuple[int, int]:
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
     value = shift = 0
     for byte in data[position : position + VARINT_BYTES]:
         value |= (byte & 0x7F) << shift

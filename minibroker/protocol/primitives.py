@@ -73,7 +73,7 @@ class Output(bytearray):
         return parts
 
 
-def new_uuid(source: random.Random) -> bytes:
+def make_uuid(source: random.Random) -> bytes:
     """Return a random id of 16 raw bytes that is not reserved by Kafka and whose text does not begin with a dash."""
     while True:
         raw = source.randbytes(16)
@@ -81,12 +81,12 @@ def new_uuid(source: random.Random) -> bytes:
             return raw
 
 
-def uuid_text(raw: bytes) -> str:
+def format_uuid(raw: bytes) -> str:
     """Return a UUID's 16 bytes as Kafka prints them: URL-safe base64, 22 characters, no padding."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def uuid_from_text(text: str) -> bytes:
+def parse_uuid(text: str) -> bytes:
     """Return the 16 bytes of a UUID in Kafka's notation. Raises ValueError for anything else."""
     raw = b64decode(text + "=" * (-len(text) % 4), altchars="-_", validate=True)
     if len(raw) != 16:
@@ -97,7 +97,7 @@ def uuid_from_text(text: str) -> bytes:
 # --- Unsigned varints (KIP-482): 7 bits in a byte, lowest first; the high bit says that more follow; up to 5 bytes ---
 
 
-def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
+def read_unsigned_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     """Return the value and the position after it. Raises IndexError at the end of data, ValueError after five bytes."""
     value = shift = 0
     while (byte := data[position]) > 127:
@@ -109,7 +109,7 @@ def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[in
     return value | byte << shift, position + 1
 
 
-def varint(value: int) -> bytes:
+def encode_unsigned_varint(value: int) -> bytes:
     """Encode a value that is not negative, in as few bytes as possible."""
     if value < 128:
         return ONE_BYTE[value]
@@ -126,7 +126,7 @@ def varint(value: int) -> bytes:
 
 def read_string_length(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     """Read the varint of a compact string's length (plus 1) that takes more than one byte."""
-    length, position = read_varint(data, position)
+    length, position = read_unsigned_varint(data, position)
     if length > MAX_STRING_BYTES + 1:
         raise ValueError(f"a string of {length - 1} bytes, and {MAX_STRING_BYTES} is the most")
     return length, position
@@ -134,19 +134,19 @@ def read_string_length(data: bytes | bytearray | memoryview, position: int) -> t
 
 def read_tag(data: bytes | bytearray | memoryview, position: int, end: int, last: int) -> tuple[int, int, int]:
     """Return a tagged field's tag, its end and its beginning. Tags must increase, so that none comes twice."""
-    tag, position = read_varint(data, position)
+    tag, position = read_unsigned_varint(data, position)
     if tag <= last:
         raise ValueError(f"tag {tag} after tag {last}")
-    size, position = read_varint(data, position)
+    size, position = read_unsigned_varint(data, position)
     if size > end - position:
-        raise bad_length(size, end - position)
+        raise make_bad_length_error(size, end - position)
     return tag, position + size, position
 
 
 def skip_tags(data: bytes | bytearray | memoryview, position: int, end: int, count: int) -> int:
     """Return the position after `count` unknown tagged fields. Each takes at least two bytes."""
     if count > MAX_TAGS:
-        raise too_many(count, MAX_TAGS)
+        raise make_too_many_error(count, MAX_TAGS)
     last = -1
     for _ in range(count):
         last, position, _ = read_tag(data, position, end, last)
@@ -158,7 +158,7 @@ def read_unknown_tags(
 ) -> tuple[list[tuple[int, bytes]], int]:
     """Return `count` unknown tagged fields, each a tag with its bytes, and the position after them."""
     if count > MAX_TAGS:
-        raise too_many(count, MAX_TAGS)
+        raise make_too_many_error(count, MAX_TAGS)
     tagged: list[tuple[int, bytes]] = []
     last = -1
     for _ in range(count):
@@ -173,26 +173,26 @@ def read_uuids(data: bytes | bytearray | memoryview, position: int, count: int) 
     return [bytes(data[start : start + 16]) for start in range(position, position + 16 * count, 16)]
 
 
-def bad_length(length: int, left: int) -> ValueError:
+def make_bad_length_error(length: int, left: int) -> ValueError:
     """Return the error for a length or count that is negative where null is not allowed, or larger than the data."""
     if length < 0:
         return ValueError(f"length {length}, but null is not allowed")
     return ValueError(f"length {length}, but only {left} bytes are left")
 
 
-def bad_tag_size(tag: int, position: int, stop: int) -> ValueError:
+def make_bad_tag_size_error(tag: int, position: int, stop: int) -> ValueError:
     """Return the error for a tagged field whose value does not have the announced size."""
     return ValueError(
         f"tagged field {tag} ends {abs(position - stop)} bytes {'after' if position > stop else 'before'} its size"
     )
 
 
-def too_many(count: int, most: int) -> ValueError:
+def make_too_many_error(count: int, most: int) -> ValueError:
     """Return the error for more items than Kafka accepts."""
     return ValueError(f"{count} items, and {most} are the most")
 
 
-def too_costly(count: int) -> ValueError:
+def make_too_costly_error(count: int) -> ValueError:
     """Return the error for items whose objects would take far more memory than their bytes."""
     return ValueError(f"{count} items, which would take too much memory for a request of this size")
 
@@ -208,14 +208,18 @@ class AnswerTooLarge(ValueError):
 # --- Called by generated writers in rarer cases ---
 
 
-def unknown_tags_between(unknown: list[tuple[int, bytes]], after: int, before: int) -> bytes:
+def encode_unknown_tags_between(unknown: list[tuple[int, bytes]], after: int, before: int) -> bytes:
     """Encode the unknown tagged fields whose tags are between two others."""
-    found = (varint(tag) + varint(len(data)) + data for tag, data in unknown if after < tag < before)
+    found = (
+        encode_unsigned_varint(tag) + encode_unsigned_varint(len(data)) + data
+        for tag, data in unknown
+        if after < tag < before
+    )
     return b"".join(found)
 
 
-def string_length(length: int) -> bytes:
+def encode_string_length(length: int) -> bytes:
     """Encode a compact string's length (plus 1) as a varint. Raises ValueError for a string that Kafka would refuse."""
     if length > MAX_STRING_BYTES + 1:
         raise ValueError(f"a string of {length - 1} bytes, and {MAX_STRING_BYTES} is the most")
-    return varint(length)
+    return encode_unsigned_varint(length)

@@ -124,7 +124,7 @@ def compile_function(source: Source, title: str) -> Callable[..., Any]:
     return function
 
 
-def describe_malformed(message: str, version: int, problem: Exception) -> MalformedMessage:
+def make_malformed_error(message: str, version: int, problem: Exception) -> MalformedMessage:
     """Return the error for a failure of a generated reader, with the field of the failing line."""
     trace = problem.__traceback__
     while trace is not None and trace.tb_frame.f_code not in _PLACES:

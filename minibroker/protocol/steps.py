@@ -51,7 +51,7 @@ def are_few(portions: Iterable[Sequence[Any]]) -> bool:
     return True
 
 
-def each(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
+def map_in_steps(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
     """Return `make(item)` for each item, one in each step."""
     made: list[Result] = []
     for item in items:
@@ -60,8 +60,8 @@ def each(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Re
     return made
 
 
-def each_once(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
-    """Make a result for each item as `each` does, but only once for equal items, which share the object."""
+def map_once_in_steps(make: Callable[[Item], Result], items: Iterable[Item]) -> Steps[list[Result]]:
+    """Make a result for each item as `map_in_steps`, but only once for equal items, which share the object."""
     wanted = list(items)
     made: dict[Item, Result] = {}
     for item in wanted:
@@ -131,8 +131,8 @@ def release_arrays(arrays: Sequence[list[Any]]) -> Steps[None]:
             yield
 
 
-def each_in_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) -> Steps[list[Result]]:
-    """Make a result for each item as `each` does, if `make` itself works in steps."""
+def map_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) -> Steps[list[Result]]:
+    """Make a result for each item as `map_in_steps`, if `make` itself works in steps."""
     made: list[Result] = []
     for item in items:
         made.append((yield from make(item)))
@@ -140,7 +140,7 @@ def each_in_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) 
     return made
 
 
-def chunks(items: Sequence[Item], size: int = CHUNK_ITEMS) -> Iterator[Sequence[Item]]:
+def split_into_portions(items: Sequence[Item], size: int = CHUNK_ITEMS) -> Iterator[Sequence[Item]]:
     """Yield the items in portions for one step each."""
     return (items[start : start + size] for start in range(0, len(items), size))
 

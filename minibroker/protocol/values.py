@@ -7,17 +7,17 @@ from typing import Any
 
 from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.fields import Kind
-from minibroker.protocol.layout import layout
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.layout import make_layout
+from minibroker.protocol.primitives import format_uuid
 
 
-def make_plain(message: Message, version: int) -> dict[str, Any]:
+def make_plain_message(message: Message, version: int) -> dict[str, Any]:
     """Return the fields of a version in wire order. Bytes are base64, UUIDs as Kafka prints them."""
     return _make_plain_struct(message, version, version in message.flexible)
 
 
 def _make_plain_struct(struct: Struct, version: int, flexible: bool) -> dict[str, Any]:
-    shape = layout(type(struct), version, flexible)
+    shape = make_layout(type(struct), version, flexible)
     return {
         place.name: _make_plain_value(getattr(struct, place.name), place.kind, version, flexible)
         for place in shape.body + shape.tagged
@@ -32,5 +32,5 @@ def _make_plain_value(value: Any, kind: Kind, version: int, flexible: bool) -> A
     if kind.struct is not None:
         return _make_plain_struct(value, version, flexible)
     if kind.code == "16s":
-        return uuid_text(value)
+        return format_uuid(value)
     return b64encode(value).decode("ascii") if kind.code in ("bytes", "records") else value

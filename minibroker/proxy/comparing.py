@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from minibroker.protocol.apis import get_request_class
 from minibroker.protocol.declare import Struct
-from minibroker.protocol.fields import Field, fields
+from minibroker.protocol.fields import Field, list_fields
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.protocol.legible import make_legible
-from minibroker.protocol.primitives import MalformedMessage, uuid_text
-from minibroker.protocol.records.batch import MAGIC, seal
+from minibroker.protocol.primitives import MalformedMessage, format_uuid
+from minibroker.protocol.records.batch import MAGIC, set_checksum
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.proxy.requests import is_understood
 from minibroker.quantities import format_count
@@ -84,10 +84,10 @@ class Identities:
     def _find_new_value(self, name: str, value: Any) -> Any:
         """Return what stands for a value of the recorded cluster, or None."""
         if name == "records" and value:
-            return self._with_producers(bytes(value))
+            return self._translate_producers(bytes(value))
         return self._known.get((IDENTITIES[name], value)) if name in IDENTITIES else None
 
-    def _with_producers(self, data: bytes) -> bytes | None:
+    def _translate_producers(self, data: bytes) -> bytes | None:
         """Return batches with the new ids of their producers, or None if there are none."""
         changed, is_changed = bytearray(data), False
         for position, header in iterate_batches_in(data):
@@ -96,7 +96,7 @@ class Identities:
                 new = self._known.get(("producer", int.from_bytes(data[at], signed=True)))
                 if new is not None:
                     changed[at] = new.to_bytes(8, signed=True)
-                    seal(changed, position, header.size_bytes)
+                    set_checksum(changed, position, header.size_bytes)
                     is_changed = True
         return bytes(changed) if is_changed else None
 
@@ -119,7 +119,7 @@ def list_differences(exchange: Exchange, answer: bytes, identities: Identities) 
 
 def _list_fields(struct: Struct) -> tuple[Field, ...]:
     kind: type = type(struct)
-    return tuple(fields(kind))
+    return tuple(list_fields(kind))
 
 
 Learn = Callable[[str, Any, Any], bool]
@@ -146,5 +146,5 @@ def _compare_leaves(old: Any, new: Any, path: str, name: str, learn: Learn) -> I
 
 def _show_value(value: Any) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
-        return f"{len(value)} bytes" if len(value) != 16 else uuid_text(bytes(value))
+        return f"{len(value)} bytes" if len(value) != 16 else format_uuid(bytes(value))
     return make_legible(str(value), SHOWN_CHARACTERS)

@@ -29,7 +29,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
-    answer_version,
+    find_response_version,
     get_request_header_version,
     get_response_header_version,
 )
@@ -372,7 +372,7 @@ class Conversation:
                 log.warning("%s gets an answer to request %d, not %d", self.peer, header.correlation_id,
                             pending.correlation_id)  # fmt: skip
                 return
-            pending.version = version = answer_version(key, version, frame, position)
+            pending.version = version = find_response_version(key, version, frame, position)
             pending.message, _ = get_response_class(key).decode_with_unknown_tags(frame, version, position)
             pending.head = bytes(frame[:position])
         except (MalformedMessage, ValueError) as error:

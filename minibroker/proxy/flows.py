@@ -93,14 +93,14 @@ def parse_exchanges(lines: Iterable[bytes], name: str) -> Iterator[tuple[Exchang
             if not isinstance(values, dict):
                 raise ValueError("it is no object")
             if values.get("kind") != KIND:
-                yield exchange_of(values), make_legible(str(values.get("server", "")))
+                yield parse_exchange(values), make_legible(str(values.get("server", "")))
             elif values.get("format") != FORMAT:
                 raise ValueError(f"its format is {values.get('format')}, and only {FORMAT} is known")
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise FlowError(f"{name}, line {number}: {_format_reason(error)}") from None
 
 
-def exchange_of(values: dict[str, Any]) -> Exchange:
+def parse_exchange(values: dict[str, Any]) -> Exchange:
     """Return the exchange that a line describes. Raises ValueError, KeyError, TypeError, OverflowError."""
     frame, answer = bytes.fromhex(values["request_hex"]), bytes.fromhex(values.get("answer_hex", ""))
     if len(frame) < START.size:
@@ -112,7 +112,7 @@ def exchange_of(values: dict[str, Any]) -> Exchange:
     exchange.node_id = int(values.get("node", -1))
     exchange.connection = make_legible(str(values.get("connection", "")))
     exchange.software = make_legible(str(values.get("software", "")))
-    exchange.user, exchange.mechanism = (_check_text(values.get(name)) for name in ("user", "mechanism"))
+    exchange.user, exchange.mechanism = (_make_legible_or_none(values.get(name)) for name in ("user", "mechanism"))
     exchange.started_ms = int(values.get("started_ms", 0))
     exchange.duration_ms = None if values.get("duration_ms") is None else _check_finite(values["duration_ms"])
     exchange.ended_before = None if values.get("ended_before") is None else int(values["ended_before"])
@@ -123,7 +123,7 @@ def exchange_of(values: dict[str, Any]) -> Exchange:
     return exchange
 
 
-def _check_text(value: Any) -> str | None:
+def _make_legible_or_none(value: Any) -> str | None:
     return None if value is None else make_legible(str(value))
 
 

@@ -32,7 +32,7 @@ from minibroker.proxy.passing_requests import Known
 from minibroker.proxy.rewritten_addresses import Show
 from minibroker.proxy.upstream_nodes import Listening, Node, Nodes
 from minibroker.quantities import Duration
-from minibroker.testing.completion import hides
+from minibroker.testing.completion import hide_names
 from minibroker.testing.faults.engine import Fault, Faults
 from minibroker.testing.faults.rules import FaultError, Rule
 from minibroker.testing.loops import Loop, NotRunning, Result, Served, await_blocking, blocking, shorten_tracebacks
@@ -59,7 +59,7 @@ class ProxyFaults(Faults):
         return super()._add_fault(rule)
 
 
-@hides(
+@hide_names(
     *(
         "loop",
         "on_loop",

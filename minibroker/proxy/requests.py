@@ -7,7 +7,7 @@ from typing import Final
 
 from minibroker.protocol.apis import ApiKey, get_request_class
 from minibroker.protocol.headers import get_request_header_version
-from minibroker.protocol.primitives import read_varint, skip_tags
+from minibroker.protocol.primitives import read_unsigned_varint, skip_tags
 
 START: Final = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
 LENGTH: Final = Struct(">h")
@@ -60,10 +60,10 @@ def _find_position_of_acks(frame: memoryview, version: int) -> int:
     position = START.size + LENGTH.size + max(length, 0)
     known = get_request_class(ApiKey.PRODUCE).versions
     if get_request_header_version(ApiKey.PRODUCE, min(version, known[-1])) > 1:
-        count, position = read_varint(frame, position)
+        count, position = read_unsigned_varint(frame, position)
         position = skip_tags(frame, position, len(frame), count)
     if version >= FIRST_FLEXIBLE_PRODUCE:
-        length, position = read_varint(frame, position)
+        length, position = read_unsigned_varint(frame, position)
         return position + max(length - 1, 0)
     if version >= FIRST_TRANSACTIONAL_PRODUCE:
         length = LENGTH.unpack_from(frame, position)[0]

@@ -48,7 +48,7 @@ def run_proxy(proxy: Proxy, wishes: Wishes) -> None:
         if recordings or printing is not None or wishes.control is not None:
             proxy.journal.on()
         if recordings or printing is not None:
-            proxy.journal.when_ended.append(_make_teller(proxy, recordings, printing, wishes.shows))
+            proxy.journal.when_ended.append(_make_listener(proxy, recordings, printing, wishes.shows))
         run_process(_serve_proxy(proxy, wishes))
         left_out = sum(each.left_out for each in recordings)
         if left_out:
@@ -110,7 +110,7 @@ def _open_recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) 
     return recordings
 
 
-def _make_teller(
+def _make_listener(
     proxy: Proxy,
     recordings: list[Recording],
     printing: Recording | None,

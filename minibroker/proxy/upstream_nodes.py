@@ -123,11 +123,11 @@ class Nodes:
         if node is None:
             if len(self._nodes) >= MOST_NODES:
                 raise BindError(f"{address} would be node {MOST_NODES + 1}, and there is no port for it")
-            node = self._make_node(address, self._next_port())
+            node = self._make_node(address, self._bind_next_port())
             log.info("listening on port %d for %s", node.port, address)
         return node
 
-    def _next_port(self) -> BoundListener:
+    def _bind_next_port(self) -> BoundListener:
         first = self._listening.port
         if first == 0:
             return self._listening.bind(0)

@@ -21,7 +21,7 @@ from minibroker.protocol.records.batch import (
     check_batch_in_steps,
 )
 from minibroker.protocol.records.crc import crc32c
-from minibroker.protocol.records.formats import check_any, is_old
+from minibroker.protocol.records.formats import check_batch_or_message, is_old_format
 from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, read_message_header
 from minibroker.protocol.steps import Steps, run_all_steps
 from minibroker.storage.files import File
@@ -55,7 +55,7 @@ def iterate_headers(
         position += length + LOG_OVERHEAD_BYTES
 
 
-def iterate_spans(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def iterate_batch_spans(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield (position, size, base offset, last offset) of the batches there: a cheaper `iterate_headers`."""
     block, start, length = b"", position, 0
     while position < end:
@@ -89,12 +89,12 @@ def iterate_sound_batches(file: File, position: int, end: int) -> Iterator[tuple
         body = block[at + CRC_START : max(at + size, at + CRC_START)]
         crc = crc32c(body)
         if crc != header.crc or header.magic != MAGIC or not HEADER_BYTES <= size == CRC_START + len(body):
-            header = _check_large_or_old(file, header, (block[at:], position, end), crc, len(body))
+            header = _check_large_or_old_batch(file, header, (block[at:], position, end), crc, len(body))
         yield position, header
         position += size
 
 
-def _check_large_or_old(
+def _check_large_or_old_batch(
     file: File, header: BatchHeader, place: tuple[memoryview, int, int], crc: int, checked_bytes: int
 ) -> BatchHeader:
     """Return the header of a batch that is larger than a block, or of an old format. Raises `CorruptBatch`.
@@ -125,7 +125,7 @@ def read_stored_batch_in_steps(file: File, position: int, header: BatchHeader) -
     try:
         if header.size_bytes <= RECOVERY_BLOCK_BYTES:
             data: bytes | bytearray = file.read(position, header.size_bytes)
-            check_any(data)
+            check_batch_or_message(data)
             return data
         data = bytearray()
         for at in range(0, header.size_bytes, RECOVERY_BLOCK_BYTES):
@@ -134,7 +134,7 @@ def read_stored_batch_in_steps(file: File, position: int, header: BatchHeader) -
         if header.magic == MAGIC:
             yield from check_batch_in_steps(data)
         else:
-            check_any(data)
+            check_batch_or_message(data)
         return data
     except CorruptBatch as error:
         raise CorruptBatch(
@@ -147,7 +147,7 @@ def is_blank(file: File, position: int) -> bool:
     return not any(file.read(position, HEADER_BYTES))
 
 
-def describe_misplaced(file: File, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
+def make_offset_error(file: File, position: int, header: BatchHeader, next_offset: int) -> CorruptBatch:
     """Return the error for a batch with invalid offsets: its base offset must be `next_offset` or larger."""
     return CorruptBatch(
         f"{file.path}: the batch at {position} has the offset {header.base_offset}, "
@@ -179,7 +179,7 @@ def _read_block(file: File, position: int, end: int, block_bytes: int) -> bytes:
     """Read a block that contains the header at `position`. A message shorter than a header is padded with zeros."""
     block = file.read(position, min(block_bytes, end - position))
     if len(block) < HEADER_BYTES:
-        if len(block) < MIN_MESSAGE_BYTES[0] or not is_old(block):
+        if len(block) < MIN_MESSAGE_BYTES[0] or not is_old_format(block):
             raise CorruptBatch(f"{file.path}: {len(block)} bytes at {position} are no batch", position)
         block = block.ljust(HEADER_BYTES, b"\0")
     return block

@@ -71,7 +71,7 @@ class File:
 
     def size_bytes(self) -> int:
         """Return the size of the file."""
-        return system.size_of_file(self._fd)
+        return system.get_file_size(self._fd)
 
     def close(self) -> None:
         """Close the descriptor. A second call does nothing."""

@@ -25,7 +25,7 @@ from minibroker.protocol.records.batch import (
     check_batch_in_steps,
 )
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.conversion import build_in_steps
+from minibroker.protocol.records.conversion import build_in_format_in_steps
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message import (
     NO_TIMESTAMP,
@@ -45,7 +45,7 @@ from minibroker.protocol.records.validation import (
     RecordErrors,
     Rules,
     check_records_in_steps,
-    refuse_stamped_by_producer,
+    make_log_append_time_error,
 )
 from minibroker.protocol.steps import Steps, run_all_steps
 from minibroker.storage.log import Log
@@ -102,7 +102,7 @@ def validate_formats(
     else:  # there were other appends each time, so do it without a pause
         validated = run_all_steps(_make_batches(records, source, log.next_offset, settings, now_ms))
     if len(validated[0]) > settings.segment_bytes:
-        raise list_too_large(len(validated[0]), settings)
+        raise make_list_too_large_error(len(validated[0]), settings)
     return validated
 
 
@@ -139,7 +139,7 @@ def _check_batch(records: memoryview, settings: LogSettings, api_version: int, n
             f"{kind} records cannot be used with magic version {settings.message_format_version}",
         )
     if settings.message_timestamp_type == LOG_APPEND_TIME and header.timestamp_type == LOG_APPEND_TIME:
-        raise refuse_stamped_by_producer(range(header.record_count))
+        raise make_log_append_time_error(range(header.record_count))
     largest = yield from check_records_in_steps(records, 0, header, make_rules(settings, now_ms, any_offsets=True))
     return Source(MAGIC, header.compression, header.record_count, _Replayed(records), False, largest)
 
@@ -278,7 +278,7 @@ def make_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
     )
 
 
-def list_too_large(size_bytes: int, settings: LogSettings) -> KafkaError:
+def make_list_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
     """Return the error for records that do not fit into a segment."""
     return KafkaError(
         ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -338,7 +338,7 @@ def _count_messages(header: BatchHeader, count: int) -> BatchHeader:
 def _rewrite_records(source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int) -> Steps[Validated]:
     """Write the records anew in the log's format and codec."""
     stamp_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else None
-    data = yield from build_in_steps(
+    data = yield from build_in_format_in_steps(
         _renumber_records(source.records, offset, stamp_ms),
         settings.message_format_version,
         compression=codec,

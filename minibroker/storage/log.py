@@ -15,8 +15,8 @@ from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEANED_SUFFIX, SWAP_SUFFIX
 from minibroker.storage.pending import Pending
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
-from minibroker.storage.removal import unlink_later
-from minibroker.storage.retention import Extent, list_expired
+from minibroker.storage.removal import remove_files_later
+from minibroker.storage.retention import Extent, list_deletion_reasons
 from minibroker.storage.segment import Finding, Region, Segment
 from minibroker.storage.side_files import LogContents
 
@@ -119,7 +119,7 @@ class Log(LogEnd):
 
     def flush(self) -> None:
         """Sync everything, with all indexes. Slow: not for the event loop's thread."""
-        self._settle_pending()
+        self._write_pending_first()
         self._flush_now(name=True)
 
     def _flush_now(self, *, name: bool) -> None:
@@ -139,7 +139,7 @@ class Log(LogEnd):
         if self._closed or (self.recovery_point == self.log_end_offset and not whole):
             return None
         with self._translate_disk_errors("flush"):
-            self._trim_file()
+            self._remove_partial_write()
             files, directories = self._beside.collect()
             for segment in self._segments.since(self.recovery_point):
                 files += segment.write_and_list_files(indexes=whole or segment is not self._active)
@@ -188,7 +188,7 @@ class Log(LogEnd):
         self.write_pending()  # a failure goes to those who wait for this write
         with self._translate_disk_errors("close"):
             self._check_online()
-            self._trim_file()
+            self._remove_partial_write()
             for segment in self._segments.all:
                 segment.finish()
             self._beside.finish_segment(self._segments.base_offsets, last=True)
@@ -211,7 +211,7 @@ class Log(LogEnd):
         Before this call, write a recovery point below that batch's offset into the checkpoint: a start after a crash
         reads only from the segment of the recovery point on.
         """
-        self._settle_pending()
+        self._write_pending_first()
         if offset < self.log_end_offset:
             try:
                 self._truncate_to(max(offset, self._segments.base_offsets[0]))
@@ -227,21 +227,21 @@ class Log(LogEnd):
         if offset > self.high_watermark:
             raise self._make_out_of_range_error(offset)
         if offset > self.log_start_offset:
-            self._settle_pending()
+            self._write_pending_first()
             with self._translate_disk_errors("delete"):
                 self._begin_at(offset)
 
     def delete_old_segments(self) -> int:
         """Remove the segments that retention expires (`retention.py`), and return how many."""
-        self._settle_pending()
+        self._write_pending_first()
         with self._translate_disk_errors("delete old segments"):
             extent = Extent(self.log_start_offset, self.high_watermark, self.log_end_offset)
-            reasons = list_expired(self.segments, extent, self.settings, self._environment.now_ms())
+            reasons = list_deletion_reasons(self.segments, extent, self.settings, self._environment.now_ms())
             for segment, reason in zip(self.segments, reasons, strict=False):
                 logger.info("%s: the segment is deleted, as %s", segment.path, reason.value)
             if reasons:
                 if len(reasons) == len(self.segments):
-                    self._trim_file()
+                    self._remove_partial_write()
                     self._roll_segment()
                 self._begin_at(max(self.log_start_offset, self._segments.base_offsets[len(reasons)]))
         return len(reasons)
@@ -270,7 +270,7 @@ class Log(LogEnd):
         self._aborted.renew(new.base_offset, self._segments.base_offsets[place.start + 1], aborted)
         try:
             for segment in old:
-                unlink_later(self._environment, segment.mark_deleted(), self.settings.file_delete_delay_ms)
+                remove_files_later(self._environment, segment.mark_deleted(), self.settings.file_delete_delay_ms)
                 segment.close()
             new.change_suffix(SWAP_SUFFIX, "")
             new.close()
@@ -287,7 +287,7 @@ class Log(LogEnd):
             segment.update_settings(settings)
 
     def _truncate_to(self, offset: int) -> None:
-        self._trim_file()
+        self._remove_partial_write()
         segment, *_ = self._segments.since(offset)
         position, offset = segment.batch_of(offset)  # a batch is removed whole
         _, *later = self._segments.since(offset)
@@ -313,7 +313,7 @@ class Log(LogEnd):
             paths = segment.mark_deleted()
             self._segments.remove(segment)
             segment.close()
-            unlink_later(self._environment, paths, self.settings.file_delete_delay_ms)
+            remove_files_later(self._environment, paths, self.settings.file_delete_delay_ms)
 
     def _make_out_of_range_error(self, offset: int) -> KafkaError:
         return KafkaError(

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
-from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, assign
+from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, set_offset_and_epoch
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.files import Bytes
 from minibroker.storage.flushing import Flusher
@@ -139,19 +139,19 @@ class LogEnd:
         Messages of formats 0 and 1 already have their offsets, from `log_end_offset` on; a wrapper's header covers the
         messages in it. Pending batches are written first.
         """
-        self._settle_pending()
+        self._write_pending_first()
         first_offset = next_offset = self.log_end_offset
         max_timestamp = -1
         position = 0
         for header in batches:
             if header.magic == MAGIC:  # the checksums of older formats cover the offsets, which are set already
-                assign(records, position, next_offset, leader_epoch)
+                set_offset_and_epoch(records, position, next_offset, leader_epoch)
             position += header.batch_length + LOG_OVERHEAD_BYTES
             next_offset += header.last_offset_delta + 1
             if header.max_timestamp > max_timestamp:
                 max_timestamp = header.max_timestamp
         try:
-            self._make_room(position, next_offset - 1, max_timestamp)
+            self._roll_if_full(position, next_offset - 1, max_timestamp)
             self._write_batches(records, first_offset, batches)
         except OSError as error:
             raise self._make_storage_error("append", error) from error
@@ -167,10 +167,10 @@ class LogEnd:
             position += header.batch_length + LOG_OVERHEAD_BYTES
             offset += header.last_offset_delta + 1
         self.producers.end_offset = next_offset
-        self._end_at(next_offset)
+        self._move_end_to(next_offset)
         return first_offset
 
-    def _end_at(self, next_offset: int) -> None:
+    def _move_end_to(self, next_offset: int) -> None:
         if self.is_watermark_held:
             self.log_end_offset = next_offset
             self._update_stable_offset()
@@ -186,7 +186,7 @@ class LogEnd:
     def hold_watermark(self, *, held: bool) -> None:
         """Let the high watermark stay where it is, or (not `held`) be at the log's end again."""
         self.is_watermark_held = held
-        self._end_at(self.log_end_offset)
+        self._move_end_to(self.log_end_offset)
 
     def append_soon(self, records: memoryview | bytearray, header: BatchHeader, leader_epoch: int) -> int:
         """Append a batch as `append` does, but leave writing it to `write_pending`. Return its offset.
@@ -196,7 +196,7 @@ class LogEnd:
         """
         size_bytes = len(records)
         if len(self.pending.data) + size_bytes > MAX_PENDING_BYTES:
-            self._settle_pending()
+            self._write_pending_first()
         pending = self.pending
         if pending.headers:
             first_offset = pending.next_offset
@@ -232,7 +232,7 @@ class LogEnd:
         self.pending = Pending()
         failure = self._try_to_write(pending)
         if failure is not None:
-            self._lose_pending(pending)
+            self._drop_pending(pending)
         pending.end(failure)
         return failure
 
@@ -244,7 +244,7 @@ class LogEnd:
             return self._make_storage_error("append", error)
         except KafkaError as offline:
             return offline
-        self._end_at(pending.next_offset)
+        self._move_end_to(pending.next_offset)
         return None
 
     def _write_batches(self, data: Bytes, first_offset: int, batches: Sequence[BatchHeader]) -> None:
@@ -254,11 +254,11 @@ class LogEnd:
             self._active.append(data, first_offset, batches)
         except OSError:
             with suppress(OSError):
-                self._trim_file()  # at once: a start after a crash would accept whole batches that are left
+                self._remove_partial_write()  # at once: a start after a crash would accept whole batches that are left
             raise
         self._torn = False
 
-    def _lose_pending(self, pending: Pending) -> None:
+    def _drop_pending(self, pending: Pending) -> None:
         """Forget batches, and read the producer states from the log again, as they included these batches."""
         self.producers.end_offset = self.log_end_offset
         if pending.has_producers:
@@ -266,9 +266,9 @@ class LogEnd:
                 self._beside.restore_producers(self.log_end_offset, self.segments)
             except (OSError, CorruptBatch) as error:
                 self._go_offline("read its producers again", error)
-        self._end_at(self.log_end_offset)
+        self._move_end_to(self.log_end_offset)
 
-    def _settle_pending(self) -> None:
+    def _write_pending_first(self) -> None:
         """Write pending batches before another change of the log. Raises `KafkaError` if it fails."""
         failure = self.write_pending()
         if failure is not None:
@@ -281,9 +281,9 @@ class LogEnd:
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
-        self._settle_pending()
+        self._write_pending_first()
         with self._translate_disk_errors("roll"):
-            self._trim_file()
+            self._remove_partial_write()
             if self._active.size_bytes:
                 self._roll_segment()
 
@@ -300,16 +300,16 @@ class LogEnd:
         self.offline = f"{self.topic}-{self.partition} is offline until the next start: {reason}"
         logger.critical("%s", self.offline)
 
-    def _make_room(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
+    def _roll_if_full(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
         """Begin a new segment unless batches of this size, last offset and timestamp fit into the active one."""
         if self._torn:
-            self._trim_file()
+            self._remove_partial_write()
         active = self._active
         now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
         if not active.accepts(size_bytes, last_offset, max_timestamp, now_ms):
             self._roll_segment()
 
-    def _trim_file(self) -> None:
+    def _remove_partial_write(self) -> None:
         """Remove what a failed append or roll has left, which the next start would take for damage."""
         if self._torn:
             self._check_online()

@@ -46,24 +46,24 @@ def make_segment_name(base_offset: int) -> str:
     return f"{base_offset:0{OFFSET_DIGITS}d}"
 
 
-def parse_offset_in(name: str) -> int | None:
+def parse_base_offset(name: str) -> int | None:
     """Return the offset in a file's name, None if there is none."""
     digits = name[:OFFSET_DIGITS]
     return int(digits) if len(digits) == OFFSET_DIGITS and digits.isascii() and digits.isdigit() else None
 
 
-def list_offsets_with(names: Iterable[str], suffix: str) -> list[int]:
+def list_offsets_with_suffix(names: Iterable[str], suffix: str) -> list[int]:
     """Return the offsets in the names with exactly this suffix, ascending."""
-    found = (parse_offset_in(name) for name in names if name[OFFSET_DIGITS:] == suffix)
+    found = (parse_base_offset(name) for name in names if name[OFFSET_DIGITS:] == suffix)
     return sorted(offset for offset in found if offset is not None)
 
 
-def log_name(topic: str, partition: int) -> str:
+def format_log_name(topic: str, partition: int) -> str:
     """Return the name of a log's directory."""
     return f"{topic}-{partition}"
 
 
-def parse_topic_partition(name: str) -> tuple[str, int] | None:
+def parse_log_name(name: str) -> tuple[str, int] | None:
     """Return the (topic, partition) in the name of a log's directory, None for another name."""
     match = re.fullmatch(_LOG_NAME, name)
     return (match["topic"], int(match["partition"])) if match else None
@@ -78,17 +78,17 @@ def make_unlisted_log_name(topic: str, partition: int, unique: str, suffix: str)
     return topic[: MAX_NAME_BYTES - len(end)] + end
 
 
-def is_deleted_log(name: str) -> bool:
+def is_deleted_log_name(name: str) -> bool:
     """Return whether this is the name of a deleted log's directory."""
     return re.fullmatch(_DELETED_LOG_NAME, name) is not None
 
 
 def make_future_log_name(topic: str, partition: int, unique: str) -> str:
     """Return the directory name of an incomplete copy of a log. `unique` is 32 hexadecimal digits."""
-    return f"{log_name(topic, partition)}.{unique}{FUTURE_LOG_SUFFIX}"
+    return f"{format_log_name(topic, partition)}.{unique}{FUTURE_LOG_SUFFIX}"
 
 
-def parse_topic_partition_of_future(name: str) -> tuple[str, int] | None:
+def parse_future_log_name(name: str) -> tuple[str, int] | None:
     """Return the (topic, partition) in the directory name of an incomplete copy, None for another name."""
     match = re.fullmatch(_FUTURE_LOG_NAME, name)
-    return parse_topic_partition(match["log"]) if match else None
+    return parse_log_name(match["log"]) if match else None

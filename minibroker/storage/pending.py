@@ -7,7 +7,7 @@ offsets, `Log.write_pending` writes the batches; readers do not see them before 
 from __future__ import annotations
 
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.batch import BatchHeader, assign
+from minibroker.protocol.records.batch import BatchHeader, set_offset_and_epoch
 
 MAX_PENDING_BYTES = 1 << 20  # more are written before the end of the turn
 
@@ -33,7 +33,7 @@ class Pending:
         data = self.data
         position = len(data)
         data += records
-        assign(data, position, first_offset, leader_epoch)
+        set_offset_and_epoch(data, position, first_offset, leader_epoch)
         self.headers.append(header)
         self.next_offset = first_offset + header.last_offset_delta + 1
 

@@ -13,7 +13,7 @@ from minibroker.storage.files import Disk
 logger = logging.getLogger(__name__)
 
 
-def unlink_later(environment: Environment, paths: Sequence[str], delay_ms: int) -> None:
+def remove_files_later(environment: Environment, paths: Sequence[str], delay_ms: int) -> None:
     """Remove files after a delay. Readers that have one of them open can go on."""
     if paths:
         environment.schedule(delay_ms, partial(_unlink_files, environment.disk, paths))
@@ -48,15 +48,15 @@ class TreeRemoval:
     def _add_tree(self, path: str) -> None:
         self._due.append(path)
         if len(self._due) == 1:
-            self._remove_next()
+            self._start_next_removal()
 
-    def _remove_next(self) -> None:
+    def _start_next_removal(self) -> None:
         self._environment.run_aside(partial(self._environment.disk.remove_tree, self._due[0]), self._report_end)
 
     def _report_end(self, error: Exception | None) -> None:
         self._log_result(self._due.popleft(), error)
         if self._due:
-            self._remove_next()
+            self._start_next_removal()
 
     def _log_result(self, path: str, error: Exception | None) -> None:
         if error is not None:

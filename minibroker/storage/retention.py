@@ -51,16 +51,18 @@ class Extent(NamedTuple):
     log_end_offset: int
 
 
-def list_expired(segments: Sequence[AgedSegment], extent: Extent, settings: LogSettings, now_ms: int) -> list[Reason]:
+def list_deletion_reasons(
+    segments: Sequence[AgedSegment], extent: Extent, settings: LogSettings, now_ms: int
+) -> list[Reason]:
     """Return a reason for each of the oldest segments to delete. `segments` are oldest first; the last one is active.
 
     Raises what `largest_timestamp` raises.
     """
     removable = segments[: _count_removable(segments, extent)]
-    reasons = [Reason.START for _ in _iterate_below_start(segments, extent.log_start_offset)][: len(removable)]
+    reasons = [Reason.START for _ in _iterate_segments_below_start(segments, extent.log_start_offset)][: len(removable)]
     if DELETE in settings.cleanup_policy:
-        reasons += _iterate_too_large(segments[len(reasons) :], removable[len(reasons) :], settings.retention_bytes)
-        reasons += _iterate_too_old(removable[len(reasons) :], now_ms, settings.retention_ms)
+        reasons += _iterate_size_reasons(segments[len(reasons) :], removable[len(reasons) :], settings.retention_bytes)
+        reasons += _iterate_age_reasons(removable[len(reasons) :], now_ms, settings.retention_ms)
     return reasons
 
 
@@ -71,14 +73,14 @@ def _count_removable(segments: Sequence[AgedSegment], extent: Extent) -> int:
     return count - (count == len(segments) and segments[-1].size_bytes == 0)
 
 
-def _iterate_below_start(segments: Sequence[AgedSegment], log_start_offset: int) -> Iterator[AgedSegment]:
+def _iterate_segments_below_start(segments: Sequence[AgedSegment], log_start_offset: int) -> Iterator[AgedSegment]:
     for segment, following in zip(segments, segments[1:], strict=False):
         if following.base_offset > log_start_offset:
             return
         yield segment
 
 
-def _iterate_too_large(
+def _iterate_size_reasons(
     segments: Sequence[AgedSegment], removable: Sequence[AgedSegment], retention_bytes: int
 ) -> Iterator[Reason]:
     if retention_bytes < 0:
@@ -91,7 +93,7 @@ def _iterate_too_large(
         yield Reason.SIZE
 
 
-def _iterate_too_old(removable: Sequence[AgedSegment], now_ms: int, retention_ms: int) -> Iterator[Reason]:
+def _iterate_age_reasons(removable: Sequence[AgedSegment], now_ms: int, retention_ms: int) -> Iterator[Reason]:
     if retention_ms < 0:
         return
     for segment in removable:

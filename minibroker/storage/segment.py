@@ -11,9 +11,9 @@ from minibroker.protocol.records.batch import ELIDED_BIT, LOG_OVERHEAD_BYTES, Ba
 from minibroker.protocol.steps import Steps
 from minibroker.storage.batch_scanning import (
     HEADERS_AT_ONCE,
-    describe_misplaced,
+    iterate_batch_spans,
     iterate_headers,
-    iterate_spans,
+    make_offset_error,
     read_stored_batch_in_steps,
 )
 from minibroker.storage.files import Bytes, Disk, File
@@ -213,7 +213,7 @@ class Segment:
         if start < 0:
             start = self.find_position_of(offset)
         if end_position - start > max_bytes:
-            end_position, end_offset = self._find_cut(start, end_position, max_bytes, minimum_one)
+            end_position, end_offset = self._find_read_end(start, end_position, max_bytes, minimum_one)
         if end_position <= start:
             return None
         self.remember(end_offset, end_position)
@@ -275,7 +275,7 @@ class Segment:
         """Find the sound end as `_find_sound_end` does. Begin at 0 if there is no batch at `start`."""
         position, end_offset = start, self.base_offset
         try:
-            for at, size, base_offset, last_offset in iterate_spans(self.file, start, end):
+            for at, size, base_offset, last_offset in iterate_batch_spans(self.file, start, end):
                 if not end_offset <= base_offset <= last_offset < next_base_offset:
                     raise CorruptBatch(f"the batch at {at} has the offsets {base_offset} to {last_offset}", at)
                 position, end_offset = at + size, last_offset + 1
@@ -317,7 +317,7 @@ class Segment:
         if found >= 0:
             return found
         start = self._load_indexes().offsets.floor(offset)
-        batches = iterate_spans(self.file, start, self.size_bytes)
+        batches = iterate_batch_spans(self.file, start, self.size_bytes)
         found = next((position for position, _, _, last in batches if last >= offset), self.size_bytes)
         self.remember(offset, found)
         return found
@@ -325,7 +325,7 @@ class Segment:
     def batch_of(self, offset: int) -> tuple[int, int]:
         """Return (position, base offset) of the first batch that ends at or after `offset`, or of the end."""
         position = self.find_position_of(offset)
-        for _, _, base_offset, _ in iterate_spans(self.file, position, self.size_bytes):
+        for _, _, base_offset, _ in iterate_batch_spans(self.file, position, self.size_bytes):
             return position, min(base_offset, offset)
         return position, offset
 
@@ -333,7 +333,7 @@ class Segment:
         """Return the offset after the last batch. It is searched from the last index entry on."""
         self.load()
         end_offset = self.base_offset
-        for _, _, _, last_offset in iterate_spans(self.file, self.indexes.offsets.last_position, self.size_bytes):
+        for _, _, _, last_offset in iterate_batch_spans(self.file, self.indexes.offsets.last_position, self.size_bytes):
             end_offset = last_offset + 1
         return end_offset
 
@@ -342,7 +342,7 @@ class Segment:
 
         Batches that are appended or removed meanwhile are ignored.
         """
-        from minibroker.protocol.records.streaming import check_sizes, stream_records  # no start needs it
+        from minibroker.protocol.records.streaming import check_record_sizes, stream_records  # no start needs it
 
         indexes = self._load_indexes()
         file = self.file
@@ -353,7 +353,7 @@ class Segment:
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
             batch = yield from read_stored_batch_in_steps(file, position, header)
-            yield from check_sizes(batch, header, self._settings.max_decompressed_message_bytes)
+            yield from check_record_sizes(batch, header, self._settings.max_decompressed_message_bytes)
             for record in stream_records(batch, with_values=False):
                 if record is None:
                     yield
@@ -363,7 +363,7 @@ class Segment:
 
     def find_largest_timestamp_since(self, start_offset: int) -> Steps[int]:
         """Return, in steps, the largest timestamp of the records from `start_offset` on, or -1."""
-        from minibroker.protocol.records.streaming import check_sizes, stream_records  # no start needs it
+        from minibroker.protocol.records.streaming import check_record_sizes, stream_records  # no start needs it
 
         file, largest = self.file, NO_TIMESTAMP
         for passed, (position, header) in enumerate(
@@ -375,7 +375,7 @@ class Segment:
                     yield
                 continue
             batch = yield from read_stored_batch_in_steps(file, position, header)  # its first records may lie below
-            yield from check_sizes(batch, header, self._settings.max_decompressed_message_bytes)
+            yield from check_record_sizes(batch, header, self._settings.max_decompressed_message_bytes)
             for record in stream_records(batch, with_values=False):
                 if record is None:
                     yield
@@ -452,7 +452,7 @@ class Segment:
         """Return the file's modification time, in ms, which retention uses for records without timestamps (KIP-33)."""
         return self._disk.modified_ms(self.path + LOG_SUFFIX)
 
-    def _find_cut(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
+    def _find_read_end(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
         """Return the (position, offset) of the end of the whole batches that fit into `max_bytes`.
 
         If the index has a batch in the second half, the region ends before that one, as reading headers would only gain
@@ -463,7 +463,7 @@ class Segment:
         if at - start > max_bytes // 2:
             return at, int.from_bytes(self.file.read(at, 8), "big")
         stop = start, 0
-        for position, size, base_offset, last_offset in iterate_spans(self.file, max(at, start), end):
+        for position, size, base_offset, last_offset in iterate_batch_spans(self.file, max(at, start), end):
             if position + size > limit and (position > start or not minimum_one):
                 return position, base_offset  # this may be the batch that the index has found
             stop = position + size, last_offset + 1
@@ -489,6 +489,6 @@ class Segment:
         next_offset = self.base_offset
         for position, header in iterate_headers(self.file, 0, self.size_bytes):
             if header.base_offset < next_offset or not self.indexes.can_name(header.last_offset):
-                raise describe_misplaced(self.file, position, header, next_offset)
+                raise make_offset_error(self.file, position, header, next_offset)
             self.note(position, header.last_offset, header.max_timestamp)
             next_offset = header.next_offset

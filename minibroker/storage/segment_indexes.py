@@ -72,7 +72,7 @@ class SparseIndex(ABC):
         self._second = array(self.SECOND_TYPE)
         self._unread = 0  # entries that are in the file, but not yet in memory
         self._written: int | None = None  # valid entries in the file; None: no file yet
-        self._set_last(None)
+        self._set_last_entry(None)
 
     def open(self) -> None:
         """Read only the last entry of the file. Raises `CorruptIndex`."""
@@ -84,7 +84,7 @@ class SparseIndex(ABC):
             last: tuple[int, int] = self.ENTRY.unpack(_read_exactly(file, size - entry, entry))
             if min(last) < 0:
                 raise CorruptIndex("its last entry is negative")
-            self._set_last(last)
+            self._set_last_entry(last)
         self.count = self._unread = self._written = size // entry
 
     def is_there(self) -> bool:
@@ -127,7 +127,7 @@ class SparseIndex(ABC):
             self.is_changed, self.is_short = True, False
             self._disk.open(self.path).truncate(count * self.ENTRY.size)
             self._written = count
-        self._set_last((self._first[-1], self._second[-1]) if count else None)
+        self._set_last_entry((self._first[-1], self._second[-1]) if count else None)
 
     def _unpack_columns(self, data: bytes) -> tuple[array[int], array[int]]:
         first, second = array(self.FIRST_TYPE), array(self.SECOND_TYPE)
@@ -144,7 +144,7 @@ class SparseIndex(ABC):
         """Return whether the columns increase as they must."""
 
     @abstractmethod
-    def _set_last(self, last: tuple[int, int] | None) -> None:
+    def _set_last_entry(self, last: tuple[int, int] | None) -> None:
         """Set the attributes that come from the last entry, None if there is none."""
 
 
@@ -196,7 +196,7 @@ class TimeIndex(SparseIndex):
     def _are_increasing(self, first: memoryview, second: memoryview) -> bool:
         return all(map(lt, first, first[1:])) and all(map(le, second, second[1:]))
 
-    def _set_last(self, last: tuple[int, int] | None) -> None:
+    def _set_last_entry(self, last: tuple[int, int] | None) -> None:
         timestamp, relative_offset = last or (NO_TIMESTAMP, 0)
         self.last_timestamp = timestamp
         self.last_offset = self.base_offset + relative_offset
@@ -250,7 +250,7 @@ class OffsetIndex(SparseIndex):
     def _are_increasing(self, first: memoryview, second: memoryview) -> bool:
         return all(map(lt, first, first[1:])) and all(map(lt, second, second[1:]))
 
-    def _set_last(self, last: tuple[int, int] | None) -> None:
+    def _set_last_entry(self, last: tuple[int, int] | None) -> None:
         self.last_position = last[1] if last else 0
 
 
@@ -271,7 +271,7 @@ class SegmentIndexes:
         self.times = TimeIndex(disk, path + TIME_INDEX_SUFFIX, base_offset)
         self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
-        self._note_room()
+        self._update_room()
 
     def open(self, log_size_bytes: int, first_timestamp: int) -> None:
         """Read the last entries of the files. `first_timestamp` is that of the first batch, -1 if it has none.
@@ -292,7 +292,7 @@ class SegmentIndexes:
             raise CorruptIndex(f"{self.offsets.path} is empty, although the log is large")
         self.max_timestamp = self.times.last_timestamp
         self.offset_of_max_timestamp = self.times.last_offset
-        self._note_room()
+        self._update_room()
 
     def load(self) -> None:
         """Load all entries into memory, as look-ups need them. Raises `CorruptIndex`, `OSError`."""
@@ -307,7 +307,7 @@ class SegmentIndexes:
         if position - self.offsets.last_position > self._settings.index_interval_bytes:
             self.offsets.append(last_offset, position)
             self.times.append(self.max_timestamp, self.offset_of_max_timestamp)
-            self._note_room()
+            self._update_room()
 
     def can_name(self, offset: int) -> bool:
         """Return whether entries can contain the offset, as 31 bits above the base offset."""
@@ -323,7 +323,7 @@ class SegmentIndexes:
         self.times.truncate(end_offset)
         self.max_timestamp = self.times.last_timestamp
         self.offset_of_max_timestamp = self.times.last_offset
-        self._note_room()
+        self._update_room()
         return self.offsets.floor(self.times.last_offset)
 
     def finish(self, log_size_bytes: int) -> None:
@@ -360,9 +360,9 @@ class SegmentIndexes:
     def update_settings(self, settings: LogSettings) -> None:
         """Use new settings from now on."""
         self._settings = settings
-        self._note_room()
+        self._update_room()
 
-    def _note_room(self) -> None:
+    def _update_room(self) -> None:
         """Update `is_full` and `room_bytes`. As in Kafka, the time index reserves room for its last entry."""
         room, offsets, times = self._settings.segment_index_bytes, self.offsets.count, self.times.count
         self.is_full = offsets >= room // OffsetIndex.ENTRY.size or times >= room // TimeIndex.ENTRY.size - 1

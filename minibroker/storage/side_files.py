@@ -13,7 +13,7 @@ from minibroker.named_tuples import NamedTuple
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochFile, LeaderEpochs
 from minibroker.storage.files import Disk, File
 from minibroker.storage.producers.aborted_transactions import AbortedTransactions
-from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay
+from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay_batches
 from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.segment import Segment
 
@@ -146,4 +146,4 @@ class SideFiles(Unsynced):
         Raises `CorruptBatch`, too.
         """
         self._snapshots.load(self._producers, segments[0].base_offset, end_offset)
-        replay(self._producers, segments, end_offset)
+        replay_batches(self._producers, segments, end_offset)

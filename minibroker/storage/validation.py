@@ -27,17 +27,17 @@ from minibroker.protocol.records.batch import (
     set_log_append_time,
     set_max_timestamp,
 )
-from minibroker.protocol.records.building import assemble, recompress_in_steps
-from minibroker.protocol.records.elision import with_attributes_in_steps, without_attributes_in_steps
-from minibroker.protocol.records.formats import is_old
+from minibroker.protocol.records.building import assemble_batch, recompress_in_steps
+from minibroker.protocol.records.elision import elide_attributes_in_steps, restore_attributes_in_steps
+from minibroker.protocol.records.formats import is_old_format
 from minibroker.protocol.records.payload import ENCODING_MASK
-from minibroker.protocol.records.streaming import check_sizes
+from minibroker.protocol.records.streaming import check_record_sizes
 from minibroker.protocol.records.validation import (
     SMALL_BYTES,
     MisnumberedRecords,
     check_plain_records,
     check_records_in_steps,
-    refuse_stamped_by_producer,
+    make_log_append_time_error,
 )
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps, run_all_steps
@@ -45,7 +45,7 @@ from minibroker.storage.format_validation import (
     FIRST_VERSION_WITH_ZSTD,
     ZSTD,
     Validated,
-    list_too_large,
+    make_list_too_large_error,
     make_rules,
     make_too_large_error,
     make_zstd_error,
@@ -59,7 +59,7 @@ _NOT_PLAIN = ENCODING_MASK | CONTROL_BIT
 _PLAIN = frozenset({_PRODUCER, "uncompressed"})  # the values of compression.type that leave a plain batch as it is
 
 
-def is_plain(records: Bytes) -> bool:
+def is_plain_batch(records: Bytes) -> bool:
     """Return whether these are up to 64 KiB of format 2, neither compressed nor control records: the common case."""
     return (
         HEADER_BYTES <= len(records) <= SMALL_BYTES
@@ -68,7 +68,7 @@ def is_plain(records: Bytes) -> bool:
     )
 
 
-def takes_plain(settings: LogSettings) -> bool:
+def accepts_plain_batches(settings: LogSettings) -> bool:
     """Return whether a log with these settings takes plain batches as they are."""
     return (
         settings.compression_type in _PLAIN
@@ -77,18 +77,18 @@ def takes_plain(settings: LogSettings) -> bool:
     )
 
 
-def validate_plain(log: Log, records: memoryview, now_ms: int) -> Validated | None:
-    """Validate a batch that `is_plain`, as `validate` does. Return None if the log's settings need more than that."""
+def validate_plain_batch(log: Log, records: memoryview, now_ms: int) -> Validated | None:
+    """Validate a batch that `is_plain_batch`, as `validate` does. Return None if the log's settings need more."""
     settings = log.settings
-    if not takes_plain(settings):
+    if not accepts_plain_batches(settings):
         return None
     header = check_batch(records)
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
-        records = _take_only_batch(records, header)
+        records = _get_only_batch(records, header)
     if header.base_offset or len(records) > settings.max_message_bytes or len(records) > settings.segment_bytes:
         _check_header(header, len(records), settings, FIRST_VERSION_WITH_ZSTD)
     largest = check_plain_records(records, header, make_rules(settings, now_ms, any_offsets=True))
-    return records, (_with_times(records, header, settings, largest, now_ms),)
+    return records, (_set_timestamps(records, header, settings, largest, now_ms),)
 
 
 def validate(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Validated:
@@ -99,7 +99,7 @@ def validate(log: Log, records: memoryview, *, api_version: int, now_ms: int) ->
     magic, checksum), INVALID_RECORD and INVALID_TIMESTAMP (`InvalidRecords`, which lists the records),
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    validated = validate_plain(log, records, now_ms) if is_plain(records) else None
+    validated = validate_plain_batch(log, records, now_ms) if is_plain_batch(records) else None
     return validated or run_all_steps(validate_in_steps(log, records, api_version=api_version, now_ms=now_ms))
 
 
@@ -114,18 +114,18 @@ def validate_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms
     try:
         header = yield from check_batch_in_steps(records)
     except CorruptBatch:
-        if is_old(records):
+        if is_old_format(records):
             return (yield from validate_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
         raise
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
-        records = _take_only_batch(records, header)
+        records = _get_only_batch(records, header)
     if header.attributes & ELIDED_BIT:
         records, header = yield from _restore_attributes(records, header, settings)
     _check_header(header, len(records), settings, api_version)
     codec = header.compression
     new_codec = codec if settings.compression_type == _PRODUCER else CODECS[settings.compression_type]
     if codec and settings.max_decompressed_message_bytes < MAX_RECORD_BYTES:
-        yield from check_sizes(records, header, settings.max_decompressed_message_bytes)
+        yield from check_record_sizes(records, header, settings.max_decompressed_message_bytes)
     rules = make_rules(settings, now_ms, any_offsets=codec == new_codec == 0)
     try:
         largest = yield from check_records_in_steps(records, 0, header, rules)
@@ -134,12 +134,12 @@ def validate_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms
             raise
         records, header = yield from _recompress_batch(records, header, settings, renumbers=True)
         largest = yield from check_records_in_steps(records, 0, header, rules)
-    header = _with_times(records, header, settings, largest, now_ms)
+    header = _set_timestamps(records, header, settings, largest, now_ms)
     if header.compression != new_codec:
         yield
         records, header = yield from _recompress_batch(records, header, settings)
     if settings.record_attributes_elide:
-        records, header = yield from _without_attributes(records, header, settings)
+        records, header = yield from _elide_attributes(records, header, settings)
     return records, (header,)
 
 
@@ -153,14 +153,14 @@ def _check_header(header: BatchHeader, size_bytes: int, settings: LogSettings, a
         raise make_zstd_error(api_version)
 
 
-def _with_times(
+def _set_timestamps(
     records: memoryview, header: BatchHeader, settings: LogSettings, largest: int, now_ms: int
 ) -> BatchHeader:
     """Set the batch's timestamps by the topic's timestamp type, and return its header. `largest` is of the records."""
     if settings.message_timestamp_type == LOG_APPEND_TIME:
-        return _stamp_batch(records, header, now_ms)
+        return _set_log_append_time(records, header, now_ms)
     if largest != header.max_timestamp or header.attributes & TIMESTAMP_TYPE_BIT:
-        return _time_batch(records, header, largest)
+        return _set_create_time(records, header, largest)
     return header
 
 
@@ -173,23 +173,23 @@ def _restore_attributes(
     meaning, as in Kafka, and is cleared.
     """
     if settings.record_attributes_elide is None:
-        batch = assemble(header._replace(attributes=header.attributes & ~ELIDED_BIT), records[HEADER_BYTES:])
+        batch = assemble_batch(header._replace(attributes=header.attributes & ~ELIDED_BIT), records[HEADER_BYTES:])
     else:
         level = settings.compression_level(header.compression)
-        batch = yield from with_attributes_in_steps(records, header, level)
+        batch = yield from restore_attributes_in_steps(records, header, level)
     return memoryview(batch), read_header(batch)
 
 
-def _without_attributes(
+def _elide_attributes(
     records: memoryview, header: BatchHeader, settings: LogSettings
 ) -> Steps[tuple[memoryview, BatchHeader]]:
     """Return the batch as a topic with `record.attributes.elide` stores it."""
     level = settings.compression_level(header.compression)
-    batch = yield from without_attributes_in_steps(records, header, level)
+    batch = yield from elide_attributes_in_steps(records, header, level)
     return (records, header) if batch is None else (memoryview(batch), read_header(batch))
 
 
-def _take_only_batch(records: memoryview, header: BatchHeader) -> memoryview:
+def _get_only_batch(records: memoryview, header: BatchHeader) -> memoryview:
     """Return the first batch, if no other follows. As in Kafka, an incomplete one behind it is silently dropped."""
     rest = records[header.size_bytes :]
     try:
@@ -203,22 +203,22 @@ def _take_only_batch(records: memoryview, header: BatchHeader) -> memoryview:
 
 
 def _make_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
-    error = make_too_large_error if size_bytes > settings.max_message_bytes else list_too_large
+    error = make_too_large_error if size_bytes > settings.max_message_bytes else make_list_too_large_error
     return error(size_bytes, settings)
 
 
-def _stamp_batch(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
+def _set_log_append_time(records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
     """Set LogAppendTime in the batch and return its header. Raises `InvalidRecords` if the producer has set it."""
     if header.timestamp_type == LOG_APPEND_TIME:
-        raise refuse_stamped_by_producer(range(header.record_count))
+        raise make_log_append_time_error(range(header.record_count))
     set_log_append_time(records, 0, now_ms)
     return read_header(records)
 
 
-def _time_batch(records: memoryview, header: BatchHeader, largest: int) -> BatchHeader:
+def _set_create_time(records: memoryview, header: BatchHeader, largest: int) -> BatchHeader:
     """Set CreateTime and the largest timestamp in the batch, and return its header. Raises `InvalidRecords`."""
     if header.timestamp_type == LOG_APPEND_TIME and largest < 0:
-        raise refuse_stamped_by_producer(range(header.record_count))
+        raise make_log_append_time_error(range(header.record_count))
     set_max_timestamp(records, 0, CREATE_TIME, largest)
     return read_header(records)
 

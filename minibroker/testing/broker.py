@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from minibroker.broker.configs.client_metrics import validate_client_metrics
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from minibroker.quantities import Duration, format_span, parse_milliseconds
-from minibroker.testing.completion import hides
+from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 from minibroker.testing.loops import Loop, await_blocking, blocking, immediate, shorten_tracebacks
 from minibroker.testing.moving_clock import JUMPS, MovingClock
@@ -34,7 +34,7 @@ INNER = (  # for the test kit itself
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 
 
-@hides("loop")
+@hide_names("loop")
 class TestClock:
     """The broker's time. Clients keep their own, even in this process.
 
@@ -103,7 +103,7 @@ class TestClock:
         return self.loop.call(lambda: self._broker.moving_clock.frozen)
 
 
-@hides(*INNER)
+@hide_names(*INNER)
 class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
     """A broker on a real socket for `with` (a thread of its own) or `async with` (the caller's event loop)."""
 

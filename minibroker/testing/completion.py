@@ -8,7 +8,7 @@ from typing import TypeVar
 Kind = TypeVar("Kind", bound=type)
 
 
-def hides(*names: str) -> Callable[[Kind], Kind]:
+def hide_names(*names: str) -> Callable[[Kind], Kind]:
     """Return a class decorator that leaves `names`, and private names, out of `dir` of the instances."""
 
     def hidden(kind: Kind) -> Kind:

@@ -55,9 +55,9 @@ class Application:
 
     def _find_route(self, request: Request) -> Route | None:
         """Return the route of a request, None if its path has one with or without a slash. Raises Refused."""
-        routes = self._with_path(request.segments)
+        routes = self._find_routes_of_path(request.segments)
         if not routes:
-            if self._with_path(_with_or_without_slash(request.segments)):
+            if self._find_routes_of_path(_with_or_without_slash(request.segments)):
                 return None
             raise Refused(404, "Not Found")
         method = "GET" if request.method == "HEAD" else request.method
@@ -68,7 +68,7 @@ class Application:
         allowed = dict.fromkeys(each.method for each in routes) | ({"HEAD": None} if routes[0].method == "GET" else {})
         raise Refused(405, "Method Not Allowed", {"allow": ", ".join(allowed)})
 
-    def _with_path(self, segments: list[str]) -> list[Route]:
+    def _find_routes_of_path(self, segments: list[str]) -> list[Route]:
         """Return the routes whose paths match: the first, and those of other methods with the same path."""
         matching = [each for each in self._by_length[len(segments)] if _matches_segments(each, segments)]
         return [each for each in matching if each.path == matching[0].path]

@@ -18,11 +18,11 @@ from minibroker.web.messages import Answer, NotUnderstood, Request, make_json_an
 from minibroker.web.reading import MISSING, read_json, read_texts
 from minibroker.web.signatures import (
     Parameter,
+    add_meta,
     get_return_type,
     iterate_parameters,
     make_struct,
-    with_meta,
-    without_null,
+    remove_null,
 )
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -70,10 +70,10 @@ class Route:
     def _change_parameter(self, parameter: Parameter) -> Parameter:
         name, kind = parameter.name, parameter.kind
         if name in self.variables:
-            kind = without_null(kind)
+            kind = remove_null(kind)
         wanted = self.kinds.get(name, kind)
         if isinstance(wanted, Meta):  # numbers in paths have no limits: what they name is there or is not
-            wanted = kind if name in self.variables else with_meta(kind, wanted)
+            wanted = kind if name in self.variables else add_meta(kind, wanted)
         return parameter._replace(kind=wanted, is_whole=parameter.is_whole or name == self.whole)
 
     @cached_property
@@ -151,7 +151,7 @@ class Route:
             read_texts("path", {name: request.variables[name] for name in self.variables}, self.path_kind)
         )
         if self.method in QUERIED:
-            return given | self._list_entries(read_texts("query", _take_last(request.query), self.given_kind))
+            return given | self._list_entries(read_texts("query", _take_last_values(request.query), self.given_kind))
         return given if self.given_kind is None else given | await self._read_body(request)
 
     async def _read_body(self, request: Request) -> dict[str, Any]:
@@ -232,7 +232,7 @@ def _list_fields(struct: Any) -> dict[str, Any]:
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 
-def _take_last(query: Mapping[str, list[str]]) -> dict[str, str]:
+def _take_last_values(query: Mapping[str, list[str]]) -> dict[str, str]:
     return {name: values[-1] for name, values in query.items()}
 
 

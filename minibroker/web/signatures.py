@@ -63,15 +63,15 @@ def _evaluate_hint(hint: Any, names: Mapping[str, Any]) -> Any:
     return eval(hint, {**names, "Duration": Span}) if isinstance(hint, str) else hint
 
 
-def with_meta(kind: Any, meta: Meta) -> Any:
+def add_meta(kind: Any, meta: Meta) -> Any:
     """Return a type with limits or a description; null needs none."""
-    limited: Any = Annotated[without_null(kind), meta]
+    limited: Any = Annotated[remove_null(kind), meta]
     return add_null(limited) if NoneType in get_args(kind) else limited
 
 
 def is_struct(kind: Any) -> bool:
     """Return whether a type is one of msgspec's objects, or that or nothing."""
-    return hasattr(without_null(kind), "__struct_fields__")
+    return hasattr(remove_null(kind), "__struct_fields__")
 
 
 def add_null(kind: Any) -> Any:
@@ -79,7 +79,7 @@ def add_null(kind: Any) -> Any:
     return Union[(kind, NoneType)]  # noqa: UP007 - made at run time
 
 
-def without_null(kind: Any) -> Any:
+def remove_null(kind: Any) -> Any:
     """Return a type without null."""
     others = tuple(each for each in get_args(kind) if each is not NoneType)
     return Union[others] if NoneType in get_args(kind) else kind  # noqa: UP007 - made at run time

@@ -42,7 +42,7 @@ from minibroker.protocol.messages.groups import FindCoordinatorRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.security import CreateAclsRequest
 from minibroker.protocol.messages.topics import CreateTopicsRequest
-from minibroker.protocol.primitives import Output, new_uuid, uuid_text
+from minibroker.protocol.primitives import Output, format_uuid, make_uuid
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.storage.directories.log_dirs import LogDirectories
@@ -304,7 +304,7 @@ class Harness:
             settings.log_directories,
             node_id=1,
             cluster_id=None,
-            new_id=lambda: uuid_text(new_uuid(self.random)),
+            new_id=lambda: format_uuid(make_uuid(self.random)),
         )
         try:
             self._load(settings)

@@ -20,7 +20,7 @@ import pytest
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.fetch import FetchRequest
-from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.storage.log import Log
 from tests.broker.harness import Harness
@@ -65,7 +65,7 @@ def records_in(log: Log) -> Iterator[tuple[Any, ...]]:
     offset = log.log_start_offset
     while (region := log.read(offset, 1 << 20)) is not None:
         data = region.read()
-        for position, header in batches(data):
+        for position, header in iterate_batches(data):
             if not header.is_control:
                 for record in iterate_records(data[position : position + header.size_bytes]):
                     if record.offset >= log.log_start_offset:

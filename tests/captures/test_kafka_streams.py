@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from minibroker.captures.explained_capture import CaptureExplainer, number_pairs
 from minibroker.captures.kafka_streams import Conversation, Pair, find_conversation, find_conversations
 from minibroker.captures.packets import Address, Capture
-from minibroker.captures.tcp_streams import Connection, Run, Stream, collect_connections, stream_of
+from minibroker.captures.tcp_streams import Connection, Run, Stream, collect_connections, make_stream
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -22,7 +22,7 @@ ID = bytes(range(16))
 
 
 def streams(asked: bytes | Stream, answered: bytes | Stream) -> Connection:
-    to_server, to_client = (stream_of(each) if isinstance(each, bytes) else each for each in (asked, answered))
+    to_server, to_client = (make_stream(each) if isinstance(each, bytes) else each for each in (asked, answered))
     return Connection(*ENDS, to_server, to_client, has_begin=True)
 
 
@@ -142,7 +142,7 @@ def test_tokens_of_the_oldest_sasl_are_hidden() -> None:
 
 def test_the_client_is_identified_by_the_requests_or_the_port() -> None:
     answered, asked = WELCOME + heartbeat_answer(1), HELLO + heartbeat(1)
-    turned = Connection(ENDS[1], ENDS[0], stream_of(answered), stream_of(asked), has_begin=False)
+    turned = Connection(ENDS[1], ENDS[0], make_stream(answered), make_stream(asked), has_begin=False)
     for found in (find_conversation(turned), find_conversation(turned, ENDS[1].port)):
         assert found is not None
         assert found.connection.client == ENDS[0]
@@ -188,7 +188,7 @@ def check(connection: Connection) -> None:
 
 @given(st.binary(max_size=120), st.binary(max_size=120), st.booleans())
 def test_decoding_arbitrary_streams_never_raises(asked: bytes, answered: bytes, has_begin: bool) -> None:
-    make = stream_of if has_begin else middle
+    make = make_stream if has_begin else middle
     check(streams(make(HELLO + asked), make(WELCOME + answered)))
 
 

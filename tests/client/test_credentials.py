@@ -9,7 +9,7 @@ import pytest
 from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError, SettingError
 from minibroker.client.connection_settings import ClientSettings, Settings
-from minibroker.client.credentials import LoginModule, login_module, take_credentials
+from minibroker.client.credentials import LoginModule, parse_login_module, take_credentials
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
@@ -33,7 +33,7 @@ LIMITS = {"request.timeout.ms": "3000", "default.api.timeout.ms": "3000"}
     ],
 )
 def test_a_login_module_is_parsed(text: str, expected: dict[str, str]) -> None:
-    assert login_module(text) == LoginModule("PlainLoginModule", expected)
+    assert parse_login_module(text) == LoginModule("PlainLoginModule", expected)
 
 
 @for_each(
@@ -50,7 +50,7 @@ def test_a_login_module_is_parsed(text: str, expected: dict[str, str]) -> None:
 )
 def test_malformed_login_modules_are_rejected(text: str, message: str) -> None:
     with pytest.raises(SettingError, match=message) as refusal:
-        login_module(text)
+        parse_login_module(text)
     assert str(refusal.value).startswith("sasl.jaas.config")
 
 
@@ -171,4 +171,4 @@ def test_no_secret_is_in_a_repr() -> None:
     settings = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "s3cret"}
     assert "s3cret" not in repr(Settings(settings)) and "sasl.password" in repr(Settings(settings))
     assert "s3cret" not in repr(take_credentials(settings, wanted=True))
-    assert "s3cret" not in repr(login_module(f"{PLAIN} required username=alice password=s3cret;"))
+    assert "s3cret" not in repr(parse_login_module(f"{PLAIN} required username=alice password=s3cret;"))

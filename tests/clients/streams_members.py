@@ -10,7 +10,7 @@ from typing import Any
 from minibroker.client.blocking import Client
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest as Heartbeat
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 
 SUBTOPOLOGY = "0"
 LEAVING, JOINING = -1, 0
@@ -20,7 +20,7 @@ class StreamsMember:
     """One member of an application with one subtopology, which reads the topic."""
 
     def __init__(self, client: Client, group: str, topic: str) -> None:
-        self.member_id = uuid_text(uuid.uuid4().bytes)
+        self.member_id = format_uuid(uuid.uuid4().bytes)
         self.epoch = JOINING
         self.tasks: list[Heartbeat.TaskIds] = []
         self._client, self._group, self._topic = client, group, topic

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.compression import Compression
 from tests.clients.conftest import CLIENTS
 from tests.clients.interface import CODECS, Client, Record
@@ -36,7 +36,7 @@ SAMPLES = [
 def codecs_on_disk(directory: Path, topic: str) -> set[int]:
     """The codecs of all batches in the topic's first partition."""
     segments = (directory / "data" / f"{topic}-0").glob("*.log")
-    return {header.compression for segment in segments for _, header in batches(segment.read_bytes())}
+    return {header.compression for segment in segments for _, header in iterate_batches(segment.read_bytes())}
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.records.batch import BatchHeader, batches
+from minibroker.protocol.records.batch import BatchHeader, iterate_batches
 from tests.clients.confluent import Confluent
 from tests.clients.interface import CODECS, Client, Record
 from tests.running import RunningBroker
@@ -19,7 +19,7 @@ RECORDS = [Record(b"k%d" % index, b"v%d" % index) for index in range(5)]
 
 def headers_on_disk(directory: Path, topic: str) -> list[BatchHeader]:
     data = (directory / "data" / f"{topic}-0" / f"{0:020}.log").read_bytes()
-    return [header for _, header in batches(data)]
+    return [header for _, header in iterate_batches(data)]
 
 
 def records_read(client: Client, servers: str, topic: str, count: int) -> list[Record]:

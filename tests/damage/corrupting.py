@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.batch import iterate_batches
 
 SECTOR_BYTES = 512
 UNCOVERED = (*range(8), *range(12, 16))  # the bytes of base offset and leader epoch
@@ -43,7 +43,7 @@ def damage(directory: Path, random: Random) -> Damage:
 def _is_uncovered(before: bytes, after: bytes) -> bool:
     """Whether the byte that differs is one of a batch's base offset or leader epoch."""
     changed = next(at for at, (one, other) in enumerate(zip(before, after, strict=True)) if one != other)
-    return any(changed - start in UNCOVERED for start, _ in batches(before))
+    return any(changed - start in UNCOVERED for start, _ in iterate_batches(before))
 
 
 def _kind(path: Path) -> str:

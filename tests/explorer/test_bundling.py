@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from minibroker.explorer.bundling import bundle, parse_module
+from minibroker.explorer.bundling import bundle_modules, parse_module
 from minibroker.explorer.page_files import FIRST_MODULE, FOLDER
 from tests.cases import for_each
 
@@ -22,7 +22,7 @@ def test_a_bundled_module_is_a_function_that_returns_its_exports() -> None:
         "a.js": '// A.\n\nimport { one, two as to } from "./b/b.js";\nimport * as all from "./b/b.js";\none(to);\n',
         "b/b.js": "export const one = 1;\nexport async function two() {}\nconst three = 3;\nexport { three };\n",
     }
-    assert body(bundle("a.js", texts.__getitem__)) == [
+    assert body(bundle_modules("a.js", texts.__getitem__)) == [
         *("const $module0 = (() => {", "const one = 1;", "async function two() {}", "const three = 3;"),
         *("return {one: one, two: two, three: three};", "})();"),
         *("const $module1 = (() => {", "const {one: one, two: to} = $module0;", "const all = $module0;"),
@@ -60,11 +60,11 @@ def test_an_unsupported_form_of_import_is_rejected(text: str) -> None:
 def test_an_import_cycle_is_rejected() -> None:
     texts = {"a.js": 'import { b } from "./b.js";', "b.js": 'import { a } from "./a.js";'}
     with pytest.raises(ValueError, match="a.js imports b.js imports a.js"):
-        bundle("a.js", texts.__getitem__)
+        bundle_modules("a.js", texts.__getitem__)
 
 
 def test_the_bundle_contains_all_modules() -> None:
-    text = bundle(FIRST_MODULE, MODULES.__getitem__)
+    text = bundle_modules(FIRST_MODULE, MODULES.__getitem__)
     assert sorted(re.findall(r"^// (\S+\.js)\nconst \$module", text, re.MULTILINE)) == sorted(MODULES)
     assert re.findall(r"^(?:import|export)\b.*", text, re.MULTILINE) == []
 

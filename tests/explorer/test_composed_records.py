@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.explorer.composed_records import compose_records, format_of
+from minibroker.explorer.composed_records import compose_records, get_record_format
 from minibroker.protocol.explaining.messages import explain_records
-from minibroker.protocol.records.formats import iterate_batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
 from tests.cases import for_each
 
 
 @for_each(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 2), (13, 2)])
 def test_the_format_follows_the_version_of_produce(version: int, magic: int) -> None:
-    data = bytes(compose_records("k=v", 7, format_of(version)))
+    data = bytes(compose_records("k=v", 7, get_record_format(version)))
     ((_, header),) = iterate_batches_in(data)
-    (record,) = records_in(data, 0)
+    (record,) = iterate_records_in(data, 0)
     assert (header.magic, record.key, record.value) == (magic, b"k", b"v")
 
 
@@ -23,7 +23,7 @@ def test_lines_are_about_the_whole_batch() -> None:
     ((_, header),) = iterate_batches_in(data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 5)
     assert (header.is_transactional, header.compression) == (True, 1)
-    assert [(each.key, each.value) for each in records_in(data, 0)] == [(None, b"a"), (b"k", None)]
+    assert [(each.key, each.value) for each in iterate_records_in(data, 0)] == [(None, b"a"), (b"k", None)]
 
 
 def test_a_compressed_message_of_format_1_has_relative_offsets_inside() -> None:

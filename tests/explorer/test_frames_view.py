@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from minibroker.explorer.copies import make_copies
 from minibroker.explorer.effects import list_effects
 from minibroker.explorer.feeds import COLUMNS, Feed
-from minibroker.explorer.frames_view import filter_words
+from minibroker.explorer.frames_view import list_filter_words
 from minibroker.explorer.page_files import FOLDER
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing import Broker
@@ -152,8 +152,8 @@ def test_the_copied_python_code_runs(explored: Broker) -> None:
 def test_filters_have_the_parameters_of_faults(explored: Broker) -> None:
     """The page evaluates them; its grammar must know each word that the server names."""
     source = (FOLDER / "core" / "filters.js").read_text()
-    assert [word for word in filter_words() if f"\n  {word}: (wanted" not in source] == []
-    assert ask(explored, "frames/grammar")["words"] == filter_words()
+    assert [word for word in list_filter_words() if f"\n  {word}: (wanted" not in source] == []
+    assert ask(explored, "frames/grammar")["words"] == list_filter_words()
 
 
 def test_the_journal_is_not_watched_without_the_explorer() -> None:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from minibroker.broker.requests.routes import ALLOWED_BYTES, ALLOWED_BYTES_A_BYTE, LARGE_FRAME_BYTES
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
-from minibroker.protocol.fields import Field, Kind, default_value
+from minibroker.protocol.fields import Field, Kind, get_default_value
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
-from minibroker.protocol.layout import Layout, Place, layout, measure_least_item_bytes
-from minibroker.protocol.primitives import MalformedMessage, varint
+from minibroker.protocol.layout import Layout, Place, make_layout, measure_least_item_bytes
+from minibroker.protocol.primitives import MalformedMessage, encode_unsigned_varint
 from minibroker.protocol.steps import run_all_steps
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz0123456789"
@@ -114,7 +114,7 @@ def _arrays_of(key: int, version: int) -> Iterator[Array]:
 
 
 def _paths(struct: type, version: int, flexible: bool) -> Iterator[tuple[tuple[str, ...], Kind, bool]]:
-    shape = layout(struct, version, flexible)
+    shape = make_layout(struct, version, flexible)
     for place in (*shape.body, *shape.tagged):
         item = place.kind.item
         if item is not None:
@@ -136,7 +136,7 @@ class _Writer:
 
     def struct(self, struct: type, path: tuple[str, ...]) -> bytes:
         """A struct whose field `path[0]` leads to the array."""
-        shape = layout(struct, self._version, self._flexible)
+        shape = make_layout(struct, self._version, self._flexible)
         out = b"".join(self._place(place, path) for place in shape.body)
         return out + (self._tags(shape, path) if self._flexible else b"")
 
@@ -144,8 +144,13 @@ class _Writer:
         for place in shape.tagged:
             if place.name == path[0]:
                 value = self._place(place, path)
-                return varint(1) + varint(place.tag) + varint(len(value)) + value
-        return varint(0)
+                return (
+                    encode_unsigned_varint(1)
+                    + encode_unsigned_varint(place.tag)
+                    + encode_unsigned_varint(len(value))
+                    + value
+                )
+        return encode_unsigned_varint(0)
 
     def _place(self, place: Place, path: tuple[str, ...]) -> bytes:
         if place.name != path[0]:
@@ -177,7 +182,7 @@ class _Writer:
         if at is None:
             count = max(1, self._size_bytes // len(least))
             return _count(count, compact) + least * count
-        length = varint(NAME_BYTES + 1) if compact else pack(">h", NAME_BYTES)
+        length = encode_unsigned_varint(NAME_BYTES + 1) if compact else pack(">h", NAME_BYTES)
         before, after = least[:at] + length, least[at + len(length) :]
         count = max(1, self._size_bytes // (len(least) + NAME_BYTES))
         names = islice(product(LETTERS, repeat=NAME_BYTES), count)
@@ -187,7 +192,7 @@ class _Writer:
 def _text_at(struct: type, version: int, flexible: bool) -> int | None:
     """Where the first text of a struct begins when all fields are as small as they can be; None: it has none."""
     at = 0
-    for place in layout(struct, version, flexible).body:
+    for place in make_layout(struct, version, flexible).body:
         if place.kind.code == "string":
             return at
         at += len(_least(place, version, flexible))
@@ -196,8 +201,8 @@ def _text_at(struct: type, version: int, flexible: bool) -> int | None:
 
 @cache
 def _least_struct(struct: type, version: int, flexible: bool) -> bytes:
-    body = b"".join(_least(place, version, flexible) for place in layout(struct, version, flexible).body)
-    return body + (varint(0) if flexible else b"")
+    body = b"".join(_least(place, version, flexible) for place in make_layout(struct, version, flexible).body)
+    return body + (encode_unsigned_varint(0) if flexible else b"")
 
 
 def _least(place: Place, version: int, flexible: bool) -> bytes:
@@ -206,7 +211,7 @@ def _least(place: Place, version: int, flexible: bool) -> bytes:
         return _number(place.field)
     if kind.struct is not None:
         return b"\xff" if place.nullable else _least_struct(kind.struct, version, flexible)
-    is_null = place.nullable and default_value(place.field) is None and kind.item is None
+    is_null = place.nullable and get_default_value(place.field) is None and kind.item is None
     return _no_text(kind, place.compact, is_null)
 
 
@@ -220,18 +225,18 @@ def _least_item(item: Kind, version: int, compact: bool) -> bytes:
 
 def _number(field: Field) -> bytes:
     """A field's default, which is what a client sends that has nothing to say."""
-    value = SAID.get(field.name, default_value(field))
+    value = SAID.get(field.name, get_default_value(field))
     return bytes(value) if field.kind.code == "16s" else pack(f">{field.kind.code}", value)
 
 
 def _no_text(kind: Kind, compact: bool, is_null: bool) -> bytes:
     if compact:
-        return varint(0 if is_null else 1)
+        return encode_unsigned_varint(0 if is_null else 1)
     return pack(">h" if kind.code == "string" else ">i", -1 if is_null else 0)
 
 
 def _count(count: int, compact: bool) -> bytes:
-    return varint(count + 1) if compact else pack(">i", count)
+    return encode_unsigned_varint(count + 1) if compact else pack(">i", count)
 
 
 def _unknown_tags(size_bytes: int) -> bytes:
@@ -239,7 +244,7 @@ def _unknown_tags(size_bytes: int) -> bytes:
     tags: list[bytes] = []
     tag, size = UNKNOWN_TAG, 0
     while size < size_bytes:
-        tags.append(varint(tag) + varint(0))
+        tags.append(encode_unsigned_varint(tag) + encode_unsigned_varint(0))
         size += len(tags[-1])
         tag += 1
-    return varint(len(tags)) + b"".join(tags)
+    return encode_unsigned_varint(len(tags)) + b"".join(tags)

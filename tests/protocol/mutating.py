@@ -15,8 +15,8 @@ from typing import NamedTuple
 from minibroker.protocol.apis import get_request_class
 from minibroker.protocol.fields import Kind
 from minibroker.protocol.headers import get_request_header_version
-from minibroker.protocol.layout import Layout, Place, layout
-from minibroker.protocol.primitives import varint
+from minibroker.protocol.layout import Layout, Place, make_layout
+from minibroker.protocol.primitives import encode_unsigned_varint
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Header, Record
@@ -79,7 +79,11 @@ class Requests:
         start = pack(">hhi", key, version, correlation_id)
         if get_request_header_version(key, version) == 1:
             return start + self._client_id(spoilt)
-        tags = self._unknown_tags() if spoilt and self.random.random() < 0.1 else [Piece("tags", varint(0))]
+        tags = (
+            self._unknown_tags()
+            if spoilt and self.random.random() < 0.1
+            else [Piece("tags", encode_unsigned_varint(0))]
+        )
         return start + self._client_id(spoilt) + b"".join(piece.data for piece in tags)
 
     def _client_id(self, spoilt: bool) -> bytes:
@@ -102,7 +106,7 @@ class Requests:
         return pieces
 
     def _struct(self, out: list[Piece], struct: type, version: int, flexible: bool) -> None:
-        shape = layout(struct, version, flexible)
+        shape = make_layout(struct, version, flexible)
         for place in shape.body:
             self._place(out, place, version, flexible)
         if flexible:
@@ -111,22 +115,26 @@ class Requests:
     def _tags(self, out: list[Piece], shape: Layout, version: int) -> None:
         tagged = [place for place in shape.tagged if self.random.random() < 0.5]
         unknown = self._unknown_tags()[1:] if self.random.random() < 0.02 else []
-        out.append(Piece("tags", varint(len(tagged) + len(unknown) // 3), True))
+        out.append(Piece("tags", encode_unsigned_varint(len(tagged) + len(unknown) // 3), True))
         for place in tagged:
             value: list[Piece] = []
             self._place(value, place, version, True)
             size = sum(len(piece.data) for piece in value)
-            out.append(Piece("tag", varint(place.tag), True))
-            out.append(Piece("length", varint(size), True))
+            out.append(Piece("tag", encode_unsigned_varint(place.tag), True))
+            out.append(Piece("length", encode_unsigned_varint(size), True))
             out += value
         out += unknown
 
     def _unknown_tags(self) -> list[Piece]:
         count = self.random.choice((1, 3, 200))
-        pieces = [Piece("tags", varint(count), True)]
+        pieces = [Piece("tags", encode_unsigned_varint(count), True)]
         for tag in range(20_000, 20_000 + count):
             data = self.random.randbytes(self.random.choice((0, 3)))
-            pieces += [Piece("tag", varint(tag), True), Piece("length", varint(len(data)), True), Piece("bytes", data)]
+            pieces += [
+                Piece("tag", encode_unsigned_varint(tag), True),
+                Piece("length", encode_unsigned_varint(len(data)), True),
+                Piece("bytes", data),
+            ]
         return pieces
 
     def _place(self, out: list[Piece], place: Place, version: int, flexible: bool) -> None:
@@ -148,7 +156,7 @@ class Requests:
 
     def _array(self, out: list[Piece], item: Kind, compact: bool, version: int, name: str) -> None:
         count = self.random.choice((0, 1, 1, 1, 2, 3))
-        out.append(Piece("count", varint(count + 1) if compact else pack(">i", count), compact, 4))
+        out.append(Piece("count", encode_unsigned_varint(count + 1) if compact else pack(">i", count), compact, 4))
         for _ in range(count):
             if item.is_fixed:
                 out.append(Piece("number", self._number(name, item), size=item.size_bytes))
@@ -233,7 +241,7 @@ class Requests:
 
 def _length(size: int, compact: bool, kind: Kind) -> Piece:
     short = kind.code == "string"
-    data = varint(size + 1) if compact else pack(">h" if short else ">i", size)
+    data = encode_unsigned_varint(size + 1) if compact else pack(">h" if short else ">i", size)
     return Piece("length", data, compact, 2 if short else 4)
 
 
@@ -258,7 +266,7 @@ def lie(random: Random, pieces: list[Piece]) -> list[Piece]:
     if random.random() < 0.5:
         value = max(0, int.from_bytes(piece.data, "big") + random.choice((-1, 1)))
     if piece.compact or not piece.size:
-        data = varint(max(0, value) & 0xFFFFFFFF)
+        data = encode_unsigned_varint(max(0, value) & 0xFFFFFFFF)
     else:
         data = (value % (1 << 8 * piece.size)).to_bytes(piece.size, "big")
     return [*pieces[:at], piece._replace(data=data), *pieces[at + 1 :]]
@@ -297,7 +305,14 @@ def retag(random: Random, pieces: list[Piece]) -> list[Piece]:
     at = _at(random, pieces, ("tag",))
     if at is None:
         return pieces
-    data = random.choice((varint(0), varint(1), varint(10_000), varint(0xFFFFFFFF)))
+    data = random.choice(
+        (
+            encode_unsigned_varint(0),
+            encode_unsigned_varint(1),
+            encode_unsigned_varint(10_000),
+            encode_unsigned_varint(0xFFFFFFFF),
+        )
+    )
     return [*pieces[:at], pieces[at]._replace(data=data), *pieces[at + 1 :]]
 
 
@@ -308,8 +323,17 @@ def add_tag(random: Random, pieces: list[Piece]) -> list[Piece]:
         return pieces
     data = random.randbytes(random.choice((0, 1, 5, 16)))
     tag = random.choice((0, 1, 2, 10_000, 50))
-    more = [Piece("tag", varint(tag), True), Piece("length", varint(len(data)), True), Piece("bytes", data)]
-    return [*pieces[:at], pieces[at]._replace(data=varint(pieces[at].data[0] + 1)), *more, *pieces[at + 1 :]]
+    more = [
+        Piece("tag", encode_unsigned_varint(tag), True),
+        Piece("length", encode_unsigned_varint(len(data)), True),
+        Piece("bytes", data),
+    ]
+    return [
+        *pieces[:at],
+        pieces[at]._replace(data=encode_unsigned_varint(pieces[at].data[0] + 1)),
+        *more,
+        *pieces[at + 1 :],
+    ]
 
 
 def repeat(random: Random, pieces: list[Piece]) -> list[Piece]:

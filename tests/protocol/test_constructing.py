@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.protocol.declare import Struct, constructing, field, int32
+from minibroker.protocol.declare import Struct, field, generate_constructor, int32
 from tests.protocol.samples import Nothing, Order
 
 
@@ -13,7 +13,7 @@ class Basket(Struct):
 
 
 def test_the_generated_constructor_has_a_line_per_field_and_no_loop() -> None:
-    assert constructing(Basket).lines == [
+    assert generate_constructor(Basket).lines == [
         "def __init__(self, *, count=1, words=MISSING, shop=MISSING):",
         "    self.count = count",
         "    self.words = [] if words is MISSING else words",
@@ -22,7 +22,7 @@ def test_the_generated_constructor_has_a_line_per_field_and_no_loop() -> None:
 
 
 def test_a_struct_without_fields_is_constructed() -> None:
-    assert constructing(Nothing).lines == ["def __init__(self):", "    pass"]
+    assert generate_constructor(Nothing).lines == ["def __init__(self):", "    pass"]
 
 
 def test_nested_structs_are_not_shared() -> None:

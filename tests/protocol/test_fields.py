@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.declare import Struct, field, int32
-from minibroker.protocol.fields import Kind, default_value, fields, get_default_maker, versions
+from minibroker.protocol.fields import Kind, get_default_maker, get_default_value, list_fields, parse_versions
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.cases import for_each
 from tests.protocol.samples import Fixed, Order
@@ -24,32 +24,32 @@ from tests.protocol.samples import Fixed, Order
     ],
 )
 def test_field_versions_are_in_kafkas_notation(text: str, inside: list[int], outside: list[int]) -> None:
-    found = versions(text)
+    found = parse_versions(text)
     assert all(version in found for version in inside)
     assert not any(version in found for version in outside)
 
 
 def test_fixed_size_types_are_recognized() -> None:
-    letters = {each.name: each.kind.code for each in fields(Fixed)}
+    letters = {each.name: each.kind.code for each in list_fields(Fixed)}
     assert letters == {
         "flag": "?", "tiny": "b", "small": "h", "port": "H", "number": "i",
         "hash": "I", "offset": "q", "ratio": "d", "id": "16s",
     }  # fmt: skip
-    assert sum(each.kind.size_bytes for each in fields(Fixed)) == 1 + 1 + 2 + 2 + 4 + 4 + 8 + 8 + 16
+    assert sum(each.kind.size_bytes for each in list_fields(Fixed)) == 1 + 1 + 2 + 2 + 4 + 4 + 8 + 8 + 16
 
 
 def test_other_types_are_recognized() -> None:
-    kinds = {each.name: each.kind for each in fields(Order)}
+    kinds = {each.name: each.kind for each in list_fields(Order)}
     assert kinds["name"] == kinds["note"] == Kind("string")
     assert kinds["payload"] == Kind("bytes")
     assert kinds["numbers"] == Kind("array", item=Kind("i"))
     assert kinds["lines"] == Kind("array", item=Kind("struct", struct=Order.Line))
     assert kinds["buyer"] == Kind("struct", struct=Order.Buyer)
-    assert {each.name: each.kind.code for each in fields(Order.Line)}["records"] == "records"
+    assert {each.name: each.kind.code for each in list_fields(Order.Line)}["records"] == "records"
 
 
 def test_a_struct_may_refer_to_a_later_one() -> None:
-    assert [each.name for each in fields(Order)][:3] == ["name", "note", "lines"]
+    assert [each.name for each in list_fields(Order)][:3] == ["name", "note", "lines"]
 
 
 def test_a_type_that_kafka_lacks_is_rejected() -> None:
@@ -57,7 +57,7 @@ def test_a_type_that_kafka_lacks_is_rejected() -> None:
         value: complex = field()
 
     with pytest.raises(TypeError, match="complex"):
-        fields(Wrong)
+        list_fields(Wrong)
 
 
 def test_plain_int_is_rejected_as_its_size_is_unknown() -> None:
@@ -65,10 +65,10 @@ def test_plain_int_is_rejected_as_its_size_is_unknown() -> None:
         value: int = field()
 
     with pytest.raises(TypeError, match="int"):
-        fields(Wrong)
+        list_fields(Wrong)
 
 
-DEFAULTS = {field.name: field for field in (*fields(Fixed), *fields(Order))}
+DEFAULTS = {field.name: field for field in (*list_fields(Fixed), *list_fields(Order))}
 
 
 @for_each(
@@ -77,7 +77,7 @@ DEFAULTS = {field.name: field for field in (*fields(Fixed), *fields(Order))}
 )
 def test_immutable_defaults_are_shared_by_instances(name: str, value: Any) -> None:
     assert get_default_maker(DEFAULTS[name]) is None
-    assert default_value(DEFAULTS[name]) == value
+    assert get_default_value(DEFAULTS[name]) == value
 
 
 @pytest.mark.parametrize("name", ["lines", "numbers", "ids"])
@@ -90,12 +90,12 @@ def test_each_instance_gets_its_own_struct() -> None:
         number: int32 = field()
         shop: Order.Shop = field()
 
-    assert get_default_maker(fields(Outer)[1]) is Order.Shop
+    assert get_default_maker(list_fields(Outer)[1]) is Order.Shop
 
 
 def test_a_nullable_field_is_empty_unless_its_default_is_null() -> None:
     """A field that may be null need not be null by default, as in Kafka."""
-    assert default_value(DEFAULTS["payload"]) == b""
+    assert get_default_value(DEFAULTS["payload"]) == b""
     assert Order().numbers == []
 
 
@@ -104,6 +104,6 @@ def test_tagged_versions_are_all_versions_by_default() -> None:
         always: int32 = field("2+", tag=0)
         later: int32 = field("1+", tag=1, tagged="3+")
 
-    always, later = fields(Later)
-    assert always.facts.tagged == versions("2+")
-    assert later.facts.tagged == versions("3+")
+    always, later = list_fields(Later)
+    assert always.facts.tagged == parse_versions("2+")
+    assert later.facts.tagged == parse_versions("3+")

@@ -11,7 +11,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import write_reader_text
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.groups import LeaveGroupRequest
-from minibroker.protocol.primitives import MalformedMessage, varint
+from minibroker.protocol.primitives import MalformedMessage, encode_unsigned_varint
 from tests.cases import for_each
 from tests.protocol.random_messages import in_all_versions, random_message
 from tests.protocol.samples import Answer, Fixed, Nothing, Order
@@ -177,7 +177,7 @@ def test_lengths_before_flexible_versions_are_decoded(data: bytes, field: str, r
         (b"\6ab", "name", "length 5, but only 2 bytes are left"),
         (b"\xff\xff\xff\xff\xff\1", "name", "a varint of more than five bytes"),
         (b"\xff\xff\xff\xff\x0f", "name", "a string of 4294967294 bytes, and 32767 is the most"),
-        (varint(32769) + bytes(40000), "name", "a string of 32768 bytes, and 32767 is the most"),
+        (encode_unsigned_varint(32769) + bytes(40000), "name", "a string of 32768 bytes, and 32767 is the most"),
         (b"\1\0\0", "lines", "length -1, but null is not allowed"),
         (b"\1\0\xff\xff\xff\xff\x0f", "lines", "length 4294967294, but only 0 bytes are left"),
         (b"\1\0\1\1\1\5abc", "words", "length 4, but only 3 bytes are left"),
@@ -220,7 +220,11 @@ START = Order(name="n").encode(3)[:-1]  # all of the body; the count of tagged f
 
 
 def tagged(*fields: tuple[int, bytes]) -> bytes:
-    return START + varint(len(fields)) + b"".join(varint(tag) + varint(len(data)) + data for tag, data in fields)
+    return (
+        START
+        + encode_unsigned_varint(len(fields))
+        + b"".join(encode_unsigned_varint(tag) + encode_unsigned_varint(len(data)) + data for tag, data in fields)
+    )
 
 
 def test_known_and_unknown_tagged_fields_are_decoded() -> None:

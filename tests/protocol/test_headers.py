@@ -8,7 +8,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
-    answer_version,
+    find_response_version,
     get_request_header_version,
     get_response_header_version,
 )
@@ -62,7 +62,7 @@ def test_response_headers_are_encoded() -> None:
 
 def test_an_unsupported_api_versions_version_is_answered_in_version_0() -> None:
     refused, accepted = b"\0\0\0\1\0\x23\0\0\0\0", b"\0\0\0\1\0\0\0\0\0\0"
-    assert answer_version(ApiKey.API_VERSIONS, 5, refused, 4) == 0
-    assert answer_version(ApiKey.API_VERSIONS, 5, accepted, 4) == 5
-    assert answer_version(ApiKey.API_VERSIONS, 5, b"\0\0\0\1\0", 4) == 5
-    assert answer_version(ApiKey.METADATA, 5, refused, 4) == 5
+    assert find_response_version(ApiKey.API_VERSIONS, 5, refused, 4) == 0
+    assert find_response_version(ApiKey.API_VERSIONS, 5, accepted, 4) == 5
+    assert find_response_version(ApiKey.API_VERSIONS, 5, b"\0\0\0\1\0", 4) == 5
+    assert find_response_version(ApiKey.METADATA, 5, refused, 4) == 5

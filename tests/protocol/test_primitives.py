@@ -15,11 +15,11 @@ from minibroker.protocol.primitives import (
     ZERO_UUID,
     MalformedMessage,
     Output,
-    new_uuid,
-    read_varint,
-    uuid_from_text,
-    uuid_text,
-    varint,
+    encode_unsigned_varint,
+    format_uuid,
+    make_uuid,
+    parse_uuid,
+    read_unsigned_varint,
 )
 from tests.cases import for_each
 
@@ -41,42 +41,42 @@ class Elsewhere(NamedTuple):
     ],
 )
 def test_varints_are_encoded_as_in_protocol_buffers(value: int, spelling: str) -> None:
-    assert varint(value).hex() == spelling
-    assert read_varint(bytes.fromhex(spelling), 0) == (value, len(spelling) // 2)
+    assert encode_unsigned_varint(value).hex() == spelling
+    assert read_unsigned_varint(bytes.fromhex(spelling), 0) == (value, len(spelling) // 2)
 
 
 @given(st.integers(0, 2**35 - 1), st.binary(max_size=3), st.binary(max_size=3))
 def test_a_varint_is_decoded_at_its_position(value: int, before: bytes, after: bytes) -> None:
-    spelled = varint(value)
-    assert read_varint(before + spelled + after, len(before)) == (value, len(before) + len(spelled))
+    spelled = encode_unsigned_varint(value)
+    assert read_unsigned_varint(before + spelled + after, len(before)) == (value, len(before) + len(spelled))
 
 
 def test_a_varint_of_six_bytes_is_rejected() -> None:
     with pytest.raises(ValueError, match="more than five bytes"):
-        read_varint(b"\x80\x80\x80\x80\x80\x01", 0)
+        read_unsigned_varint(b"\x80\x80\x80\x80\x80\x01", 0)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff\xff"])
 def test_an_unterminated_varint_is_an_index_error(data: bytes) -> None:
     with pytest.raises(IndexError):
-        read_varint(data, 0)
+        read_unsigned_varint(data, 0)
 
 
 def test_the_zero_uuid_is_formatted_as_in_kafka() -> None:
-    assert uuid_text(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert format_uuid(ZERO_UUID) == "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 @given(st.uuids())
 def test_uuid_texts_are_url_safe_base64_without_padding(value: uuid.UUID) -> None:
-    text = uuid_text(value.bytes)
+    text = format_uuid(value.bytes)
     assert text == urlsafe_b64encode(value.bytes).decode().removesuffix("==")
-    assert uuid_from_text(text) == value.bytes
+    assert parse_uuid(text) == value.bytes
 
 
 @for_each("text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "A", "!AAAAAAAAAAAAAAAAAAAAA", "AA!AAAAAAAAAAAAAAAAAAAAA"])
 def test_other_texts_are_not_uuids(text: str) -> None:
     with pytest.raises(ValueError):
-        uuid_from_text(text)
+        parse_uuid(text)
 
 
 def test_output_parts_are_bytes_and_regions_in_order() -> None:
@@ -127,5 +127,5 @@ def test_generated_ids_are_seeded_and_never_reserved() -> None:
             return self.drawn.pop(0)
 
     dash, reserved, good = b"\xfb" + bytes(15), bytes(15) + b"\x01", b"\x10" * 16
-    assert new_uuid(Source(dash, bytes(16), reserved, good)) == good
-    assert new_uuid(random.Random(5)) == new_uuid(random.Random(5)) != new_uuid(random.Random(6))
+    assert make_uuid(Source(dash, bytes(16), reserved, good)) == good
+    assert make_uuid(random.Random(5)) == make_uuid(random.Random(5)) != make_uuid(random.Random(6))

@@ -13,7 +13,7 @@ from minibroker.protocol.source import (
     choose_free_name,
     compile_function,
     convert_to_snake_case,
-    describe_malformed,
+    make_malformed_error,
 )
 
 
@@ -107,7 +107,7 @@ READ = reader(
     ],
 )
 def test_an_error_names_the_field_of_the_failing_line(data: bytes, field: str, reason: str) -> None:
-    error = describe_malformed("Test", 3, failure(READ, data))
+    error = make_malformed_error("Test", 3, failure(READ, data))
     assert (error.message, error.version, error.field) == ("Test", 3, field)
     assert reason in str(error)
 
@@ -119,11 +119,11 @@ def test_a_failure_inside_a_called_function_belongs_to_the_calling_line() -> Non
     source = Source({"inner": inner})
     with source.block("def read(data, pos, end):"), source.about("called"):
         source.add("return inner(data)")
-    assert describe_malformed("Test", 0, failure(compile_function(source, "read Inner v0"), b"")).field == "called"
+    assert make_malformed_error("Test", 0, failure(compile_function(source, "read Inner v0"), b"")).field == "called"
 
 
 def test_a_failure_elsewhere_has_no_field() -> None:
-    assert describe_malformed("Test", 0, ValueError("odd")).field == ""
+    assert make_malformed_error("Test", 0, ValueError("odd")).field == ""
 
 
 def test_tracebacks_show_the_generated_line() -> None:

@@ -10,7 +10,7 @@ from minibroker.protocol.steps import (
     Steps,
     are_few,
     count_items,
-    each,
+    map_in_steps,
     release_arrays,
     run_all_steps,
     take_portions,
@@ -40,9 +40,9 @@ def test_an_error_of_a_step_is_raised():
 
 
 def test_each_item_of_a_sequence_takes_one_step():
-    steps = each(str, [1, 2, 3])
+    steps = map_in_steps(str, [1, 2, 3])
     assert [next(steps) for _ in range(3)] == [None, None, None]
-    assert run_all_steps(each(str, [1, 2, 3])) == ["1", "2", "3"]
+    assert run_all_steps(map_in_steps(str, [1, 2, 3])) == ["1", "2", "3"]
 
 
 def test_arrays_are_emptied_in_steps_with_nested_ones_first():

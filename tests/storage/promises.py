@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import NamedTuple
 
-from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader, assign, check_batch
+from minibroker.protocol.records.batch import TRANSACTIONAL_BIT, BatchHeader, check_batch, set_offset_and_epoch
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.log import Log
@@ -47,7 +47,7 @@ class Promises:
     def attempted(self, data: bytearray, base_offset: int, leader_epoch: int) -> None:
         """The batch is about to be appended, behind those that are in the air already."""
         placed = bytearray(data)
-        assign(placed, 0, base_offset, leader_epoch)
+        set_offset_and_epoch(placed, 0, base_offset, leader_epoch)
         self._in_the_air.append(Appended(check_batch(placed), bytes(placed)))
 
     def acknowledged(self, count: int = 1) -> None:

@@ -18,7 +18,12 @@ from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
-from minibroker.storage.batch_scanning import iterate_headers, iterate_sound_batches, iterate_spans, read_stored_batch
+from minibroker.storage.batch_scanning import (
+    iterate_batch_spans,
+    iterate_headers,
+    iterate_sound_batches,
+    read_stored_batch,
+)
 from minibroker.storage.files import Disk, File
 from tests.cases import for_each
 from tests.storage.support import NOW_MS, batch
@@ -47,7 +52,7 @@ def test_every_batch_is_found_for_any_size_of_batches_and_blocks(
     monkeypatch.setattr("minibroker.storage.batch_scanning.RECOVERY_BLOCK_BYTES", block_bytes)
     data = chain(1, 3, 2, 1, 5, value=bytes(value_bytes))
     file = file_of(tmp_path, data)
-    lean = list(iterate_spans(file, 0, len(data)))
+    lean = list(iterate_batch_spans(file, 0, len(data)))
     full = list(iterate_headers(file, 0, len(data), block_bytes))
     sound = list(iterate_sound_batches(file, 0, len(data)))
     assert [(first, last) for _, _, first, last in lean] == [(0, 0), (1, 3), (4, 5), (6, 6), (7, 11)]
@@ -61,10 +66,10 @@ def test_scanning_may_begin_and_end_at_any_batch(tmp_path: Path) -> None:
     size = len(data) // 4
     file = file_of(tmp_path, data)
     assert [position for position, _ in iterate_headers(file, size, 3 * size)] == [size, 2 * size]
-    assert list(iterate_spans(file, size, size)) == []
+    assert list(iterate_batch_spans(file, size, size)) == []
 
 
-@for_each("scan", [iterate_headers, iterate_spans, iterate_sound_batches])
+@for_each("scan", [iterate_headers, iterate_batch_spans, iterate_sound_batches])
 @for_each("cut", [1, 8, 12, 17, 60, 61, 65])
 def test_a_torn_batch_is_reported_by_its_position_after_those_before_it(tmp_path: Path, scan, cut: int) -> None:  # type: ignore[no-untyped-def]
     data = chain(2, 2)
@@ -84,7 +89,7 @@ def test_an_invalid_length_is_damage_and_allocates_no_memory(tmp_path: Path, len
     struct.pack_into(">i", data, len(data) // 2 + 8, length)
     if crc is not None:
         struct.pack_into(">I", data, len(data) // 2 + 17, crc)
-    for scan in (iterate_headers, iterate_spans, iterate_sound_batches):
+    for scan in (iterate_headers, iterate_batch_spans, iterate_sound_batches):
         with pytest.raises(CorruptBatch) as raised:
             list(scan(file_of(tmp_path, bytes(data)), 0, len(data)))
         assert raised.value.position == len(data) // 2
@@ -131,7 +136,7 @@ def test_batches_of_all_formats_are_found_side_by_side(
     assert [header.last_offset for _, header in expected] == [0, 1, 3, 5, 6, 8, 9, 10]
     assert list(iterate_headers(file, 0, len(data), block_bytes)) == expected
     assert list(iterate_sound_batches(file, 0, len(data))) == expected
-    lean = list(iterate_spans(file, 0, len(data)))
+    lean = list(iterate_batch_spans(file, 0, len(data)))
     assert [(position, size, last) for position, size, _, last in lean] == [
         (position, header.size_bytes, header.last_offset) for position, header in expected
     ]
@@ -139,7 +144,7 @@ def test_batches_of_all_formats_are_found_side_by_side(
         assert read_stored_batch(file, position, header) == data[position : position + header.size_bytes]
 
 
-@for_each("scan", [iterate_headers, iterate_spans, iterate_sound_batches])
+@for_each("scan", [iterate_headers, iterate_batch_spans, iterate_sound_batches])
 @for_each("cut", range(1, 26))
 def test_a_torn_message_of_an_old_format_is_reported(tmp_path: Path, scan, cut: int) -> None:  # type: ignore[no-untyped-def]
     whole = mixed(0)
@@ -170,6 +175,6 @@ def test_a_wrong_magic_byte_is_damage(tmp_path: Path, magic: int) -> None:
 def test_a_file_that_has_shrunk_is_damage(tmp_path: Path) -> None:
     data = chain(1, 1)
     file = file_of(tmp_path, data[: len(data) // 2])
-    for scan in (iterate_headers, iterate_spans, iterate_sound_batches):
+    for scan in (iterate_headers, iterate_batch_spans, iterate_sound_batches):
         with pytest.raises(CorruptBatch, match="0 bytes at"):
             list(scan(file, 0, len(data)))

@@ -13,8 +13,8 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CREATE_TIME, LOG_APPEND_TIME
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.conversion import build
-from minibroker.protocol.records.formats import check_any, iterate_batches_in
+from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in
 from minibroker.protocol.records.message import encode_message, read_message, set_message_offset
 from minibroker.protocol.records.message_set import build_message_set, iterate_headers_of_set
 from minibroker.protocol.records.record import Record
@@ -36,7 +36,7 @@ RECORDS = [Record(offset, NOW_MS + offset, b"k%d" % offset, b"v" * offset) for o
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
     log = open_at(tmp_path)
-    log.append(batch(7), (check_any(batch(7)),), 0)
+    log.append(batch(7), (check_batch_or_message(batch(7)),), 0)
     return log
 
 
@@ -71,7 +71,7 @@ def moved(records: list[Record], offset: int) -> list[Record]:
 
 @pytest.mark.parametrize("magic", MAGICS)
 def test_bytes_that_end_in_the_header_are_corrupt(log: Log, magic: int) -> None:
-    data = build(RECORDS, magic)
+    data = build_in_format(RECORDS, magic)
     for size_bytes in range(1, 18):
         error = refused(log, data[:size_bytes], message_format_version=1)
         assert error.code == ErrorCode.CORRUPT_MESSAGE, size_bytes
@@ -83,12 +83,12 @@ def test_bytes_that_end_in_the_header_are_corrupt(log: Log, magic: int) -> None:
 def test_records_of_every_format_are_converted_to_that_of_the_log(
     log: Log, source: int, target: int, codec: int
 ) -> None:
-    data = build(RECORDS, source, compression=codec)
+    data = build_in_format(RECORDS, source, compression=codec)
     stored = append(log, data, api_version=VERSIONS[source], message_format_version=target)
     headers = [header for _, header in iterate_batches_in(stored)]
     assert {(header.magic, header.compression) for header in headers} == {(target, codec)}
     for position, _ in iterate_batches_in(stored):
-        check_any(stored, position)
+        check_batch_or_message(stored, position)
     assert records_of_data(bytes(stored)) == moved(bare(bare(RECORDS, source), target), 7)
     assert headers[-1].last_offset == 11
     assert len(headers) == (5 if codec == 0 and target < 2 else 1)
@@ -120,7 +120,9 @@ def test_offset_deltas_that_are_not_consecutive_are_reassigned(log: Log, target:
 
 @pytest.mark.parametrize("target", [0, 1])
 def test_a_compression_level_applies_to_older_formats(log: Log, target: int) -> None:
-    data = build([Record(number, NOW_MS, None, b"some words and %d " % number**3) for number in range(200)], target)
+    data = build_in_format(
+        [Record(number, NOW_MS, None, b"some words and %d " % number**3) for number in range(200)], target
+    )
     settings = {"message_format_version": target, "compression_type": "gzip"}
     fast, small = (len(append(log, data, **settings, compression_gzip_level=level)) for level in (1, 9))
     assert small < fast
@@ -175,7 +177,7 @@ def test_the_topics_codec_is_applied(log: Log, source: int, target: int) -> None
 @for_each("target", MAGICS)
 @for_each("source", MAGICS)
 def test_log_append_time_is_set_where_the_format_has_timestamps(log: Log, source: int, target: int, codec: int) -> None:
-    data = build(RECORDS, source, compression=codec)
+    data = build_in_format(RECORDS, source, compression=codec)
     stored = append(
         log,
         data,
@@ -204,7 +206,7 @@ def test_a_producer_cannot_set_log_append_time(log: Log, codec: int, settings: d
 @for_each("codec", CODECS)
 @for_each(("source", "target"), [(1, 1), (1, 2), (1, 0), (2, 1)])
 def test_timestamps_must_be_within_bounds(log: Log, source: int, target: int, codec: int) -> None:
-    data = build(RECORDS, source, compression=codec)
+    data = build_in_format(RECORDS, source, compression=codec)
     settings = {"message_format_version": target, "message_timestamp_after_max_ms": 3}
     error = refused(log, data, api_version=VERSIONS[source], **settings)
     assert error.code == ErrorCode.INVALID_TIMESTAMP
@@ -220,7 +222,7 @@ def test_a_record_without_a_timestamp_is_accepted_whatever_the_bounds(log: Log) 
 @for_each("codec", CODECS)
 @for_each(("source", "target"), [(0, 0), (0, 2), (1, 1), (2, 0)])
 def test_a_compacted_topic_rejects_records_without_a_key(log: Log, source: int, target: int, codec: int) -> None:
-    data = build([RECORDS[0], RECORDS[1]._replace(key=None)], source, compression=codec)
+    data = build_in_format([RECORDS[0], RECORDS[1]._replace(key=None)], source, compression=codec)
     settings = {"message_format_version": target, "cleanup_policy": frozenset({"compact"})}
     error = refused(log, data, api_version=VERSIONS[source], **settings)
     assert error.code == ErrorCode.INVALID_RECORD
@@ -348,11 +350,11 @@ def test_corrupt_messages_are_never_accepted_and_do_not_crash_the_broker(
 def test_offsets_follow_the_log_end_even_if_the_log_grows_during_validation(log: Log, target: int, codec: int) -> None:
     log.update_settings(LogSettings(message_format_version=target))
     sent = [Record(offset, NOW_MS, b"k", b"v") for offset in range(1000)]
-    view = memoryview(bytearray(build(sent, 1, compression=codec)))
+    view = memoryview(bytearray(build_in_format(sent, 1, compression=codec)))
     steps = validate_in_steps(log, view, api_version=2, now_ms=NOW_MS)
     for turn in range(3):
         next(steps)
-        other = memoryview(bytearray(build([Record(value=b"other")], 0)))
+        other = memoryview(bytearray(build_in_format([Record(value=b"other")], 0)))
         log.append(*validate(log, other, api_version=0, now_ms=NOW_MS), 0)
         log.update_settings(LogSettings(message_format_version=(target + turn) % 3))  # the one of the begin counts
     taken, headers = run_all_steps(steps)

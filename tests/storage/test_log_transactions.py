@@ -16,7 +16,7 @@ from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
-    decode_transactions,
+    decode_aborted_transactions,
 )
 from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
 from tests.storage.compaction.support import COMPACT, clean
@@ -112,7 +112,7 @@ def test_an_aborted_transaction_is_in_the_index_of_the_segment_with_its_marker(t
     writer.end(committed=False)
     (file,) = tmp_path.glob("*.txnindex")
     assert file.name == f"{1:020d}.txnindex"
-    assert decode_transactions(file.read_bytes()) == [AbortedTransaction(7, 0, 1, 2)]
+    assert decode_aborted_transactions(file.read_bytes()) == [AbortedTransaction(7, 0, 1, 2)]
 
 
 def test_an_index_entry_that_failed_to_be_written_is_written_before_the_next_flush(
@@ -129,7 +129,7 @@ def test_an_index_entry_that_failed_to_be_written_is_written_before_the_next_flu
     disk.failing.clear()
     log.flush()
     (file,) = tmp_path.glob("*.txnindex")
-    assert decode_transactions(file.read_bytes()) == aborted(log)
+    assert decode_aborted_transactions(file.read_bytes()) == aborted(log)
 
 
 def test_deleted_records_count_as_stable(log: Log) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.storage.files import Disk
-from minibroker.storage.removal import TreeRemoval, unlink_later
+from minibroker.storage.removal import TreeRemoval, remove_files_later
 from tests.storage.support import Aside, Surroundings
 
 
@@ -29,7 +29,7 @@ def test_deleted_files_are_removed_after_their_delay(tmp_path: Path) -> None:
     surroundings = Surroundings()
     path = tmp_path / "0.log.deleted"
     path.touch()
-    unlink_later(surroundings.environment, [str(path)], 1000)
+    remove_files_later(surroundings.environment, [str(path)], 1000)
     assert path.exists()
     assert [delay_ms for delay_ms, _ in surroundings.scheduled] == [1000]
     surroundings.run_scheduled()
@@ -38,7 +38,7 @@ def test_deleted_files_are_removed_after_their_delay(tmp_path: Path) -> None:
 
 def test_removing_no_files_sets_no_timer() -> None:
     surroundings = Surroundings()
-    unlink_later(surroundings.environment, [], 1000)
+    remove_files_later(surroundings.environment, [], 1000)
     assert surroundings.scheduled == []
 
 
@@ -49,7 +49,7 @@ def test_a_file_that_cannot_be_removed_stays_and_the_others_are_removed(
     paths = [tmp_path / "sticky", tmp_path / "other"]
     for path in paths:
         path.touch()
-    unlink_later(surroundings.environment, [str(path) for path in paths], 0)
+    remove_files_later(surroundings.environment, [str(path) for path in paths], 0)
     surroundings.run_scheduled()
     assert [path.exists() for path in paths] == [True, False]
     assert f"{paths[0]} stays until the next start" in caplog.text

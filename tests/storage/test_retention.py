@@ -16,7 +16,7 @@ from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.retention import Extent, Reason, list_expired
+from minibroker.storage.retention import Extent, Reason, list_deletion_reasons
 from tests.cases import for_each
 from tests.storage.support import NOW_MS, FailingDisk, Surroundings, append, batch, open_at, read_values
 
@@ -51,7 +51,7 @@ def decided(
     now_ms: int = 0,
 ) -> list[Reason]:
     end = segments[-1].base_offset + (10 if segments[-1].size_bytes else 0)
-    return list_expired(
+    return list_deletion_reasons(
         segments, Extent(start, end if high_watermark is None else high_watermark, end), settings, now_ms
     )
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
-from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, check_batch, seal
-from minibroker.protocol.records.building import assemble, build_batch, encode_record
+from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, check_batch, set_checksum
+from minibroker.protocol.records.building import assemble_batch, build_batch, encode_record
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
@@ -56,7 +56,7 @@ def refused(log: Log, data: bytes | bytearray, *, api_version: int = 9, **settin
 def changed(data: bytearray, position: int, field: Struct, value: int) -> bytearray:
     """A batch with one field of its header set, and its checksum right."""
     field.pack_into(data, position, value)
-    seal(data, 0, len(data))
+    set_checksum(data, 0, len(data))
     return data
 
 
@@ -151,7 +151,7 @@ def test_an_unknown_codec_is_rejected(log: Log, codec: int) -> None:
 def test_records_that_cannot_be_parsed_are_invalid(log: Log, compression: Compression) -> None:
     data = build_batch([Record(value=b"x" * 30)] * 2, compression=Compression.NONE)
     data[61] = 0x7F
-    seal(data, 0, len(data))
+    set_checksum(data, 0, len(data))
     assert refused(log, data).code == ErrorCode.INVALID_RECORD
 
 
@@ -201,7 +201,7 @@ def test_a_timestamp_beyond_int64_wraps_around_as_in_java(
     timestamp = -MAX_LONG - 1 if timestamp is None else timestamp
     deltas = [delta] if count == 1 else [0, *[delta] * (count - 1)]
     payload = b"".join(encode_record(Record(), index, each) for index, each in enumerate(deltas))
-    data = assemble(check_batch(build_batch([Record()] * count)), payload)
+    data = assemble_batch(check_batch(build_batch([Record()] * count)), payload)
     data = changed(changed(data, 27, INT64, base), 35, INT64, base)
     taken, header = validated(log, data, **ANY_TIME)
     times = [record.timestamp for record in iterate_records(taken)]
@@ -250,7 +250,7 @@ def misnumbered(deltas: list[int], compression: Compression = Compression.NONE, 
     sent = records(len(deltas))
     header = check_batch(build_batch(sent, compression=compression, **options))
     data = b"".join(encode_record(record, delta, 0) for record, delta in zip(sent, deltas, strict=True))
-    return assemble(header, compress(compression, data))
+    return assemble_batch(header, compress(compression, data))
 
 
 DELTAS = [[0, 0, 0], [2, 1, 0], [0, 1, 5], [-3, 7, 2**31 - 1]]
@@ -337,7 +337,7 @@ def test_corrupt_batches_are_never_accepted_and_do_not_crash_the_broker(
     for _ in range(data.draw(st.integers(1, 4))):
         bad[data.draw(st.integers(0, len(bad) - 1))] = data.draw(st.integers(0, 255))
     if data.draw(st.booleans()):
-        seal(bad, 0, len(bad))
+        set_checksum(bad, 0, len(bad))
     try:
         taken, headers = validate(log, memoryview(bad), api_version=9, now_ms=NOW_MS)
     except KafkaError:
@@ -418,7 +418,7 @@ def test_mutated_batches_give_the_same_results_in_steps_as_at_once(log: Log, see
     data = build_batch(similar_records(random), compression=random.choice((0, 0, *Compression)))
     for _ in range(random.randrange(3)):
         data[random.randrange(61, len(data))] = random.randrange(256)
-    seal(data, 0, len(data))
+    set_checksum(data, 0, len(data))
     now_ms = T
     try:
         expected = validate(log, memoryview(bytearray(data)), api_version=9, now_ms=now_ms)

@@ -44,8 +44,8 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
-from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
-from minibroker.protocol.steps import Steps, chunks, each, run_all_steps
+from minibroker.protocol.primitives import ZERO_UUID, parse_uuid
+from minibroker.protocol.steps import Steps, map_in_steps, run_all_steps, split_into_portions
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -178,7 +178,7 @@ class Controller:
             for index, replicas in enumerate(assignment, first):
                 logs.append(cluster.create_log(name, index, topic_id, settings, replicas))
                 yield
-            added = yield from each(self._make_partition_record, list(zip(logs, assignment, strict=True)))
+            added = yield from map_in_steps(self._make_partition_record, list(zip(logs, assignment, strict=True)))
             yield from cluster.commit_new_partitions(name, topic_id, [*decided, *added], logs)
         except BaseException:
             cluster.delete_logs(logs)
@@ -189,7 +189,7 @@ class Controller:
         """Return the record of a new partition whose log exists; its live replicas are in sync."""
         log, replicas = new
         isr = [node for node in replicas if node in self._cluster.nodes]
-        directory_id = uuid_from_text(self._cluster.logs.find_directory_of(log).directory_id)
+        directory_id = parse_uuid(self._cluster.logs.find_directory_of(log).directory_id)
         partition = records.PartitionRecord(partition_id=log.partition, topic_id=log.topic_id)
         partition.replicas = list(replicas)
         partition.isr = isr
@@ -253,7 +253,7 @@ class Controller:
             cluster.commit_records([records.RemoveTopicRecord(topic_id=topic.topic_id)])
             for partition in topic.partitions:
                 partition.leader_id = NO_LEADER
-            for portion in chunks(topic.partitions, DELETED_AT_ONCE):
+            for portion in split_into_portions(topic.partitions, DELETED_AT_ONCE):
                 cluster.delete_logs([partition.log for partition in portion if partition.has_local_log])
                 for partition in portion:
                     partition.wake_waiters()

@@ -16,7 +16,7 @@ from minibroker.broker.metadata.partitions import NO_LEADER, Partition
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
-from minibroker.protocol.primitives import uuid_from_text
+from minibroker.protocol.primitives import parse_uuid
 from minibroker.protocol.steps import Steps, run_all_steps
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _list_present_directories(cluster: Cluster, partition: Partition) -> dict[in
     """Return the id of the log's directory, for the replica whose node has registered the directories."""
     if not partition.has_local_log or cluster.directory_owner_id not in partition.replicas:
         return {}
-    return {cluster.directory_owner_id: uuid_from_text(cluster.logs.find_directory_of(partition.log).directory_id)}
+    return {cluster.directory_owner_id: parse_uuid(cluster.logs.find_directory_of(partition.log).directory_id)}
 
 
 def elect_preferred_leaders(cluster: Cluster, partitions: Iterable[Partition]) -> None:

@@ -20,7 +20,7 @@ from minibroker.protocol.messages.metadata_records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from minibroker.protocol.primitives import uuid_from_text
+from minibroker.protocol.primitives import parse_uuid
 from minibroker.protocol.steps import Steps
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _make_fence_record(broker_id: int, broker_epoch: int) -> Message:
 
 def _list_directory_ids(cluster: Cluster) -> list[bytes]:
     """Return the ids of the log directories. Only one node registers them, as in Kafka no two brokers may share one."""
-    return sorted(uuid_from_text(directory.directory_id) for directory in cluster.logs.directories)
+    return sorted(parse_uuid(directory.directory_id) for directory in cluster.logs.directories)
 
 
 def _list_cordoned_ids(cluster: Cluster) -> list[bytes] | None:
@@ -110,7 +110,7 @@ def _list_cordoned_ids(cluster: Cluster) -> list[bytes] | None:
         return None
     paths = cluster.cordoned_log_dirs(cluster.directory_owner_id)
     found = (directory for directory in cluster.logs.directories if directory.path in paths)
-    return sorted(uuid_from_text(directory.directory_id) for directory in found)
+    return sorted(parse_uuid(directory.directory_id) for directory in found)
 
 
 def _make_registration_record(cluster: Cluster, node: Node) -> Message:

@@ -13,7 +13,7 @@ from minibroker.broker.security.delegation import is_expired
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -43,7 +43,7 @@ def issue_token(
         expiration_timestamp=min(
             max_timestamp, _add_capped_period(now_ms, 0, cluster.settings["delegation.token.expiry.time.ms"])
         ),
-        token_id=uuid_text(cluster.make_uuid()),
+        token_id=format_uuid(cluster.make_uuid()),
     )
     cluster.commit_records([record])
     return record

@@ -15,12 +15,12 @@ from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.records.batch import BatchHeader, batches, check_batch, read_header
+from minibroker.protocol.records.batch import BatchHeader, check_batch, iterate_batches, read_header
 from minibroker.protocol.records.building import build_batch_in_steps, build_plain_batch
 from minibroker.protocol.records.control import ControlType, decode_control_type
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import WAITING, Steps, each, run_all_steps
+from minibroker.protocol.steps import WAITING, Steps, map_in_steps, run_all_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -183,7 +183,7 @@ class CoordinatorLog:
         With a `producer` (id and epoch), the batch is part of its transaction.
         """
         now_ms = self._cluster.clock.wall_ms()
-        records = yield from each(lambda entry: Record(timestamp=now_ms, key=entry[0], value=entry[1]), entries)
+        records = yield from map_in_steps(lambda entry: Record(timestamp=now_ms, key=entry[0], value=entry[1]), entries)
         producer_id, epoch = producer or (NO_PRODUCER, NO_PRODUCER)
         batch = yield from build_batch_in_steps(
             records,
@@ -253,7 +253,7 @@ def iterate_stored_batches(kept: Log, offset: int, load_bytes: int) -> Iterator[
             data = region.file.read(region.position, region.size_bytes)
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-        yield from ((position, header, data) for position, header in batches(data))
+        yield from ((position, header, data) for position, header in iterate_batches(data))
         offset = region.next_offset
 
 

@@ -14,7 +14,7 @@ from minibroker.broker.groups.group_entries import EMPTY_STRING, encode_offset_e
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
 from minibroker.broker.metadata.partitions import COLLECTED_BYTES
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.records.batch import HEADER_BYTES, TIMESTAMPS_END, TIMESTAMPS_POSITION, seal
+from minibroker.protocol.records.batch import HEADER_BYTES, TIMESTAMPS_END, TIMESTAMPS_POSITION, set_checksum
 from minibroker.protocol.steps import FEW_ITEMS, Steps
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class CommitTemplate:
         values[1] = values[2] = now_ms
         values[4::5], values[5::5], values[7::5] = offsets, epochs, [now_ms] * count
         batch = bytearray(self._layout.pack(*values))
-        seal(batch, 0, len(batch))
+        set_checksum(batch, 0, len(batch))
         coordinator.append_batch(self._group_id, memoryview(batch))
         if count == 1:
             one = CommittedOffset(offsets[0], epochs[0], "", now_ms, NO_EXPIRY, self._topic_ids[0])

@@ -26,9 +26,9 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records, share_group_records, streams_group_records
 from minibroker.protocol.records.batch import HEADER_BYTES
-from minibroker.protocol.records.internal import decode_internal
+from minibroker.protocol.records.internal import decode_internal_record
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, split_into_portions
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -203,14 +203,14 @@ class GroupShard:
             self._replay_record(record)
 
     def _replay_record(self, record: Record) -> None:
-        key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
+        key, value = decode_internal_record(GROUPS_TOPIC, record.key, record.value)
         apply = REPLAYED.get(type(key.message))
         if apply is not None:
             apply(self._coordinator, key.message, None if value is None else value.message)
 
     def _replay_pending_offset(self, record: Record, producer_id: int) -> None:
         self._apply_read_offsets()
-        key, value = decode_internal(GROUPS_TOPIC, record.key, record.value)
+        key, value = decode_internal_record(GROUPS_TOPIC, record.key, record.value)
         if (
             isinstance(key.message, group_entries.OffsetKey)
             and value is not None
@@ -318,7 +318,7 @@ def delete_offsets_of_topic(coordinator: GroupCoordinator, topic: Topic) -> Step
         except KafkaError as error:
             log.error("%s keeps the deleted topic %s: %s", group, topic.name, error)
         partitions = group.offsets.list_topic_partitions(topic.name, topic.topic_id)
-        for portion in chunks(partitions):
+        for portion in split_into_portions(partitions):
             _try_to_delete_offsets(coordinator, group, [(topic.name, partition) for partition in portion])
             yield
         yield

@@ -32,7 +32,7 @@ from minibroker.protocol.messages.security import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
-from minibroker.protocol.steps import WAITING, Steps, chunks, each
+from minibroker.protocol.steps import WAITING, Steps, map_in_steps, split_into_portions
 
 UNKNOWN = 0  # in each enumeration: resource types, pattern types, operations and permission types
 MAX_CHANGES = 10_000  # in one request, as in Kafka
@@ -102,7 +102,7 @@ def _run_exclusively(
             acls.is_changing = False
     except KafkaError as error:
         refused = error
-    return (yield from each(lambda _: _make_refusal(shape, refused), range(asked)))
+    return (yield from map_in_steps(lambda _: _make_refusal(shape, refused), range(asked)))
 
 
 def _create_valid_acls(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
@@ -130,14 +130,14 @@ def _create_valid_acls(context: RequestContext, creations: list[CreateAclsReques
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     known = context.cluster.image.acls.ids
     new = [acl for acl in sorted(wanted, key=attrgetter("permission")) if acl not in known]
-    records = yield from each(lambda acl: acl.make_record(context.cluster.make_uuid()), new)
+    records = yield from map_in_steps(lambda acl: acl.make_record(context.cluster.make_uuid()), new)
     yield from context.cluster.commit_records_in_steps(records)
     return results
 
 
 @handles(ApiKey.DELETE_ACLS, durable=True)
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    wanted = await in_slices(each(_parse_filter, request.filters))
+    wanted = await in_slices(map_in_steps(_parse_filter, request.filters))
     change = _delete_matching_acls(context, wanted)
     return DeleteAclsResponse(filter_results=(await in_slices(_run_exclusively(context, change, Deleted, len(wanted)))))
 
@@ -167,7 +167,7 @@ def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> S
             yield
         results.append(result)
     ordered = sorted(acls_by_id, key=lambda id: -acls_by_id[id].permission)
-    records = yield from each(lambda id: RemoveAccessControlEntryRecord(id=id), ordered)
+    records = yield from map_in_steps(lambda id: RemoveAccessControlEntryRecord(id=id), ordered)
     yield from context.cluster.commit_records_in_steps(records)
     return results
 
@@ -191,7 +191,7 @@ def _make_refusal(shape: type[Result], error: KafkaError) -> Result:
 
 def _find_matching_acls(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
     found = []
-    for portion in chunks(list(context.cluster.image.acls.by_id.items())):
+    for portion in split_into_portions(list(context.cluster.image.acls.by_id.items())):
         found += [(id, acl) for id, acl in portion if wanted.matches(acl)]
         yield
     return found

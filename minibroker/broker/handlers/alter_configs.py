@@ -22,7 +22,7 @@ from minibroker.protocol.messages.configs import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
 )
-from minibroker.protocol.steps import each
+from minibroker.protocol.steps import map_in_steps
 
 Changed = IncrementalAlterConfigsRequest.AlterConfigsResource
 Answer = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -30,7 +30,7 @@ Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    changes = await in_slices(each(partial(_make_change, context), request.resources))
+    changes = await in_slices(map_in_steps(partial(_make_change, context), request.resources))
     answers = await in_slices(change_configs(context, changes, validate_only=request.validate_only, loggers=False))
     return AlterConfigsResponse(
         responses=[

@@ -43,7 +43,7 @@ from minibroker.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, are_few, chunks, each, each_in_steps, run_all_steps
+from minibroker.protocol.steps import Steps, are_few, map_in_steps, map_steps, run_all_steps, split_into_portions
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.commits import Committed
@@ -118,7 +118,7 @@ class Commit:
         """Commit the offsets, and return the answer."""
         for topic in self._request.topics:
             known_topic = self._find_topic(topic)
-            for portion in chunks(topic.partitions):
+            for portion in split_into_portions(topic.partitions):
                 self._collect_offsets(*known_topic, portion)
                 yield
             yield
@@ -312,18 +312,18 @@ def _convert_from_group(group: Group, request: OffsetFetchRequest, version: int)
     """Return the answer for one group. If the version has no error for the whole answer, put it into each partition."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
-        topics = yield from each_in_steps(partial(_refuse_topic, code=group.error_code), request.topics or ())
-    old = yield from each_in_steps(partial(_convert_topic, version=version), topics)
+        topics = yield from map_steps(partial(_refuse_topic, code=group.error_code), request.topics or ())
+    old = yield from map_steps(partial(_convert_topic, version=version), topics)
     return OffsetFetchResponse(error_code=group.error_code, topics=old)
 
 
 def _refuse_topic(topic: OffsetFetchRequest.OffsetFetchRequestTopic, code: int) -> Steps[FetchedTopic]:
-    partitions = yield from each(partial(_answer_no_offset, code=code), topic.partition_indexes)
+    partitions = yield from map_in_steps(partial(_answer_no_offset, code=code), topic.partition_indexes)
     return FetchedTopic(name=topic.name, partitions=partitions)
 
 
 def _convert_topic(topic: FetchedTopic, version: int) -> Steps[OldTopic]:
-    partitions = yield from each(partial(_convert_partition, version=version), topic.partitions)
+    partitions = yield from map_in_steps(partial(_convert_partition, version=version), topic.partitions)
     return OldTopic(name=topic.name, partitions=partitions)
 
 
@@ -359,7 +359,7 @@ def _fetch_group(context: RequestContext, request: OffsetFetchRequest, asked: As
     if asked.topics is None:
         topics = yield from fetch.fetch_all_topics()
     else:
-        found = yield from each_in_steps(fetch.fetch_requested_topic, asked.topics)
+        found = yield from map_steps(fetch.fetch_requested_topic, asked.topics)
         topics = [*(topic for topic in found if topic is not None), *fetch.refused]
     now = groups.groups.get(asked.group_id)
     if group is not None and (now is None or now.offsets is not offsets):  # deleted or reloaded in the meantime
@@ -380,7 +380,7 @@ class Fetching:
     def fetch_all_topics(self) -> Steps[list[FetchedTopic]]:
         """Return all topics with offsets. In versions with topic ids, return only topics that still exist."""
         indexes: dict[str, list[int]] = {}
-        for portion in chunks(list(self._offsets.by_partition), COUNTED_AT_ONCE):
+        for portion in split_into_portions(list(self._offsets.by_partition), COUNTED_AT_ONCE):
             for name, index in portion:
                 indexes.setdefault(name, []).append(index)
             yield
@@ -403,7 +403,7 @@ class Fetching:
             self._context.authorize_topic(DESCRIBE_TOPIC, key)
             name = self._context.get_topic(key).name if self._by_id else topic.name
         except KafkaError as error:
-            refused = yield from each(partial(_answer_no_offset, code=error.code), topic.partition_indexes)
+            refused = yield from map_in_steps(partial(_answer_no_offset, code=error.code), topic.partition_indexes)
             self.refused.append(FetchedTopic(name=topic.name, topic_id=expected_id, partitions=refused))
             return None
         return (yield from self._fetch_topic(name, expected_id, expected_id, topic.partition_indexes))
@@ -411,7 +411,7 @@ class Fetching:
     def _fetch_topic(
         self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]
     ) -> Steps[FetchedTopic]:
-        partitions = yield from each(lambda index: self._fetch_partition(name, index, expected_id), indexes)
+        partitions = yield from map_in_steps(lambda index: self._fetch_partition(name, index, expected_id), indexes)
         return FetchedTopic(name=name, topic_id=topic_id, partitions=partitions)
 
     def _fetch_partition(self, name: str, index: int, expected_id: bytes) -> FetchedPartition:

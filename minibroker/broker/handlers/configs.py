@@ -34,7 +34,7 @@ from minibroker.broker.security.operations import (
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
-from minibroker.protocol.steps import each
+from minibroker.protocol.steps import map_in_steps
 
 Described = DescribeConfigsResponse.DescribeConfigsResult
 DescribedEntry = Described.DescribeConfigsResourceResult
@@ -69,12 +69,12 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
     if unknown:  # as in Kafka, then all are refused, whatever the rights
         error = KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown[0]}")
         return DescribeConfigsResponse(
-            results=(await in_slices(each(partial(_make_refusal, error), request.resources)))
+            results=(await in_slices(map_in_steps(partial(_make_refusal, error), request.resources)))
         )
     namings = Namings()
     described = cache(partial(_make_described_entry, request))  # most topics of thousands have equal entries
     results = await in_slices(
-        each(lambda resource: _describe_resource(context, resource, namings, described), request.resources)
+        map_in_steps(lambda resource: _describe_resource(context, resource, namings, described), request.resources)
     )
     return DescribeConfigsResponse(results=results)
 

@@ -32,7 +32,7 @@ from minibroker.protocol.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from minibroker.protocol.steps import each, each_once
+from minibroker.protocol.steps import map_in_steps, map_once_in_steps
 
 Described = ConsumerGroupDescribeResponse.DescribedGroup
 
@@ -71,7 +71,7 @@ def consumer_group_heartbeat(
 async def _heartbeat_with_many_topics(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
 ) -> ConsumerGroupHeartbeatResponse:
-    await in_slices(each(partial(context.authorize, DESCRIBE_TOPIC), names))
+    await in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
     return _process_heartbeat(context, request)
 
 
@@ -108,7 +108,7 @@ async def consumer_group_describe(
             group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return ConsumerGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
+    return ConsumerGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(answer, request.group_ids))))
 
 
 def _describe_group(context: RequestContext, group_id: str) -> Described:

@@ -37,7 +37,7 @@ from minibroker.broker.requests.down_conversion import Conversion
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.protocol.steps import Steps, chunks, run_all_steps, take_portions
+from minibroker.protocol.steps import Steps, run_all_steps, split_into_portions, take_portions
 
 FEW = 100  # partitions that are read in one step
 
@@ -139,7 +139,7 @@ def _begin_session(context: RequestContext, wanted: list[FetchedPartition]) -> S
     session = sessions.create(len(wanted), context.version >= FIRST_WITH_TOPIC_IDS, now_ms)
     if session is None:
         return None
-    for portion in chunks(wanted):
+    for portion in split_into_portions(wanted):
         for partition in portion:
             _name_partition(context, partition)
         session.add_partitions(portion)
@@ -173,7 +173,7 @@ def _name_partitions_in_steps(context: RequestContext, request: FetchRequest) ->
 
 def _iterate_portions(context: RequestContext, items: list[Item]) -> Iterator[Sequence[Item]]:
     """Yield the items in portions. Free them as they are used, unless others need them."""
-    return take_portions(items) if context.may_take_apart else chunks(items)
+    return take_portions(items) if context.may_take_apart else split_into_portions(items)
 
 
 def _set_requested_values(

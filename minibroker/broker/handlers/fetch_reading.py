@@ -28,7 +28,7 @@ from minibroker.broker.security.operations import CLUSTER_ACTION, READ_TOPIC
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.protocol.primitives import Output, varint
+from minibroker.protocol.primitives import Output, encode_unsigned_varint
 from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
 
@@ -363,4 +363,4 @@ def measure_answer_bytes(response: Message, version: int) -> int:
 
 def count_more_length_bytes(count: int, version: int, answer: type[Message] = FetchResponse) -> int:
     """Return the size of an array's length beyond that of a small array's."""
-    return len(varint(count + 1)) - 1 if version in answer.flexible else 0
+    return len(encode_unsigned_varint(count + 1)) - 1 if version in answer.flexible else 0

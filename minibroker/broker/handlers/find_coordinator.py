@@ -28,7 +28,7 @@ from minibroker.broker.security.operations import (
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest, FindCoordinatorResponse
-from minibroker.protocol.steps import each
+from minibroker.protocol.steps import map_in_steps
 
 Coordinator = FindCoordinatorResponse.Coordinator
 
@@ -52,7 +52,7 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
             await in_slices(context.cluster.coordinators.get_by_key_type(request.key_type).log.create_topic_in_steps())
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
         coordinators = await in_slices(
-            each(lambda key: _answer_coordinator(context, key, request.key_type), request.coordinator_keys)
+            map_in_steps(lambda key: _answer_coordinator(context, key, request.key_type), request.coordinator_keys)
         )
         return FindCoordinatorResponse(coordinators=coordinators)
     coordinator = _answer_coordinator(context, request.key, request.key_type)

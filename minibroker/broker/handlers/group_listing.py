@@ -30,7 +30,7 @@ from minibroker.protocol.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from minibroker.protocol.steps import each, each_once
+from minibroker.protocol.steps import map_in_steps, map_once_in_steps
 
 Described = DescribeGroupsResponse.DescribedGroup
 Deleted = DeleteGroupsResponse.DeletableGroupResult
@@ -47,7 +47,7 @@ async def describe_groups(context: RequestContext, request: DescribeGroupsReques
             group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return DescribeGroupsResponse(groups=(await in_slices(each_once(described, request.groups))))
+    return DescribeGroupsResponse(groups=(await in_slices(map_once_in_steps(described, request.groups))))
 
 
 def _describe_group(context: RequestContext, group_id: str) -> Described:
@@ -101,7 +101,9 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
 async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     group_ids = dict.fromkeys(request.groups_names)  # each once, as in Kafka
     results = await in_slices(
-        each(lambda group_id: Deleted(group_id=group_id, error_code=_delete_group(context, group_id)), group_ids)
+        map_in_steps(
+            lambda group_id: Deleted(group_id=group_id, error_code=_delete_group(context, group_id)), group_ids
+        )
     )
     deleted = [result for result in results if result.error_code == ErrorCode.NONE]
     response = DeleteGroupsResponse(results=results)

@@ -48,7 +48,7 @@ from minibroker.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from minibroker.protocol.steps import Steps, count_items, each_in_steps
+from minibroker.protocol.steps import Steps, count_items, map_steps
 
 Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -83,7 +83,7 @@ def change_configs(
     """
     counts = yield from count_items((resource.resource_type, resource.resource_name) for resource in resources)
     change = partial(_alter_resource, context, counts, validate_only=validate_only, loggers=loggers)
-    return (yield from each_in_steps(change, resources))
+    return (yield from map_steps(change, resources))
 
 
 def _alter_resource(

@@ -24,7 +24,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.protocol.messages.replicas import ElectLeadersRequest, ElectLeadersResponse
-from minibroker.protocol.steps import chunks
+from minibroker.protocol.steps import split_into_portions
 
 TopicResult = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = TopicResult.PartitionResult
@@ -47,7 +47,7 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     for name, indexes in _iterate_requested(context, request):
         await pause()
         result = TopicResult(topic=name)
-        for portion in chunks(indexes):
+        for portion in split_into_portions(indexes):
             try:
                 result.partition_result += _elect_topic_partitions(context, name, portion, kind)
             except KafkaError as error:

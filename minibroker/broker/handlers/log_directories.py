@@ -32,7 +32,7 @@ from minibroker.protocol.messages.replicas import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from minibroker.protocol.steps import Steps, each_in_steps
+from minibroker.protocol.steps import Steps, map_steps
 from minibroker.storage.directories.log_directory import LogDirectory
 from minibroker.storage.names import MAX_NAME_BYTES, make_future_log_name
 
@@ -57,9 +57,7 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
     context.authorize(DESCRIBE_CLUSTER)
     asked = _list_requested(request)
     directories = context.cluster.logs.directories
-    results = await in_slices(
-        each_in_steps(lambda directory: _describe_directory(context, directory, asked), directories)
-    )
+    results = await in_slices(map_steps(lambda directory: _describe_directory(context, directory, asked), directories))
     return DescribeLogDirsResponse(results=results)
 
 

@@ -42,7 +42,7 @@ from minibroker.protocol.messages.log_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from minibroker.protocol.steps import Steps, count_items, each, each_in_steps
+from minibroker.protocol.steps import Steps, count_items, map_in_steps, map_steps
 
 TopicAnswer = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionAnswer = TopicAnswer.ListOffsetsPartitionResponse
@@ -189,10 +189,10 @@ async def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     def topic_answer(topic: AskedEpochTopic) -> Steps[EpochTopicAnswer]:
-        partitions = yield from each(partial(_answer_epoch_end, context, topic.topic), topic.partitions)
+        partitions = yield from map_in_steps(partial(_answer_epoch_end, context, topic.topic), topic.partitions)
         return EpochTopicAnswer(topic=topic.topic, partitions=partitions)
 
-    return OffsetForLeaderEpochResponse(topics=(await in_slices(each_in_steps(topic_answer, request.topics))))
+    return OffsetForLeaderEpochResponse(topics=(await in_slices(map_steps(topic_answer, request.topics))))
 
 
 def _answer_epoch_end(context: RequestContext, topic: str, asked: AskedEpoch) -> EpochAnswer:

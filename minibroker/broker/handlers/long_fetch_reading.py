@@ -22,7 +22,7 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.down_conversion import Conversion, Converted, read_for_client_in_steps
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchResponse
-from minibroker.protocol.steps import Steps, chunks, take_portions
+from minibroker.protocol.steps import Steps, split_into_portions, take_portions
 from minibroker.storage.segment import Region
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class LongReading(Reading):
     def read_in_steps(self) -> Steps[None]:
         """Read all partitions, a portion at a time."""
         self._begin_answer()
-        for portion in chunks(self.wanted):
+        for portion in split_into_portions(self.wanted):
             for fetched in portion:
                 self._keep_answer(fetched, *(yield from self._read_partition_in_steps(fetched)))
             yield
@@ -151,7 +151,7 @@ class LongReading(Reading):
             if self.context.may_take_apart:
                 topics[-1].partitions = _Answers(self, partitions)  # type: ignore[assignment]
                 continue
-            for named in chunks(partitions):
+            for named in split_into_portions(partitions):
                 topics[-1].partitions += map(self.get_answer, named)
                 yield
         return self._add_leader_endpoints(self._assemble_response(topics))
@@ -164,7 +164,7 @@ class LongReading(Reading):
         for key, partitions in runs:
             bare_bytes = measure_answer_bytes(FetchResponse(responses=[self._make_topic_answer(key)]), version)
             size_bytes += bare_bytes - none_bytes + count_more_length_bytes(len(partitions), version)
-            for portion in chunks(partitions, PORTION):
+            for portion in split_into_portions(partitions, PORTION):
                 topic = self._make_topic_answer(key)
                 topic.partitions = [self._find_answer(fetched)[0] for fetched in portion]
                 size_bytes += measure_answer_bytes(FetchResponse(responses=[topic]), version) - bare_bytes

@@ -37,7 +37,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Counts, Steps, chunks, count_items, each, each_in_steps
+from minibroker.protocol.steps import Counts, Steps, count_items, map_in_steps, map_steps, split_into_portions
 
 log = logging.getLogger("minibroker.metadata")
 
@@ -58,7 +58,7 @@ async def metadata(context: RequestContext, request: MetadataRequest) -> Metadat
     context.lasts = not any([topic.error_code for topic in topics])  # an error may be gone when the client asks again
     log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
-        await in_slices(each(partial(_add_authorized_operations, context), topics))
+        await in_slices(map_in_steps(partial(_add_authorized_operations, context), topics))
     return MetadataResponse(
         brokers=_list_brokers(context),
         cluster_id=context.cluster.cluster_id,
@@ -102,15 +102,15 @@ def _answer_topics(context: RequestContext, request: MetadataRequest) -> Steps[l
         some_without_name = some_without_name or requested.name is None
         yield
     if context.version < FIRST_BY_TOPIC_ID and (ids or some_without_name):
-        return (yield from each(_make_refusal, request.topics))
+        return (yield from map_in_steps(_make_refusal, request.topics))
     if ids:
-        return (yield from each_in_steps(partial(_answer_topic_by_id, context), ids))
+        return (yield from map_steps(partial(_answer_topic_by_id, context), ids))
     names = yield from count_items(requested.name or "" for requested in request.topics)
     create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
     if create and (yield from _have_too_many_partitions(context, names)):
         create = False
         count_refused(context, KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS), next(iter(names)))
-    answers = yield from each_in_steps(lambda name: _answer_topic_by_name(context, name, create), names)
+    answers = yield from map_steps(lambda name: _answer_topic_by_name(context, name, create), names)
     yield from names.release()
     return answers
 
@@ -177,11 +177,11 @@ def _create_topic(context: RequestContext, name: str) -> Steps[None]:
 def _answer_topic(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
     answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal)
     nodes = list_advertised_nodes(context.cluster.nodes, context.connection.listener)
-    for portion in chunks(topic.partitions):
+    for portion in split_into_portions(topic.partitions):
         answer.partitions += [describe_partition(partition, nodes, PartitionAnswer) for partition in portion]
         yield
     if context.version == WITHOUT_OFFLINE_REPLICAS:
-        yield from each(partial(_leave_out_absent_replicas, context), answer.partitions)
+        yield from map_in_steps(partial(_leave_out_absent_replicas, context), answer.partitions)
     return answer
 
 

@@ -20,7 +20,7 @@ from minibroker.broker.security.operations import DELETE_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
-from minibroker.protocol.steps import Steps, chunks, each, each_in_steps
+from minibroker.protocol.steps import Steps, map_in_steps, map_steps, split_into_portions
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
@@ -38,8 +38,8 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     group = _find_group(context, request.group_id)
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.
     to_answer = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
-    topics = await in_slices(each_in_steps(partial(_answer_topic, context, group), to_answer))
-    for portion in chunks(_list_deletable_partitions(topics)):
+    topics = await in_slices(map_steps(partial(_answer_topic, context, group), to_answer))
+    for portion in split_into_portions(_list_deletable_partitions(topics)):
         group = _find_group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
         delete_offsets(context.cluster.groups, group, [found for found in portion if committed.has_offset(*found)])
@@ -77,7 +77,7 @@ def _answer_topic(context: RequestContext, group: Group, asked: AskedTopic) -> S
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionAnswer(partition_index=partition.partition_index, error_code=code)
 
-    partitions = yield from each(answer, asked.partitions)
+    partitions = yield from map_in_steps(answer, asked.partitions)
     put_missing_first(partitions)
     return TopicAnswer(name=asked.name, partitions=partitions)
 

@@ -30,7 +30,7 @@ from minibroker.protocol.messages.replicas import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, split_into_portions
 
 AskedPartition = AlterPartitionReassignmentsRequest.ReassignableTopic.ReassignablePartition
 Altered = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
@@ -55,7 +55,7 @@ async def alter_partition_reassignments(
     for topic in request.topics:
         await pause()
         answer = Altered(name=topic.name)
-        for portion in chunks(topic.partitions):
+        for portion in split_into_portions(topic.partitions):
             answer.partitions += _alter_portion(context, request, topic.name, portion)
             await pause()
         response.responses.append(answer)
@@ -124,7 +124,7 @@ async def list_partition_reassignments(
     response = ListPartitionReassignmentsResponse(error_message=None)
     for topic, indexes in _iterate_requested(context, request):
         ongoing: list[OngoingPartition] = []
-        for portion in chunks(indexes):
+        for portion in split_into_portions(indexes):
             found = map(topic.find_partition, portion)
             ongoing += [_describe_ongoing(each) for each in found if each is not None and each.is_reassigning]
             await pause()

@@ -43,7 +43,7 @@ from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, run_all_steps
 from minibroker.storage.format_validation import Validated
 from minibroker.storage.log_settings import MAX_LONG
-from minibroker.storage.validation import is_plain, takes_plain, validate_in_steps, validate_plain
+from minibroker.storage.validation import accepts_plain_batches, is_plain_batch, validate_in_steps, validate_plain_batch
 
 log = logging.getLogger("minibroker.produce")
 
@@ -76,7 +76,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
         return _produce_at_once_or_in_steps(context, request)
     data = request.topic_data[0]
     partition_data = data.partition_data[0]
-    if partition_data.records is None or not is_plain(partition_data.records):
+    if partition_data.records is None or not is_plain_batch(partition_data.records):
         return _produce_at_once_or_in_steps(context, request)
     failed: list[PartitionAnswer] = []
     key = _get_topic_key(context, data)
@@ -84,7 +84,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
         _check_transactional_id(context, request, partition_data.records)
         partition, records, joined = _prepare_append(context, request, key, partition_data)
         now_ms = context.cluster.clock.wall_ms()
-        validated = validate_plain(partition.log, records, now_ms)
+        validated = validate_plain_batch(partition.log, records, now_ms)
         if validated is None:
             return _produce_at_once_or_in_steps(context, request)
         appended = _append_batch(context, partition, request, partition_data.index, validated, joined, now_ms)
@@ -122,10 +122,10 @@ def _is_short_work(context: RequestContext, request: ProduceRequest) -> bool:
         if count > CHUNK_ITEMS:
             return False
         topic = context.find_topic(_get_topic_key(context, data))
-        if topic is not None and not takes_plain(topic.settings):
+        if topic is not None and not accepts_plain_batches(topic.settings):
             return False
         for partition_data in data.partition_data:
-            if partition_data.records is None or not is_plain(partition_data.records):
+            if partition_data.records is None or not is_plain_batch(partition_data.records):
                 return False
             size_bytes += len(partition_data.records)
     return size_bytes <= SMALL_BYTES
@@ -162,7 +162,7 @@ def _validate_and_append(
 ) -> Steps[PartitionAnswer]:
     partition, records, joined = _prepare_append(context, request, key, asked)
     now_ms = context.cluster.clock.wall_ms()
-    validated = validate_plain(partition.log, records, now_ms) if is_plain(records) else None
+    validated = validate_plain_batch(partition.log, records, now_ms) if is_plain_batch(records) else None
     if validated is None:
         validated_for = partition.log
         validated = yield from validate_in_steps(validated_for, records, api_version=context.version, now_ms=now_ms)

@@ -35,7 +35,7 @@ from minibroker.protocol.records.batch import (
     read_header,
 )
 from minibroker.storage.log_settings import MAX_LONG
-from minibroker.storage.validation import is_plain, validate_plain
+from minibroker.storage.validation import is_plain_batch, validate_plain_batch
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -87,7 +87,7 @@ class Template(ABC):
         if len(frame) < head_end + HEADER_BYTES or cluster.commits != self._commits or cluster is not self._cluster:
             return None
         records = self._find_records(frame, head_end)
-        if records is None or not is_plain(records):
+        if records is None or not is_plain_batch(records):
             return None
         return self._append_and_answer(cluster, correlation_id, records)
 
@@ -182,7 +182,7 @@ class ProduceTemplate(Template):
         try:
             if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT and not self._may_join(cluster, records):
                 return None
-            validated = validate_plain(log, records, now_ms)
+            validated = validate_plain_batch(log, records, now_ms)
             if validated is None:
                 return None
             records, headers = validated

@@ -30,7 +30,7 @@ from minibroker.protocol.messages.cluster import (
     RemoveRaftVoterResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, each, each_in_steps
+from minibroker.protocol.steps import Steps, map_in_steps, map_steps
 
 TopicAnswer = DescribeQuorumResponse.TopicData
 PartitionAnswer = TopicAnswer.PartitionData
@@ -42,11 +42,13 @@ UNKNOWN_TIME = -1
 async def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     context.authorize(DESCRIBE_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     asked = await in_slices(
-        each(lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics)
+        map_in_steps(
+            lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics
+        )
     )
     if asked != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(
-            topics=(await in_slices(each_in_steps(lambda one: _answer_unknown_partitions(*one), asked)))
+            topics=(await in_slices(map_steps(lambda one: _answer_unknown_partitions(*one), asked)))
         )
     topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_describe_partition(context)])
     return DescribeQuorumResponse(topics=[topic], nodes=_list_voters(context))
@@ -54,7 +56,7 @@ async def describe_quorum(context: RequestContext, request: DescribeQuorumReques
 
 def _answer_unknown_partitions(name: str, indexes: list[int]) -> Steps[TopicAnswer]:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    partitions = yield from each(
+    partitions = yield from map_in_steps(
         lambda index: PartitionAnswer(partition_index=index, error_code=code, error_message=NOT_HOSTED), indexes
     )
     return TopicAnswer(topic_name=name, partitions=partitions)

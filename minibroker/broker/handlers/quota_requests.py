@@ -32,7 +32,7 @@ from minibroker.protocol.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from minibroker.protocol.steps import count_items, each
+from minibroker.protocol.steps import count_items, map_in_steps
 
 Described = DescribeClientQuotasResponse.EntryData
 Asked = AlterClientQuotasRequest.EntryData
@@ -71,13 +71,13 @@ def _sort_entity(entity: QuotaEntity) -> list[tuple[str, str | None]]:
 
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
 async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    named = await in_slices(each(_parse_entity, request.entries))
+    named = await in_slices(map_in_steps(_parse_entity, request.entries))
     counts = await in_slices(count_items(named))
     answers = {}
     for parts, entry in zip(named, request.entries, strict=True):
         await pause()
         answer = answers[parts] = Altered(error_message=None)
-        answer.entity = await in_slices(each(_make_entity_part, _sort_entity(parts)))
+        answer.entity = await in_slices(map_in_steps(_make_entity_part, _sort_entity(parts)))
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:

@@ -25,7 +25,7 @@ from minibroker.protocol.messages.security import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from minibroker.protocol.steps import count_items, each
+from minibroker.protocol.steps import count_items, map_in_steps
 
 FIRST_LEVEL = 11  # of metadata.version: 3.5-IV2
 
@@ -49,7 +49,7 @@ async def describe_user_scram_credentials(
         counts = await in_slices(count_items(user.name for user in request.users))
     else:
         counts = await in_slices(count_items(dict.fromkeys(name for name, _ in sorted(known))))
-    results = await in_slices(each(lambda name: _describe_user(context, name, counts[name]), list(counts)))
+    results = await in_slices(map_in_steps(lambda name: _describe_user(context, name, counts[name]), list(counts)))
     return DescribeUserScramCredentialsResponse(results=results)
 
 
@@ -81,7 +81,7 @@ async def alter_user_scram_credentials(
     for change in changes:
         by_user.setdefault(change.name, []).append(change)
         await pause()
-    results = await in_slices(each(lambda one: _alter_user(context, *one), by_user.items()))
+    results = await in_slices(map_in_steps(lambda one: _alter_user(context, *one), by_user.items()))
     return AlterUserScramCredentialsResponse(results=results)
 
 

@@ -47,7 +47,7 @@ from minibroker.protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, split_into_portions
 from minibroker.storage.segment import Region
 
 FetchTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse
@@ -155,12 +155,12 @@ def _update_session(
     for topic in request.topics:
         known_topic = context.find_topic(topic.topic_id)
         name = None if known_topic is None else known_topic.name
-        for portion in chunks(topic.partitions):
+        for portion in split_into_portions(topic.partitions):
             for asked in portion:
                 session.wanted.setdefault((topic.topic_id, asked.partition_index), name)
             yield
     for forgotten in request.forgotten_topics_data:
-        for indexes in chunks(forgotten.partitions):
+        for indexes in split_into_portions(forgotten.partitions):
             for index in indexes:
                 session.wanted.pop((forgotten.topic_id, index), None)
             yield
@@ -353,7 +353,7 @@ class Fetching:
                     self.get_answer(wanted)
                 yield
         topics: dict[bytes, FetchTopicAnswer] = {}
-        for portion in chunks(list(self._answers.items())):
+        for portion in split_into_portions(list(self._answers.items())):
             for (topic_id, _), answer in portion:
                 topics.setdefault(topic_id, FetchTopicAnswer(topic_id=topic_id)).partitions.append(answer)
             yield
@@ -390,7 +390,7 @@ def _measure_in_steps(topics: Collection[FetchTopicAnswer], version: int) -> Ste
     for topic in topics:
         size_bytes += bare_bytes - none_bytes
         size_bytes += count_more_length_bytes(len(topic.partitions), version, ShareFetchResponse)
-        for portion in chunks(topic.partitions, PORTION):
+        for portion in split_into_portions(topic.partitions, PORTION):
             some = ShareFetchResponse(responses=[FetchTopicAnswer(partitions=list(portion))])
             size_bytes += measure_answer_bytes(some, version) - bare_bytes
             yield
@@ -475,7 +475,7 @@ def _acknowledge_records(
     """Acknowledge records of a partition; return what to wait for. Raises KafkaError."""
     partition = _find_led_partition(context, wanted)
     acknowledgements: list[Acknowledgement] = []
-    for portion in chunks(batches):
+    for portion in split_into_portions(batches):
         for batch in portion:
             acknowledgements.append(_parse_acknowledgement(batch, renews=renews))
             if len(acknowledgements) > 1 and acknowledgements[-1].first < acknowledgements[-2].last:

@@ -47,7 +47,7 @@ from minibroker.protocol.messages.share_groups import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from minibroker.protocol.steps import Steps, each, each_in_steps, each_once
+from minibroker.protocol.steps import Steps, map_in_steps, map_once_in_steps, map_steps
 
 Described = ShareGroupDescribeResponse.DescribedGroup
 GroupOffsets = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
@@ -129,7 +129,7 @@ async def share_group_describe(
             described.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return described
 
-    return ShareGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
+    return ShareGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(answer, request.group_ids))))
 
 
 def _describe_group(context: RequestContext, group: ShareGroup) -> Described:
@@ -190,10 +190,10 @@ async def describe_share_group_offsets(
                 ]
         except KafkaError as error:
             return GroupOffsets(group_id=asked.group_id, error_code=error.code, error_message=error.message)
-        topics = yield from each(lambda one: _describe_topic_offsets(context, asked.group_id, *one), wanted)
+        topics = yield from map_in_steps(lambda one: _describe_topic_offsets(context, asked.group_id, *one), wanted)
         return GroupOffsets(group_id=asked.group_id, topics=topics)
 
-    return DescribeShareGroupOffsetsResponse(groups=(await in_slices(each_in_steps(answer, request.groups))))
+    return DescribeShareGroupOffsetsResponse(groups=(await in_slices(map_steps(answer, request.groups))))
 
 
 def _describe_topic_offsets(context: RequestContext, group_id: str, name: str, indexes: Iterable[int]) -> TopicOffsets:
@@ -256,7 +256,7 @@ async def alter_share_group_offsets(
         else ShareGroup(groups, request.group_id)
     )
     group.check_deletion()
-    responses = await in_slices(each(lambda asked: _alter_offsets(context, group, asked), request.topics))
+    responses = await in_slices(map_in_steps(lambda asked: _alter_offsets(context, group, asked), request.topics))
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
@@ -314,7 +314,9 @@ async def delete_share_group_offsets(
     _check_coordinator(context, request.group_id, named=True)
     group = context.cluster.groups.get_share_group(request.group_id)
     group.check_deletion()
-    responses = await in_slices(each(lambda asked: _delete_offsets(context, group, asked.topic_name), request.topics))
+    responses = await in_slices(
+        map_in_steps(lambda asked: _delete_offsets(context, group, asked.topic_name), request.topics)
+    )
     return DeleteShareGroupOffsetsResponse(responses=responses)
 
 

@@ -45,7 +45,7 @@ from minibroker.protocol.messages.streams_groups import (
     StreamsGroupTopologyDescriptionUpdateRequest,
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
-from minibroker.protocol.steps import Steps, each, each_once
+from minibroker.protocol.steps import Steps, map_in_steps, map_once_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.streams.topology import NewTopic
@@ -82,7 +82,7 @@ async def streams_group_heartbeat(
         check_topology_size(request.topology)
         names = list_topic_names(request.topology)
         _check_topic_names(names)
-        await in_slices(each(partial(context.authorize, DESCRIBE_TOPIC), names))
+        await in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
     check_request(request)
     groups = context.cluster.groups
     groups.check_coordinator(context.node, request.group_id)
@@ -180,7 +180,7 @@ async def streams_group_describe(
                 group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return StreamsGroupDescribeResponse(groups=(await in_slices(each_once(answer, request.group_ids))))
+    return StreamsGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(answer, request.group_ids))))
 
 
 def _describe_group(context: RequestContext, group_id: str) -> Described:

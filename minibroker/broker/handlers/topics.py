@@ -46,7 +46,7 @@ from minibroker.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, count_items, each_in_steps
+from minibroker.protocol.steps import Steps, count_items, map_steps
 
 Created = CreateTopicsResponse.CreatableTopicResult
 CreatedConfig = Created.CreatableTopicConfigs
@@ -72,7 +72,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
             partial(_make_created_config, context.cluster.settings)
         )  # a request for thousands of topics repeats them
         topics += await in_slices(
-            each_in_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
+            map_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
         )
     return CreateTopicsResponse(topics=topics)
 
@@ -167,7 +167,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
             refused.append(_refuse_deletion(name, topic_id, error))
         await pause()
     await in_slices(counts.release())
-    deleted = await in_slices(each_in_steps(lambda topic: _delete_topic(context, topic, found[topic] > 1), found))
+    deleted = await in_slices(map_steps(lambda topic: _delete_topic(context, topic, found[topic] > 1), found))
     return DeleteTopicsResponse(responses=refused + deleted)
 
 
@@ -229,7 +229,7 @@ def _find_topic(context: RequestContext, name: str | None, topic_id: bytes) -> T
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     repeated = await in_slices(_find_repeated_names([topic.name for topic in request.topics]))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
-    results = await in_slices(each_in_steps(lambda topic: _grow_topic(context, topic, request.validate_only), wanted))
+    results = await in_slices(map_steps(lambda topic: _grow_topic(context, topic, request.validate_only), wanted))
     results += [
         Grown(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
         for name in repeated

@@ -39,7 +39,7 @@ from minibroker.protocol.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from minibroker.protocol.steps import Steps, each_in_steps, each_once
+from minibroker.protocol.steps import Steps, map_once_in_steps, map_steps
 from minibroker.storage.producers.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ ProducerAnswer = PartitionAnswer.ProducerState
 async def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    states = await in_slices(each_once(partial(_describe_transaction, context), request.transactional_ids))
+    states = await in_slices(map_once_in_steps(partial(_describe_transaction, context), request.transactional_ids))
     return DescribeTransactionsResponse(transaction_states=states)
 
 
@@ -160,7 +160,7 @@ async def describe_producers(context: RequestContext, request: DescribeProducers
             yield
         return TopicAnswer(name=topic.name, partitions=partitions)
 
-    return DescribeProducersResponse(topics=(await in_slices(each_in_steps(topic_answer, request.topics))))
+    return DescribeProducersResponse(topics=(await in_slices(map_steps(topic_answer, request.topics))))
 
 
 def _answer_partition(context: RequestContext, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:

@@ -42,7 +42,7 @@ from minibroker.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from minibroker.protocol.steps import Steps, are_few, chunks, each, each_in_steps, run_all_steps
+from minibroker.protocol.steps import Steps, are_few, map_in_steps, map_steps, run_all_steps, split_into_portions
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -182,7 +182,7 @@ def _make_results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[Topi
     results = []
     for topic in topics:
         result = TopicResult(name=topic.name)
-        for portion in chunks(topic.partitions):
+        for portion in split_into_portions(topic.partitions):
             result.results_by_partition += [
                 PartitionResult(partition_index=index, partition_error_code=codes[topic.name, index])
                 for index in portion
@@ -253,12 +253,14 @@ async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersReq
 def _refuse_markers(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     response = WriteTxnMarkersResponse()
     for marker in request.markers:
-        topics = yield from each_in_steps(_refuse_marker, marker.topics)
+        topics = yield from map_steps(_refuse_marker, marker.topics)
         response.markers.append(MarkerResult(producer_id=marker.producer_id, topics=topics))
     return response
 
 
 def _refuse_marker(asked: MarkerTopic) -> Steps[MarkerTopicResult]:
     shape, code = MarkerTopicResult.WritableTxnMarkerPartitionResult, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    partitions = yield from each(lambda index: shape(partition_index=index, error_code=code), asked.partition_indexes)
+    partitions = yield from map_in_steps(
+        lambda index: shape(partition_index=index, error_code=code), asked.partition_indexes
+    )
     return MarkerTopicResult(name=asked.name, partitions=partitions)

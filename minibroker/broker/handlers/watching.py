@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.delayed_operations import Promise
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, split_into_portions
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
@@ -108,7 +108,7 @@ class Watch:
                 waiters.discard(self)
 
     def _stop_watching_in_steps(self) -> Steps[None]:
-        for portion in chunks(self._joined):
+        for portion in split_into_portions(self._joined):
             for waiters in portion:
                 waiters.discard(self)
             yield

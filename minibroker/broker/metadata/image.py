@@ -14,7 +14,7 @@ from minibroker.broker.security.delegation import DelegationTokens
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 
 # The entity of a quota: (type, name) of each part, such as {("user", "a"), ("client-id", None)}; None is the default.
 QuotaEntity = frozenset[tuple[str, str | None]]
@@ -74,7 +74,7 @@ class Image:
 def _get_topic(image: Image, topic_id: bytes) -> Topic:
     topic = image.topics_by_id.get(topic_id)
     if topic is None:
-        raise InconsistentMetadata(f"there is no topic with the id {uuid_text(topic_id)}")
+        raise InconsistentMetadata(f"there is no topic with the id {format_uuid(topic_id)}")
     return topic
 
 
@@ -245,7 +245,7 @@ def _apply_acl(image: Image, record: records.AccessControlEntryRecord) -> None:
 
 def _remove_acl(image: Image, record: records.RemoveAccessControlEntryRecord) -> None:
     if record.id not in image.acls.by_id:
-        raise InconsistentMetadata(f"there is no ACL with the id {uuid_text(record.id)}")
+        raise InconsistentMetadata(f"there is no ACL with the id {format_uuid(record.id)}")
     image.acls.remove(record.id)
 
 

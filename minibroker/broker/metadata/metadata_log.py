@@ -39,7 +39,7 @@ from minibroker.protocol.records.building import build_batch, build_batch_in_ste
 from minibroker.protocol.records.control import make_control_record
 from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata, encode_metadata
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.steps import Steps, each
+from minibroker.protocol.steps import Steps, map_in_steps
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import QUORUM_STATE
 
@@ -203,7 +203,7 @@ class MetadataLog:
         self, messages: Iterable[Message], now_ms: int, metadata_version: int
     ) -> Steps[memoryview]:
         """Build the batch that `append` would write, for `append_batch`."""
-        written = yield from each(
+        written = yield from map_in_steps(
             lambda message: Record(0, now_ms, None, encode_metadata(message, metadata_version), ()), messages
         )
         return memoryview((yield from build_batch_in_steps(written)))

@@ -30,12 +30,12 @@ from minibroker.protocol.messages.metadata_records import (
     EndTransactionRecord,
     RemoveTopicRecord,
 )
-from minibroker.protocol.primitives import MalformedMessage, new_uuid, uuid_from_text, uuid_text
+from minibroker.protocol.primitives import MalformedMessage, format_uuid, make_uuid, parse_uuid
 from minibroker.protocol.records.batch import BatchHeader, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata, encode_metadata
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.walking import next_sound_batch
+from minibroker.protocol.records.walking import find_next_sound_batch
 from minibroker.quantities import format_count
 from minibroker.storage.batch_scanning import iterate_headers
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -44,9 +44,9 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     PARTITION_METADATA,
     MalformedCheckpoint,
     TopicPartition,
-    format_offsets,
+    format_offset_checkpoint,
     format_partition_metadata,
-    parse_offsets,
+    parse_offset_checkpoint,
     parse_properties,
     parse_topic_id,
 )
@@ -62,12 +62,12 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     QUORUM_STATE,
     STRAY_LOG_SUFFIX,
-    list_offsets_with,
-    log_name,
+    format_log_name,
+    list_offsets_with_suffix,
     make_future_log_name,
     make_segment_name,
     make_unlisted_log_name,
-    parse_topic_partition,
+    parse_log_name,
 )
 from minibroker.storage.recovery.recovery import LogDirectoryError, create_log
 
@@ -130,7 +130,7 @@ class Repair:
             node_id, directory_id = self._read_properties(f"{path}/{META_PROPERTIES}")
             node_ids.add(node_id)
             for name in self._disk.names(path):
-                key = parse_topic_partition(name)
+                key = parse_log_name(name)
                 if key is not None and self._disk.is_directory(f"{path}/{name}"):
                     logs[key] = FoundLog(f"{path}/{name}", self._read_topic_id(f"{path}/{name}"), directory_id)
         if len(node_ids) != 1:
@@ -142,7 +142,7 @@ class Repair:
             values = parse_properties(self._disk.read_whole(path))
             directory_id = values.get("directory.id", "")
             usable = is_directory_id(directory_id)
-            return int(values["node.id"]), uuid_from_text(directory_id) if usable else bytes(16)
+            return int(values["node.id"]), parse_uuid(directory_id) if usable else bytes(16)
         except (MalformedCheckpoint, KeyError, ValueError) as error:
             raise LogDirectoryError(f"{path} cannot be used: {error}") from None
 
@@ -178,7 +178,9 @@ class Repair:
                 )
         elif metadata is not None and metadata.topic_id != METADATA_TOPIC_ID:
             self._write_topic_id(metadata.path, METADATA_TOPIC_ID)
-        self.steps += [f"{path}/{PARTITION_METADATA} gets the id {uuid_text(topic_id)}" for path, topic_id in self._ids]
+        self.steps += [
+            f"{path}/{PARTITION_METADATA} gets the id {format_uuid(topic_id)}" for path, topic_id in self._ids
+        ]
 
     def _describe_missing_end(self, path: str) -> Iterator[str]:
         reached = max(self._read_checkpoint(folder, name).get(METADATA, 0) for folder, name in self._list_checkpoints())
@@ -209,12 +211,12 @@ class Repair:
             logs = {index: log for index, log in logs.items() if log.topic_id != removed}
         if not logs:
             return
-        topic_id = ids.most_common(1)[0][0] if ids else new_uuid(self._random)
+        topic_id = ids.most_common(1)[0][0] if ids else make_uuid(self._random)
         configs = self._find_configs(name)
         texts = ", ".join(f"{key}={value}" for key, value in configs.items())
         if name not in INTERNAL_TOPICS and not self._salvage.image.get_configs(TOPIC_RESOURCE, name):
             texts = f"{texts or 'no config'}; its other configs, such as retention.ms, are lost and must be set again"
-        self.steps.append(f"topic {name} is restored with the id {uuid_text(topic_id)}{texts and ' and '}{texts}")
+        self.steps.append(f"topic {name} is restored with the id {format_uuid(topic_id)}{texts and ' and '}{texts}")
         self._added.append(records.TopicRecord(name=name, topic_id=topic_id))
         for key, value in configs.items():
             config = records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
@@ -266,7 +268,7 @@ class Repair:
     def _find_largest_ids(self, path: str) -> tuple[int, int]:
         """Return the largest leader epoch and producer id of the batches in a log; 0 and -1 if there are none."""
         epoch, producer_id = 0, -1
-        for base_offset in list_offsets_with(self._disk.names(path), LOG_SUFFIX):
+        for base_offset in list_offsets_with_suffix(self._disk.names(path), LOG_SUFFIX):
             file = self._disk.open_to_read(f"{path}/{make_segment_name(base_offset)}{LOG_SUFFIX}")
             with suppress(CorruptBatch):
                 for _, header in iterate_headers(file, 0, file.size_bytes()):
@@ -285,7 +287,7 @@ class Repair:
         """Return the rows of a checkpoint; none if it is damaged, which the next start reports."""
         path = f"{folder}/{name}"
         with suppress(MalformedCheckpoint):
-            return parse_offsets(self._disk.read_whole(path)) if self._disk.exists(path) else {}
+            return parse_offset_checkpoint(self._disk.read_whole(path)) if self._disk.exists(path) else {}
         return {}
 
     # --- doing it -------------------------------------------------------------------------------
@@ -309,13 +311,13 @@ class Repair:
         for path, name in self._list_checkpoints():
             offsets = self._read_checkpoint(path, name)
             if offsets.pop(METADATA, None) is not None:
-                self._disk.write_whole(f"{path}/{name}", format_offsets(offsets), sync=True)
+                self._disk.write_whole(f"{path}/{name}", format_offset_checkpoint(offsets), sync=True)
         for path in self._paths:
             self._disk.remove(f"{path}/{CLEAN_SHUTDOWN}")
             self._disk.sync_directory(path)
         if old is not None:
             self._disk.rename(old.path, f"{folder}/{make_unlisted_log_name(*METADATA, unique, STRAY_LOG_SUFFIX)}")
-        self._disk.rename(new, f"{folder}/{log_name(*METADATA)}")
+        self._disk.rename(new, f"{folder}/{format_log_name(*METADATA)}")
         self._disk.sync_directory(folder)
 
     def _write_log(self, path: str, quorum_state: str | None) -> None:
@@ -368,7 +370,7 @@ class Salvage:
             self._take_values(snapshot.path, iterate_values_in(snapshot.data))
             self.next_offset, self.latest_epoch = snapshot.end_offset, snapshot.leader_epoch
         start = self.next_offset
-        for base_offset in list_offsets_with(disk.names(directory), LOG_SUFFIX):
+        for base_offset in list_offsets_with_suffix(disk.names(directory), LOG_SUFFIX):
             path = f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}"
             self._take_values(path, self._iterate_values(path, disk.read_whole(path), base_offset, start))
 
@@ -378,7 +380,7 @@ class Salvage:
             self.problems.append(f"{path}: offsets {self.next_offset} to {base_offset - 1} are missing")
         position, self.next_offset = 0, base_offset
         while position < len(data):
-            batch_at = next_sound_batch(data, position)
+            batch_at = find_next_sound_batch(data, position)
             damaged_bytes = (len(data) if batch_at is None else batch_at) - position
             if damaged_bytes:
                 self.problems.append(

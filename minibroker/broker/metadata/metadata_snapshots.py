@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.control_records import KRaftVersionRecord
-from minibroker.protocol.records.batch import batches, check_batch
+from minibroker.protocol.records.batch import check_batch, iterate_batches
 from minibroker.protocol.records.control import ControlType, decode_control_message, decode_control_type
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
@@ -53,7 +53,7 @@ def find_newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
 
 def iterate_values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield (offset, value) of the records in complete batches, without control batches. Raises KafkaError."""
-    for position, header in batches(data):
+    for position, header in iterate_batches(data):
         check_batch(data, position)
         if not header.is_control:
             for record in _iterate_records(memoryview(data)[position : position + header.size_bytes]):
@@ -69,7 +69,7 @@ def _iterate_records(batch: Bytes) -> Iterator[Record]:
 def find_kraft_version(data: bytes, before: int) -> int:
     """Return the level of kraft.version after the control batches among complete batches. Raises KafkaError."""
     level = before
-    for position, header in batches(data):
+    for position, header in iterate_batches(data):
         if header.is_control:
             for record in _iterate_records(memoryview(data)[position : position + header.size_bytes]):
                 if decode_control_type(record.key) == ControlType.KRAFT_VERSION:
@@ -82,7 +82,7 @@ def find_incompleteness(data: bytes) -> str | None:
     """Return why these bytes are not a complete snapshot, or None."""
     end, last = 0, None
     try:
-        for position, header in batches(data):
+        for position, header in iterate_batches(data):
             check_batch(data, position)
             end = position + header.size_bytes
             last = data[position:end] if header.is_control else None

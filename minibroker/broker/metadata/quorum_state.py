@@ -12,7 +12,7 @@ metadata log. A Kafka that starts on the directory continues with later epochs.
 from __future__ import annotations
 
 from minibroker.named_tuples import NamedTuple
-from minibroker.protocol.primitives import ZERO_UUID, uuid_text
+from minibroker.protocol.primitives import ZERO_UUID, format_uuid
 
 NOBODY = -1
 
@@ -38,7 +38,7 @@ class QuorumState(NamedTuple):
         """Return the file's content, as Kafka writes it."""
         leader = f'"leaderId":{self.leader_id},"leaderEpoch":{self.leader_epoch},"votedId":{NOBODY}'
         if self.version == 1:
-            return f'{{{leader},"votedDirectoryId":"{uuid_text(ZERO_UUID)}","data_version":1}}'.encode()
+            return f'{{{leader},"votedDirectoryId":"{format_uuid(ZERO_UUID)}","data_version":1}}'.encode()
         voters = ",".join(f'{{"voterId":{voter}}}' for voter in self.voters)
         return f'{{"clusterId":"",{leader},"appliedOffset":0,"currentVoters":[{voters}],"data_version":0}}'.encode()
 

@@ -12,7 +12,7 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.records.batch import ELIDED_BIT, BatchHeader
 from minibroker.protocol.records.conversion import down_convert_in_steps
-from minibroker.protocol.records.elision import with_attributes_in_steps
+from minibroker.protocol.records.elision import restore_attributes_in_steps
 from minibroker.protocol.steps import Steps
 from minibroker.storage.batch_scanning import iterate_headers, read_stored_batch_in_steps
 from minibroker.storage.log import Log
@@ -123,5 +123,5 @@ def _convert_batch(region: Region, position: int, header: BatchHeader, wanted: W
     if header.magic > wanted.magic:
         return (yield from down_convert_in_steps(data, header, wanted.magic, wanted.offset))
     if header.attributes & ELIDED_BIT:
-        return (yield from with_attributes_in_steps(data, header))
+        return (yield from restore_attributes_in_steps(data, header))
     return data

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import versions
+from minibroker.protocol.fields import parse_versions
 
 if TYPE_CHECKING:
     from minibroker.broker.requests.context import RequestContext
@@ -136,7 +136,7 @@ class Served:
 
 
 SERVED: Final[dict[int, Served]] = {
-    key: Served(key, versions(text), family) for family, keys in FAMILIES.items() for key, text in keys.items()
+    key: Served(key, parse_versions(text), family) for family, keys in FAMILIES.items() for key, text in keys.items()
 }
 
 

@@ -22,7 +22,7 @@ from minibroker.broker.security.plain import authenticate_by_password, parse_pla
 from minibroker.broker.security.scram import BY_NAME, Known, authenticate_by_scram
 from minibroker.broker.security.signed_tokens import Expected, SignedTokens, Source
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
-from minibroker.jaas import JaasError, login_module
+from minibroker.jaas import JaasError, parse_login_module
 
 JAAS: Final = "sasl.jaas.config"
 SECURITY: Final = "org.apache.kafka.common.security."
@@ -106,7 +106,7 @@ def _parse_options(settings: Settings, listener: str, mechanism: str) -> Mapping
             return {}
         raise SettingsError(f"{name} is missing, which {mechanism} needs")
     try:
-        module = login_module(text)
+        module = parse_login_module(text)
     except JaasError as error:
         raise SettingsError(f"{name}: {error}") from None
     if module.name != MODULES[mechanism]:

@@ -23,7 +23,7 @@ from minibroker.broker.turn import Wait, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
 from minibroker.protocol.records.building import build_batch_in_steps
-from minibroker.protocol.records.formats import is_old, iterate_batches_in, records_in
+from minibroker.protocol.records.formats import is_old_format, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.payload import iterate_payload_chunks
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.steps import Steps
@@ -233,8 +233,8 @@ def _decode_records(data: bytes, position: int, header: BatchHeader, limit_bytes
     """Return the records of a batch, none of control batches. Raises KafkaError."""
     if header.is_control:
         return []
-    if is_old(data, position):
-        return list(records_in(data, position, limit_bytes=limit_bytes))
+    if is_old_format(data, position):
+        return list(iterate_records_in(data, position, limit_bytes=limit_bytes))
     payload = bytearray()
     for portion in iterate_payload_chunks(data, position, header, limit_bytes):
         payload += portion

@@ -22,7 +22,7 @@ from minibroker.protocol.messages.share_state_records import (
     ShareUpdateKey,
     ShareUpdateValue,
 )
-from minibroker.protocol.records.internal import decode_internal
+from minibroker.protocol.records.internal import decode_internal_record
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
 
@@ -204,7 +204,7 @@ class ShareShard:
         self._index = index
 
     def replay(self, record: Record, producer_id: int) -> None:
-        found, value = decode_internal(SHARE_STATE_TOPIC, record.key, record.value)
+        found, value = decode_internal_record(SHARE_STATE_TOPIC, record.key, record.value)
         message = found.message
         assert isinstance(message, ShareSnapshotKey | ShareUpdateKey)
         key, states = ShareKey(message.group_id, message.topic_id, message.partition), self._coordinator.states

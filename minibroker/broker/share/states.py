@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from minibroker.broker.share.runs import StateBatch
 from minibroker.protocol.messages.share_state_records import ShareSnapshotValue, ShareUpdateValue
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 
 UNSET: Final = -1  # a start offset, an epoch or a count
 
@@ -22,7 +22,7 @@ class ShareKey(NamedTuple):
     @property
     def text(self) -> str:
         """Return the key whose hash says which coordinator keeps the state."""
-        return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+        return f"{self.group_id}:{format_uuid(self.topic_id)}:{self.partition}"
 
 
 class ShareState(NamedTuple):

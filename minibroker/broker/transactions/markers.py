@@ -16,7 +16,7 @@ from minibroker.broker.transactions.marking import Ending, write_marker
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
 from minibroker.broker.turn import Wait, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.steps import chunks
+from minibroker.protocol.steps import split_into_portions
 from minibroker.storage.producers.transaction_markers import Marker
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class MarkerSender:
             if not failed and self._missing.get(transactional_id) is missing:
                 self._complete_when_flushed(transaction)
 
-        run_in_slices(self._coordinator.cluster.clock, write, chunks(sorted(missing)), end)
+        run_in_slices(self._coordinator.cluster.clock, write, split_into_portions(sorted(missing)), end)
 
     def _complete_when_flushed(self, transaction: Transaction) -> None:
         """Complete the transaction, unless markers are missing; markers that need a flush count as missing until it."""

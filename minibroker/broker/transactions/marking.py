@@ -12,7 +12,7 @@ from minibroker.broker.metadata.leaders import get_led_partition
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from minibroker.protocol.records.batch import read_header
-from minibroker.protocol.steps import Steps, each
+from minibroker.protocol.steps import Steps, map_in_steps
 from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest)
         producer = wanted.producer_id, wanted.producer_epoch
         ending = Ending(cluster, producer, marker, wanted.transaction_version)
         for topic in wanted.topics:
-            partitions = yield from each(
+            partitions = yield from map_in_steps(
                 partial(_answer_partition, cluster, node, ending, topic.name), topic.partition_indexes
             )
             result.topics.append(TopicResult(name=topic.name, partitions=partitions))

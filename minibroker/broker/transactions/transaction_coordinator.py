@@ -21,7 +21,7 @@ from minibroker.broker.transactions.transaction import AT_REST, ENDING, NEVER_MS
 from minibroker.broker.transactions.transaction_codec import encode_tombstone, encode_transaction, parse_transaction
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
-from minibroker.protocol.records.internal import decode_internal
+from minibroker.protocol.records.internal import decode_internal_record
 from minibroker.protocol.records.record import Record
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class TransactionShard:
         self._index = index
 
     def replay(self, record: Record, producer_id: int) -> None:
-        key, value = decode_internal(TRANSACTIONS_TOPIC, record.key, record.value)
+        key, value = decode_internal_record(TRANSACTIONS_TOPIC, record.key, record.value)
         if not isinstance(key.message, TransactionLogKey):
             return
         transactions, transactional_id = self._coordinator.transactions, key.message.transactional_id

@@ -20,7 +20,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import CLEANER_OFFSET_CHECKPOINT
 from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Throttle
-from minibroker.storage.compaction.dirtiness import Dirtiness, is_due, measure_dirtiness
+from minibroker.storage.compaction.dirtiness import Dirtiness, is_cleaning_due, measure_dirtiness
 from minibroker.storage.compaction.resting import Rests
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
 from minibroker.storage.environment import RunAside
@@ -122,7 +122,7 @@ class Cleaner:
         dirt = self._measure_dirt(kept)
         if dirt is not None:
             ratios.append(dirt.ratio)
-            if is_due(kept, dirt):
+            if is_cleaning_due(kept, dirt):
                 found.append((dirt.ratio, kept))
 
     def _on_logs_checked(self, found: list[tuple[float, Log]], max_ratio: float) -> None:
@@ -149,7 +149,7 @@ class Cleaner:
         while self._due and not self._closed and len(self._running) < self._cluster.settings["log.cleaner.threads"]:
             _, dirty = self._due.pop()
             dirt = self._measure_dirt(dirty)  # since the check, it may have been deleted or got other settings
-            if dirt is not None and is_due(dirty, dirt) and COMPACT in dirty.settings.cleanup_policy:
+            if dirt is not None and is_cleaning_due(dirty, dirt) and COMPACT in dirty.settings.cleanup_policy:
                 self._begin_cleaning(dirty, dirt)
 
     def _begin_cleaning(self, dirty: Log, dirt: Dirtiness) -> None:

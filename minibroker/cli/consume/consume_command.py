@@ -20,12 +20,12 @@ from minibroker.cli.consume.consume_lines import (
     NULL,
     Decoders,
     Formatter,
-    format_of,
     make_decoding_formatter,
     make_formatter,
     make_json_formatter,
     make_line_formatter,
     make_schema_formatter,
+    parse_format,
 )
 from minibroker.cli.consume.consume_sources import ChosenSource, GroupSource, Selection, Source
 from minibroker.cli.places import Topics, Where, is_pattern, parse_topics, parse_where
@@ -58,7 +58,7 @@ LAST_MAX: Final = 1_000_000  # they are kept in memory
               help="End after this time without a record.")  # fmt: skip
 @click.option("--group", metavar="NAME", help="Read as a member of this group: go on where it is, and commit.",
               shell_complete=make_completer("groups"))  # fmt: skip
-@click.option("--format", "-f", "form", metavar="TEXT", type=format_of,
+@click.option("--format", "-f", "form", metavar="TEXT", type=parse_format,
               help="Print each record like this, with kcat's tokens: '%t [%p] %o: %k %s\\n'.")  # fmt: skip
 @click.option("--key-separator", metavar="TEXT", help="Print keys too, with this text between key and value.")
 @click.option("--headers", is_flag=True, help="Print headers too, before the key.")
@@ -113,7 +113,7 @@ def consume(
         minibroker consume orders --from yesterday --out orders.parquet
         minibroker consume orders -n 10 --follow -f '%t %p %o %k: %s\\n'
     """
-    _check_together(
+    _check_option_combination(
         {"--json": as_json, "--format": form, "--key-separator": key_separator, "--headers": headers,
          "--timestamps": timestamps, "--decode": decode, "--null": null, "--group": group, "--partition": partitions,
          "--to": end, "--last": last, "--follow": follow, "--out": out, "--count": count, "--timeout": timeout_s}
@@ -163,7 +163,7 @@ CONFLICTS: Final = (
 )  # fmt: skip
 
 
-def _check_together(given: dict[str, object]) -> None:
+def _check_option_combination(given: dict[str, object]) -> None:
     """Raise click.UsageError for options that contradict each other."""
     for one, other, why in CONFLICTS:
         if all(given[each] not in (None, False, ()) for each in (one, other)):

@@ -38,7 +38,7 @@ def write_file(
         from minibroker.pipeline.log_source import PipelineError
 
         with _replace_when_whole(path) as unfinished:
-            count = _write(str(unfinished), path, _open_logs(bootstrap, topics, partitions, start, end, committed))
+            count = _write_rows(str(unfinished), path, _open_logs(bootstrap, topics, partitions, start, end, committed))
     except ImportError:
         raise make_failure(REMEDY) from None
     except (OSError, PipelineError) as error:
@@ -93,7 +93,7 @@ def _replace_when_whole(path: str) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-def _write(unfinished: str, path: str, logs: Sequence[Log]) -> int:
+def _write_rows(unfinished: str, path: str, logs: Sequence[Log]) -> int:
     """Write the rows, as they come."""
     import pyarrow as pa
     import pyarrow.parquet as pq

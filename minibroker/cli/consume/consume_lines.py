@@ -117,7 +117,7 @@ _PARTS_OF_BYTES: Final = {"k": _make_key_part, "s": _make_value_part, "h": _make
 # --- formatters -------------------------------------------------------------------------------------------
 
 
-def format_of(text: str) -> str:
+def parse_format(text: str) -> str:
     """Return a format if it is valid. Raises click.BadParameter."""
     for token in _TOKEN.findall(text):
         if token not in (*_PARTS, *_PARTS_OF_BYTES, "%"):
@@ -210,14 +210,14 @@ def make_json_formatter(decoders: Decoders) -> Formatter:
     from minibroker.cli.dump.dump_records import make_meaning_object
 
     def line(found: Found) -> bytes:
-        document = record_object(found.partition, found.record)
+        document = make_record_object(found.partition, found.record)
         said = decode_meaning(decoders, found) if decoders else None
         return json.dumps(document if said is None else document | make_meaning_object(said)).encode() + b"\n"
 
     return line
 
 
-def record_object(partition: tuple[str, int], record: Record) -> dict[str, Any]:
+def make_record_object(partition: tuple[str, int], record: Record) -> dict[str, Any]:
     """Return a record as an object for JSON, of which `minibroker produce --input json` makes the same record."""
     return {
         "topic": partition[0],
@@ -248,7 +248,7 @@ def make_schema_formatter(registry: RegistryClient, otherwise: Formatter, *, as_
         return decoder.decode(data, headers, is_key=is_key)
 
     def line(found: Found) -> bytes:
-        document = record_object(found.partition, found.record) if as_json else {}
+        document = make_record_object(found.partition, found.record) if as_json else {}
         if as_json:
             with contextlib.suppress(DecodingError):  # many keys are plain texts, which "key" has
                 document["decoded_key"] = decoded(found, is_key=True)

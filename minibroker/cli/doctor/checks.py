@@ -91,7 +91,7 @@ class Step(NamedTuple):
         return ClientSettings({**times, **self.settings, "bootstrap.servers": str(self.address)}, "minibroker-doctor")
 
 
-def examine(
+def examine_server(
     address: Address,
     settings: Mapping[str, str],
     timeout_s: float,
@@ -315,14 +315,14 @@ def _get_mechanisms(link: SocketLink, timeout_s: float) -> list[str]:
 
 def _describe_versions(link: SocketLink) -> str:
     versions = link.connection.versions
-    release = release_like(versions)
+    release = guess_release(versions)
     of_release = f", those of Apache Kafka {release}" if release else ""
     refuses_old = versions.get(ApiKey.FETCH, range(1))[0] >= FIRST_FETCH_OF_4_0
     of_clients = "; it refuses clients older than 2.1" if refuses_old else ""
     return f"the server has {len(versions)} APIs{of_release}{of_clients}"
 
 
-def release_like(versions: Mapping[int, range]) -> str | None:
+def guess_release(versions: Mapping[int, range]) -> str | None:
     """Return the newest release of Apache Kafka whose requests a server takes, judged by those in `TELLING`."""
     from minibroker.testing.emulation.releases import RELEASES, list_versions
 

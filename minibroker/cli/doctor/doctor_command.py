@@ -12,8 +12,8 @@ from minibroker.cli.connecting import (
     CONNECT_TIMEOUT_S,
     DEFAULT_SERVER,
     add_client_setting_options,
+    add_log_level_option,
     get_default_servers,
-    log_level_option,
     make_network,
     parse_servers,
 )
@@ -36,7 +36,7 @@ INDENT = " " * 9
     show_default=True,
     help="For each step.",
 )
-@log_level_option
+@add_log_level_option
 @make_json_option("Print a JSON object a line.")
 def doctor(
     address: str | None, client: tuple[tuple[str, str], ...], timeout_s: float, log_level: str, as_json: bool
@@ -51,7 +51,7 @@ def doctor(
         minibroker doctor
         minibroker doctor kafka.example.com:9093 --client security.protocol=SSL
     """
-    from minibroker.cli.doctor.checks import compare_cluster_ids, examine
+    from minibroker.cli.doctor.checks import compare_cluster_ids, examine_server
     from minibroker.client.blocking import BlockingNetwork
     from minibroker.client.client_errors import SettingError
     from minibroker.client.connection_settings import Address, ClientSettings, parse_addresses
@@ -68,7 +68,7 @@ def doctor(
     has_problem = False
     clusters: dict[Address, str] = {}
     sockets = make_network(log_level == "debug") or BlockingNetwork()
-    each_server = ((str(server), examine(server, settings, timeout_s, sockets, clusters)) for server in servers)
+    each_server = ((str(server), examine_server(server, settings, timeout_s, sockets, clusters)) for server in servers)
     for server, findings in (*each_server, (text, compare_cluster_ids(clusters))):
         for finding in findings:
             has_problem = has_problem or finding.kind == "problem"

@@ -112,7 +112,7 @@ def _dump_file(inspected: InspectedFile, found: Iterable[Item], decode: Decoder 
     else:
         print(dump_text.make_head_line(inspected, size_bytes))
     with _show_progress(os.path.basename(inspected.path), size_bytes) as advance:
-        for item, said in _with_meaning(inspected.path, found, decode):
+        for item, said in _iterate_with_meanings(inspected.path, found, decode):
             print(
                 json.dumps(dump_json.make_item_object(item, said)) if as_json else dump_text.make_item_line(item, said)
             )
@@ -123,7 +123,9 @@ def _dump_file(inspected: InspectedFile, found: Iterable[Item], decode: Decoder 
     return counts
 
 
-def _with_meaning(path: str, found: Iterable[Item], decode: Decoder | None) -> Iterator[tuple[Item, Pair | None]]:
+def _iterate_with_meanings(
+    path: str, found: Iterable[Item], decode: Decoder | None
+) -> Iterator[tuple[Item, Pair | None]]:
     """Yield each item, with its meaning if it is a control record or a record of Kafka's own topics."""
     from minibroker.protocol.records.walking import FoundBatch
     from minibroker.storage.inspection.inspected_records import FoundRecord

@@ -18,7 +18,7 @@ from minibroker.storage.inspection.inspected_files import InspectedFile, Item
 from minibroker.storage.inspection.inspected_records import FoundRecord
 from minibroker.storage.inspection.log_inspection import Damage, Note
 from minibroker.storage.inspection.text_inspection import Line
-from minibroker.storage.names import parse_topic_partition
+from minibroker.storage.names import parse_log_name
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
@@ -27,7 +27,7 @@ def make_head_object(inspected: InspectedFile, size_bytes: int) -> dict[str, Any
     """Return the object that comes first of a file."""
     kind = inspected.kind.name.lower()
     base = {"type": "file", "path": inspected.path, "kind": kind, "size_bytes": size_bytes}
-    place = parse_topic_partition(basename(dirname(abspath(inspected.path))))
+    place = parse_log_name(basename(dirname(abspath(inspected.path))))
     partition = None if place is None else place[1]
     return {**base, "topic": inspected.topic, "partition": partition, "base_offset": inspected.base_offset}
 
@@ -58,7 +58,7 @@ def _make_batch_object(found: FoundBatch) -> dict[str, Any]:
         "size_bytes": header.size_bytes,
         "base_offset": header.base_offset,
         "last_offset": header.last_offset,
-        "record_count": _record_count(header),
+        "record_count": _get_record_count(header),
         "leader_epoch": header.partition_leader_epoch,
         "magic": header.magic,
         "codec": get_codec_name(header),
@@ -93,6 +93,6 @@ def _make_record_object(found: FoundRecord, said: Pair | None) -> dict[str, Any]
     }
 
 
-def _record_count(header: BatchHeader) -> int | None:
+def _get_record_count(header: BatchHeader) -> int | None:
     """Return the count, or None for a wrapper of format 0 or 1, which would have to be decompressed."""
     return None if header.magic < MAGIC and header.compression else header.record_count

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.values import make_plain
+from minibroker.protocol.values import make_plain_message
 
 METADATA_TOPIC = "__cluster_metadata"
 COORDINATORS_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -43,24 +43,24 @@ def find_decoder(topic: str | None) -> Decoder | None:
 
 
 def _decode_metadata(record: Record) -> Pair:
-    from minibroker.protocol.records.metadata_values import decode_metadata, read_frame
+    from minibroker.protocol.records.metadata_values import decode_metadata, read_metadata_frame
 
     value = record.value or b""
     try:
-        return None, _say_message(decode_metadata(value), read_frame(value).version)
+        return None, _describe_message(decode_metadata(value), read_metadata_frame(value).version)
     except (ValueError, IndexError) as error:
         raise Undecodable(str(error)) from error
 
 
 def _make_internal_decoder(topic: str) -> Decoder:
-    from minibroker.protocol.records.internal import decode_internal
+    from minibroker.protocol.records.internal import decode_internal_record
 
     def decode(record: Record) -> Pair:
         try:
-            key, value = decode_internal(topic, record.key, record.value)
+            key, value = decode_internal_record(topic, record.key, record.value)
         except ValueError as error:
             raise Undecodable(str(error)) from error
-        return _say_message(*key), None if value is None else _say_message(*value)
+        return _describe_message(*key), None if value is None else _describe_message(*value)
 
     return decode
 
@@ -77,7 +77,7 @@ def decode_control(record: Record) -> Pair:
     if kind is None or message is None:
         raise Undecodable("a control record of a type that is not known")
     version = 0 if isinstance(message, EndTxnMarker) else message.version
-    return None, Said(kind.name, version, make_plain(message, min(version, message.versions[-1])))
+    return None, Said(kind.name, version, make_plain_message(message, min(version, message.versions[-1])))
 
 
 def make_meaning_object(pair: Pair) -> dict[str, Any]:
@@ -85,5 +85,5 @@ def make_meaning_object(pair: Pair) -> dict[str, Any]:
     return {name: said._asdict() for name, said in zip(("key_says", "value_says"), pair, strict=True) if said}
 
 
-def _say_message(message: Message, version: int) -> Said:
-    return Said(type(message).__name__, version, make_plain(message, version))
+def _describe_message(message: Message, version: int) -> Said:
+    return Said(type(message).__name__, version, make_plain_message(message, version))

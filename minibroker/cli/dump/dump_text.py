@@ -39,9 +39,9 @@ def make_head_line(inspected: InspectedFile, size_bytes: int) -> str:
 def make_item_line(item: Item, said: Pair | None = None) -> str:
     """Return the line of an item; `said` is the meaning of a record, if known."""
     if isinstance(item, FoundRecord):
-        return record_line(item, said)
+        return make_record_line(item, said)
     if isinstance(item, FoundBatch):
-        return batch_line(item)
+        return make_batch_line(item)
     if isinstance(item, Damage):
         return make_damage_line(item)
     if isinstance(item, Note):
@@ -77,7 +77,7 @@ def make_summary_line(counts: Mapping[str, int]) -> str:
     return ", ".join([*(found or ["nothing"]), f"{damages or 'no'} damage{'s' if damages > 1 else ''}"])
 
 
-def batch_line(found: FoundBatch) -> str:
+def make_batch_line(found: FoundBatch) -> str:
     """Return the line of a batch: its place and the fields of its header."""
     header = found.header
     if header.magic < MAGIC:
@@ -108,7 +108,7 @@ def _make_message_line(found: FoundBatch) -> str:
     return f"message at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}"
 
 
-def record_line(found: FoundRecord, said: Pair | None) -> str:
+def make_record_line(found: FoundRecord, said: Pair | None) -> str:
     """Return the line of a record, with its meaning if known, else its bytes."""
     record = found.record
     parts = [f"offset {record.offset}", format_time(record.timestamp)]

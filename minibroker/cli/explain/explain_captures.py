@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from minibroker.cli.explain.explain_input import Given, is_saved
+from minibroker.cli.explain.explain_input import Given, is_saved_exchanges
 
 if TYPE_CHECKING:
     from minibroker.captures.explained_capture import NumberedPair
@@ -35,10 +35,10 @@ def collect_pairs(given: Given, answers: bytes | None, selected: Selected) -> li
 
     Raises click.UsageError if there are none. What is to be said about the capture goes to standard error.
     """
-    if answers is None and is_saved(given.data):
-        pairs = _list_saved(given, selected)
+    if answers is None and is_saved_exchanges(given.data):
+        pairs = _list_saved_pairs(given, selected)
     else:
-        pairs = _list_heard(
+        pairs = _list_captured_pairs(
             _read_captured(given.data) if answers is None else [_connect_two_files(given.data, answers)], selected
         )
     if selected.only is not None and all(each.number != selected.only for each in pairs):
@@ -46,7 +46,7 @@ def collect_pairs(given: Given, answers: bytes | None, selected: Selected) -> li
     return pairs
 
 
-def _list_heard(connections: list[Connection], selected: Selected) -> list[NumberedPair]:
+def _list_captured_pairs(connections: list[Connection], selected: Selected) -> list[NumberedPair]:
     from minibroker.captures.explained_capture import number_pairs
     from minibroker.captures.kafka_streams import find_conversations
 
@@ -55,7 +55,7 @@ def _list_heard(connections: list[Connection], selected: Selected) -> list[Numbe
     return number_pairs(conversations.found)
 
 
-def _list_saved(given: Given, selected: Selected) -> list[NumberedPair]:
+def _list_saved_pairs(given: Given, selected: Selected) -> list[NumberedPair]:
     """Return what a proxy or a journal has saved, by its numbers there."""
     from minibroker.proxy.flows import FlowError, parse_exchanges
 
@@ -73,7 +73,7 @@ def _list_saved(given: Given, selected: Selected) -> list[NumberedPair]:
 def _make_pair(exchange: Exchange, server: str) -> NumberedPair:
     from minibroker.captures.explained_capture import NumberedPair
     from minibroker.captures.kafka_streams import SIZE_BYTES, Frame, Pair
-    from minibroker.captures.tcp_streams import Connection, stream_of
+    from minibroker.captures.tcp_streams import Connection, make_stream
 
     def frame(data: bytes, time_ms: float) -> Frame:
         return Frame(0, len(data).to_bytes(SIZE_BYTES, "big") + data, time=time_ms / 1000)
@@ -81,7 +81,7 @@ def _make_pair(exchange: Exchange, server: str) -> NumberedPair:
     begin_ms = exchange.started_ms
     answer = frame(exchange.answer_bytes, begin_ms + (exchange.duration_ms or 0)) if exchange.answer_bytes else None
     ends = _parse_address(exchange.connection, "client"), _parse_address(server, "server")
-    connection = Connection(*ends, stream_of(b""), stream_of(b""), has_begin=True)
+    connection = Connection(*ends, make_stream(b""), make_stream(b""), has_begin=True)
     return NumberedPair(exchange.number, connection, Pair(frame(exchange.request_bytes, begin_ms), answer))
 
 
@@ -143,10 +143,10 @@ def _read_captured(data: bytes) -> list[Connection]:
 
 def _connect_two_files(asked: bytes, answered: bytes) -> Connection:
     from minibroker.captures.packets import Address
-    from minibroker.captures.tcp_streams import Connection, stream_of
+    from minibroker.captures.tcp_streams import Connection, make_stream
 
     client, server = Address("client", 0), Address("server", 0)
-    return Connection(client, server, stream_of(asked), stream_of(answered), has_begin=True)
+    return Connection(client, server, make_stream(asked), make_stream(answered), has_begin=True)
 
 
 def _print_note(text: str) -> None:

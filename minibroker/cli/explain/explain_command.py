@@ -104,7 +104,7 @@ def _explain_capture(given: Given, options: dict[str, Any]) -> None:
 def _print_explained(items: Iterable[Explained], options: dict[str, Any]) -> None:
     """Print what is explained in one of three forms. End with status 1 if something could not be read."""
     from minibroker.protocol.explaining.explained_page import write_page
-    from minibroker.protocol.explaining.explained_text import document, lines
+    from minibroker.protocol.explaining.explained_text import make_json, write_lines
 
     if options["as_html"]:
         items = list(items)
@@ -115,11 +115,11 @@ def _print_explained(items: Iterable[Explained], options: dict[str, Any]) -> Non
         is_whole = is_whole and not any(item.part.problems())
         if options["as_json"]:
             heading = {"heading": item.heading} if item.heading else {}
-            click.echo(json.dumps(heading | document(item.part)))
+            click.echo(json.dumps(heading | make_json(item.part)))
         elif not options["as_html"]:
             if item.heading:
                 click.echo(item.heading)
-            for line in lines(item.part, item.data, about=options["about"]):
+            for line in write_lines(item.part, item.data, about=options["about"]):
                 click.echo(line)
     if not is_whole:
         sys.exit(UNREADABLE)

@@ -39,15 +39,15 @@ def list_differences(first: list[Part], second: list[Part]) -> list[str]:
 def _index_fields(parts: list[Part], is_single: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for index, part in enumerate(parts):
-        found.update(_iterate_below(part, part.name if is_single else f"{part.name} {index + 1}"))
+        found.update(_iterate_paths_and_texts(part, part.name if is_single else f"{part.name} {index + 1}"))
     return found
 
 
-def _iterate_below(part: Part, path: str) -> Iterator[tuple[str, str]]:
+def _iterate_paths_and_texts(part: Part, path: str) -> Iterator[tuple[str, str]]:
     said = " ".join(each for each in (part.type, format_value(part), part.meaning, part.problem) if each)
     yield path, said
     for each in part.parts:
-        yield from _iterate_below(
+        yield from _iterate_paths_and_texts(
             each, f"{path}.{each.name}" if not each.name.startswith("[") else f"{path}{each.name}"
         )
 

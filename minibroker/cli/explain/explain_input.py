@@ -66,8 +66,8 @@ def read_source(source: str, notation: str) -> Given:
 
 def _parse_argument(text: str, notation: str) -> bytes:
     if notation in ("auto", "hex") and _HEX.fullmatch(text):
-        return _from_hex(text)
-    if notation in ("auto", "base64") and (data := _from_base64(text)) is not None:
+        return _decode_hex(text)
+    if notation in ("auto", "base64") and (data := _decode_base64(text)) is not None:
         return data
     raise click.UsageError(f"{text[:60]!r} is no file, and neither hex nor base64")
 
@@ -80,16 +80,16 @@ def decode_notation(data: bytes, notation: str) -> bytes:
         return data
     text = data.decode("ascii", errors="replace").strip()
     if notation in ("auto", "hex") and _HEX.fullmatch(text):
-        return _from_hex(text)
+        return _decode_hex(text)
     if notation == "hex":
         raise click.UsageError("there are characters that are not hex")
-    decoded = _from_base64(text) if text.isprintable() or notation == "base64" else None
+    decoded = _decode_base64(text) if text.isprintable() or notation == "base64" else None
     if decoded is None and notation == "base64":
         raise click.UsageError("this is not base64")
     return data if decoded is None else decoded
 
 
-def _from_hex(text: str) -> bytes:
+def _decode_hex(text: str) -> bytes:
     digits = re.sub(r"[\s:]", "", text.removeprefix("0x"))
     try:
         return bytes.fromhex(digits)
@@ -97,7 +97,7 @@ def _from_hex(text: str) -> bytes:
         raise click.UsageError(f"there is an odd number of hex digits: {len(digits)}") from None
 
 
-def _from_base64(text: str) -> bytes | None:
+def _decode_base64(text: str) -> bytes | None:
     try:
         return base64.b64decode("".join(text.split()), validate=True) if text else None
     except binascii.Error:
@@ -162,7 +162,11 @@ def guess_kind(data: bytes, is_file: bool, api: str | None) -> str:
         return "file"
     if api is not None:
         return "response"
-    if is_capture(data) or is_saved(data) or is_tshark_text(data[:_LOOKED_AT].decode("ascii", errors="replace")):
+    if (
+        is_capture(data)
+        or is_saved_exchanges(data)
+        or is_tshark_text(data[:_LOOKED_AT].decode("ascii", errors="replace"))
+    ):
         return "capture"
     if len(data) >= _LEAST_REQUEST_BYTES:
         size = int.from_bytes(data[:4], "big")
@@ -176,7 +180,7 @@ def guess_kind(data: bytes, is_file: bool, api: str | None) -> str:
     )
 
 
-def is_saved(data: bytes) -> bool:
+def is_saved_exchanges(data: bytes) -> bool:
     """Return whether bytes begin as the files of a proxy and a journal do. No frame does: it would have 2 GB."""
     return data.startswith(b'{"')
 

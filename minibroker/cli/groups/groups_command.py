@@ -14,16 +14,16 @@ from minibroker.cli.administration import connect_client, delete_each
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.groups.groups_delete_offsets import delete_offsets
 from minibroker.cli.groups.groups_describe import describe
-from minibroker.cli.groups.groups_facts import ask_coordinator, group_names
+from minibroker.cli.groups.groups_facts import ask_coordinator, list_group_names
 from minibroker.cli.groups.groups_reset import reset_offsets
 from minibroker.cli.groups.groups_types import TYPES
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    help_if_alone,
     make_completer,
     make_failure,
     make_json_option,
     make_no_such_error,
+    print_help_if_alone,
     print_table,
 )
 
@@ -51,7 +51,7 @@ def groups(context: click.Context) -> None:
     Example:
         minibroker groups describe billing
     """
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 @groups.command("list")
@@ -128,14 +128,14 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 def _delete_group(client: Client, name: str) -> None:
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.groups import DeleteGroupsRequest
 
     (answer,) = ask_coordinator(client, name, DeleteGroupsRequest(groups_names=[name])).results
     if answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise make_no_such_error("group", name, group_names(client))
-    check(answer.error_code, f"cannot delete {name}")
+        raise make_no_such_error("group", name, list_group_names(client))
+    check_error_code(answer.error_code, f"cannot delete {name}")
 
 
 groups.add_command(describe)

@@ -10,7 +10,7 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.groups.groups_facts import ask_coordinator, fetch_committed, group_names
+from minibroker.cli.groups.groups_facts import ask_coordinator, fetch_committed, list_group_names
 from minibroker.cli.groups.groups_share import delete_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.shared import NamedCommand, make_completer, make_failure, make_json_option, make_no_such_error
@@ -39,7 +39,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as
     with connect_client(bootstrap) as client:
         described = describe_group(client, group)
         if described.state == "Dead":
-            raise make_no_such_error("group", group, group_names(client))
+            raise make_no_such_error("group", group, list_group_names(client))
         delete = delete_start_offsets if described.type == "share" else _delete_committed
         codes = delete(client, group, dict.fromkeys(topics))
     deleted = [topic for topic, code in codes.items() if not code]
@@ -54,7 +54,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as
 
 def _delete_committed(client: Client, group: str, topics: Iterable[str]) -> dict[str, int]:
     """Delete the committed offsets of topics; return an error code for each. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.offsets import OffsetDeleteRequest
 
@@ -72,7 +72,7 @@ def _delete_committed(client: Client, group: str, topics: Iterable[str]) -> dict
     codes = {topic: 0 if indexes[topic] else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for topic in topics}
     if wanted_topics:
         answer = ask_coordinator(client, group, OffsetDeleteRequest(group_id=group, topics=wanted_topics))
-        check(answer.error_code, f"cannot delete the offsets of {group}")
+        check_error_code(answer.error_code, f"cannot delete the offsets of {group}")
         for each in answer.topics:
             codes[each.name] = next((part.error_code for part in each.partitions if part.error_code), 0)
     return codes

@@ -12,8 +12,8 @@ import click
 
 from minibroker.cli.administration import TopicPartition, connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.groups.groups_facts import Group, Member, fetch_committed, find_ends, group_names
-from minibroker.cli.groups.groups_share import start_offsets
+from minibroker.cli.groups.groups_facts import Group, Member, fetch_committed, find_end_offsets, list_group_names
+from minibroker.cli.groups.groups_share import list_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.shared import NamedCommand, make_completer, make_json_option, make_no_such_error, print_table
 
@@ -61,7 +61,7 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
     with connect_client(bootstrap) as client:
         described = describe_group(client, group)
         if described.state == "Dead":
-            raise make_no_such_error("group", group, group_names(client))
+            raise make_no_such_error("group", group, list_group_names(client))
         offsets = _list_shared_offsets(client, group) if described.type == "share" else _list_offsets(client, described)
         host, _, port = client.address(described.coordinator).rpartition(":")
     if as_json:
@@ -81,7 +81,7 @@ def _list_offsets(client: Client, found: Group) -> list[Offset]:
     }
     positions = fetch_committed(client, found.group)
     places = sorted(owners.keys() | positions.keys())
-    end_offsets = find_ends(client, places)
+    end_offsets = find_end_offsets(client, places)
     lines = []
     for place in places:
         position, end = positions.get(place), end_offsets.get(place)
@@ -92,7 +92,7 @@ def _list_offsets(client: Client, found: Group) -> list[Offset]:
 
 
 def _list_shared_offsets(client: Client, group: str) -> list[SharedOffset]:
-    return [SharedOffset(*place, *each) for place, each in sorted(start_offsets(client, group).items())]
+    return [SharedOffset(*place, *each) for place, each in sorted(list_start_offsets(client, group).items())]
 
 
 def _make_document(found: Group, host: str, port: int, offsets: Offsets) -> dict[str, Any]:

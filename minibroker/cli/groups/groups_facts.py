@@ -59,7 +59,7 @@ def ask_coordinator(client: Client, group: str, request: Message, lowest: int = 
     return coordinator_requests.ask_coordinator(client, "group", group, request, lowest, highest)
 
 
-def group_names(client: Client) -> list[str]:
+def list_group_names(client: Client) -> list[str]:
     """Return the names of all groups, for a suggestion: none if a node does not tell them."""
     from minibroker.client.client_errors import ClientError
     from minibroker.protocol.messages.groups import ListGroupsRequest
@@ -73,11 +73,11 @@ def group_names(client: Client) -> list[str]:
 
 def describe_consumer_group(client: Client, group: str) -> Group:
     """Return the consumer group of the newer protocol (KIP-848). Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.consumer_groups import ConsumerGroupDescribeRequest
 
     (found,) = ask_coordinator(client, group, ConsumerGroupDescribeRequest(group_ids=[group])).groups
-    check(found.error_code, f"cannot describe {group}", found.error_message)
+    check_error_code(found.error_code, f"cannot describe {group}", found.error_message)
     members = [_make_consumer_member(each) for each in found.members]
     node = client.coordinator("group", group)
     return Group(group, found.group_state, "consumer", found.assignor_name, node, members)
@@ -85,13 +85,13 @@ def describe_consumer_group(client: Client, group: str) -> Group:
 
 def describe_classic_group(client: Client, group: str) -> Group:
     """Return the classic group. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.groups import DescribeGroupsRequest
 
     (found,) = ask_coordinator(client, group, DescribeGroupsRequest(groups=[group])).groups
     if found.error_code != ErrorCode.GROUP_ID_NOT_FOUND:  # its state is Dead
-        check(found.error_code, f"cannot describe {group}", found.error_message)
+        check_error_code(found.error_code, f"cannot describe {group}", found.error_message)
     members = [_make_classic_member(each, found.protocol_type) for each in found.members]
     node = client.coordinator("group", group)
     return Group(group, found.group_state, "classic", found.protocol_data, node, members)
@@ -125,16 +125,16 @@ def order_partitions(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
 
 def fetch_committed(client: Client, group: str) -> dict[TopicPartition, Committed]:
     """Return all committed offsets of the group. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.offsets import OffsetFetchRequest
 
     request = OffsetFetchRequest(group_id=group, topics=None)
     answer = ask_coordinator(client, group, request, *NAMED_TOPICS_OFFSET_FETCH)
-    check(answer.error_code, f"cannot get the offsets of {group}")
+    check_error_code(answer.error_code, f"cannot get the offsets of {group}")
     committed = {}
     for topic in answer.topics:
         for partition in topic.partitions:
-            check(
+            check_error_code(
                 partition.error_code, f"cannot get the offset of {group} for {topic.name}-{partition.partition_index}"
             )
             if partition.committed_offset > NO_OFFSET:
@@ -144,7 +144,7 @@ def fetch_committed(client: Client, group: str) -> dict[TopicPartition, Committe
     return committed
 
 
-def find_ends(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+def find_end_offsets(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the end offset of each partition that exists and has a leader. Raises `ClientError`."""
     from minibroker.client.partition_offsets import LATEST, list_offsets
 

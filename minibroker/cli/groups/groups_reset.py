@@ -16,7 +16,7 @@ import click
 from minibroker.cli.administration import TopicPartition, connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.groups.groups_facts import Group, ask_coordinator, fetch_committed
-from minibroker.cli.groups.groups_share import alter_start_offsets, start_offsets
+from minibroker.cli.groups.groups_share import alter_start_offsets, list_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.places import Topics, limit_to_log, list_partitions, parse_topics
 from minibroker.cli.shared import (
@@ -154,7 +154,7 @@ def reset_offsets(
         raise click.UsageError("choose partitions with --topic or --all-topics")
     with connect_client(bootstrap) as client:
         is_shared = _get_inactive_group(client, group).type == "share"
-        positions = _start_offsets(client, group) if is_shared else _fetch_committed(client, group)
+        positions = _list_start_offsets(client, group) if is_shared else _fetch_committed(client, group)
         places = sorted(positions) if all_topics else list_partitions(client, topics)
         if not places:
             raise make_failure(f"{group} has no offsets: choose topics with --topic")
@@ -178,8 +178,8 @@ def _fetch_committed(client: Client, group: str) -> Positions:
     return {place: each.offset for place, each in fetch_committed(client, group).items()}
 
 
-def _start_offsets(client: Client, group: str) -> Positions:
-    return {place: each.offset for place, each in start_offsets(client, group).items()}
+def _list_start_offsets(client: Client, group: str) -> Positions:
+    return {place: each.offset for place, each in list_start_offsets(client, group).items()}
 
 
 def _plan_moves(client: Client, target: Target, places: list[TopicPartition], positions: Positions) -> list[Move]:

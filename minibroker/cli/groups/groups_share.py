@@ -23,11 +23,11 @@ class StartOffset(NamedTuple):
 
 def describe_share_group(client: Client, group: str) -> Group:
     """Return the share group. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.share_groups import ShareGroupDescribeRequest
 
     (described,) = ask_coordinator(client, group, ShareGroupDescribeRequest(group_ids=[group])).groups
-    check(described.error_code, f"cannot describe {group}", described.error_message)
+    check_error_code(described.error_code, f"cannot describe {group}", described.error_message)
     members = [
         Member(
             each.member_id,
@@ -43,34 +43,36 @@ def describe_share_group(client: Client, group: str) -> Group:
     )
 
 
-def start_offsets(client: Client, group: str) -> dict[TopicPartition, StartOffset]:
+def list_start_offsets(client: Client, group: str) -> dict[TopicPartition, StartOffset]:
     """Return the start offset of each partition of the share group. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.share_groups import DescribeShareGroupOffsetsRequest
 
     wanted_group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=None)
     (answer,) = ask_coordinator(client, group, DescribeShareGroupOffsetsRequest(groups=[wanted_group])).groups
-    check(answer.error_code, f"cannot get the offsets of {group}", answer.error_message)
+    check_error_code(answer.error_code, f"cannot get the offsets of {group}", answer.error_message)
     offsets = {}
     for topic in answer.topics:
         for partition in topic.partitions:
             place = topic.topic_name, partition.partition_index
-            check(
+            check_error_code(
                 partition.error_code,
                 f"cannot get the offset of {group} for {place[0]}-{place[1]}",
                 partition.error_message,
             )
-            offsets[place] = StartOffset(_hide_unknown(partition.start_offset), _hide_unknown(partition.lag))
+            offsets[place] = StartOffset(
+                _convert_unknown_to_none(partition.start_offset), _convert_unknown_to_none(partition.lag)
+            )
     return offsets
 
 
-def _hide_unknown(number: int) -> int | None:
+def _convert_unknown_to_none(number: int) -> int | None:
     return None if number < 0 else number
 
 
 def alter_start_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Set start offsets. Raises `ClientError`, and click.ClickException if any is rejected; the others are set then."""
-    from minibroker.client.client_errors import check, get_error_name
+    from minibroker.client.client_errors import check_error_code, get_error_name
     from minibroker.protocol.messages.share_groups import AlterShareGroupOffsetsRequest
 
     of_topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
@@ -82,7 +84,7 @@ def alter_start_offsets(client: Client, group: str, offsets: Mapping[TopicPartit
         group_id=group, topics=[of_topic(topic_name=topic, partitions=parts) for topic, parts in topics.items()]
     )
     answer = ask_coordinator(client, group, request)
-    check(answer.error_code, f"cannot reset the offsets of {group}", answer.error_message)
+    check_error_code(answer.error_code, f"cannot reset the offsets of {group}", answer.error_message)
     refused = [
         f"{topic.topic_name}-{each.partition_index}: {get_error_name(each.error_code)}"
         for topic in answer.responses
@@ -95,11 +97,11 @@ def alter_start_offsets(client: Client, group: str, offsets: Mapping[TopicPartit
 
 def delete_start_offsets(client: Client, group: str, topics: Iterable[str]) -> dict[str, int]:
     """Delete the group's offsets of topics; return the error code of each. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.share_groups import DeleteShareGroupOffsetsRequest
 
     of_topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
     request = DeleteShareGroupOffsetsRequest(group_id=group, topics=[of_topic(topic_name=topic) for topic in topics])
     answer = ask_coordinator(client, group, request)
-    check(answer.error_code, f"cannot delete the offsets of {group}", answer.error_message)
+    check_error_code(answer.error_code, f"cannot delete the offsets of {group}", answer.error_message)
     return {each.topic_name: each.error_code for each in answer.responses}

@@ -45,11 +45,11 @@ class StreamsMember(NamedTuple):
 
 def describe_streams_group(client: Client, group: str) -> Group:
     """Return the streams group. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.streams_groups import StreamsGroupDescribeRequest
 
     (described,) = ask_coordinator(client, group, StreamsGroupDescribeRequest(group_ids=[group])).groups
-    check(described.error_code, f"cannot describe {group}", described.error_message)
+    check_error_code(described.error_code, f"cannot describe {group}", described.error_message)
     members = [
         StreamsMember(
             each.member_id,

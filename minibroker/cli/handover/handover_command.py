@@ -51,9 +51,9 @@ def handover(form: str, cluster: str, path: str | None, bootstrap: Bootstrap, as
         with connect_client(bootstrap) as client:
             state = collect_state(client, bootstrap.servers)
     else:
-        from minibroker.cli.handover.handover_directory import complete_from_directory, serve_copy
+        from minibroker.cli.handover.handover_directory import complete_from_directory, serve_directory_copy
 
-        with serve_copy(path) as servers, connect_client(Bootstrap(servers, ())) as client:
+        with serve_directory_copy(path) as servers, connect_client(Bootstrap(servers, ())) as client:
             state = complete_from_directory(collect_state(client, path))
     if as_json:
         click.echo(json.dumps(_make_document(state)))

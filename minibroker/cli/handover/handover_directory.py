@@ -18,14 +18,14 @@ from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.metadata.metadata_snapshots import BOOTSTRAP
 from minibroker.cli.handover.handover_state import State
 from minibroker.storage.checkpoints.checkpoint_texts import META_PROPERTIES
-from minibroker.storage.names import parse_topic_partition
+from minibroker.storage.names import parse_log_name
 
 AT_RUN_TIME = (2, 3)  # the sources of configs (KIP-226): those of one broker, and of all brokers
 COPIED_TOPICS = ("__cluster_metadata", "__consumer_offsets")
 
 
 @contextmanager
-def serve_copy(path: str) -> Iterator[str]:
+def serve_directory_copy(path: str) -> Iterator[str]:
     """Serve a copy in a temporary directory; the address. Raises click.ClickException."""
     from minibroker.broker.configs.properties import parse_properties
     from minibroker.broker.lifecycle import StartError
@@ -77,6 +77,6 @@ def _copy_tree(source: Path, target: Path) -> None:
         if entry.name in (META_PROPERTIES, BOOTSTRAP):
             shutil.copy(entry, target)
             continue
-        place = parse_topic_partition(entry.name)
+        place = parse_log_name(entry.name)
         if entry.is_dir() and place is not None and place[0] in COPIED_TOPICS:
             shutil.copytree(entry, target / entry.name)

@@ -121,13 +121,13 @@ def _iterate_dynamic_configs(client: Client, left_out: list[str]) -> Iterator[Dy
 
 def _list_named_resources(client: Client) -> dict[int, list[str]]:
     """Return the groups and the subscriptions of client metrics that have configs; Kafka tells since 4.1."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.configs import ListConfigResourcesRequest
 
     def listed() -> list[tuple[int, str]]:
         kinds = [CLIENT_METRICS_RESOURCE, GROUP_RESOURCE]
         answer = client.request(ListConfigResourcesRequest(resource_types=kinds), lowest=1)
-        check(answer.error_code, "cannot list what has configs")
+        check_error_code(answer.error_code, "cannot list what has configs")
         return [(each.resource_type, each.resource_name) for each in answer.config_resources]
 
     names: dict[int, list[str]] = {}
@@ -159,7 +159,7 @@ def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out:
 
 def _iterate_configs(client: Client, kind: int, names: list[str]) -> Iterator[tuple[str, list[Any]]]:
     """Yield the configs of each resource of a kind by its name, in order. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.configs import DescribeConfigsRequest
 
     for start in range(0, len(names), DESCRIBED_AT_ONCE):
@@ -173,7 +173,9 @@ def _iterate_configs(client: Client, kind: int, names: list[str]) -> Iterator[tu
         request = DescribeConfigsRequest(resources=resources, include_synonyms=True)
         answer = client.request(request, node, lowest=1)  # version 0 has no sources of values
         for result in answer.results:
-            check(result.error_code, f"cannot get the configs of {result.resource_name}", result.error_message)
+            check_error_code(
+                result.error_code, f"cannot get the configs of {result.resource_name}", result.error_message
+            )
             yield result.resource_name, sorted(result.configs, key=lambda entry: entry.name)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from minibroker.cli.shared import OneLineGroup, help_if_alone
+from minibroker.cli.shared import OneLineGroup, print_help_if_alone
 
 TOOLS: Final = {
     "kafka-broker-api-versions": "kafka_broker_api_versions",
@@ -29,7 +29,7 @@ TOOLS: Final = {
 @click.pass_context
 def main(context: click.Context) -> None:
     """Kafka's tools, as far as minibroker has them."""
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from minibroker.cli.administration import (
     get_existing_topic,
 )
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.kafka_tools.tool_options import choose_only_one, make_server_options, parse_configs
+from minibroker.cli.kafka_tools.tool_options import choose_action, make_server_options, parse_configs
 from minibroker.cli.shared import make_failure
 from minibroker.cli.topics.topics_config import DELETE, SET
 
@@ -59,7 +59,7 @@ def kafka_configs(
     **entity: Any,
 ) -> None:
     """Show and change the configs of topics and brokers."""
-    action = choose_only_one({"describe": describe, "alter": alter})
+    action = choose_action({"describe": describe, "alter": alter})
     kind, name = _choose_entity(**entity)
     deleted = [each.strip() for each in delete_config.split(",") if each.strip()]
     if action == "alter" and (name is None or not (add_config or deleted)):
@@ -131,7 +131,7 @@ def _make_title(kind: str, name: str) -> str:
 
 
 def _alter_configs(client: Client, kind: str, name: str, added: dict[str, str], deleted: list[str]) -> None:
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 
     of_resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -141,4 +141,4 @@ def _alter_configs(client: Client, kind: str, name: str, added: dict[str, str], 
     node = _choose_node(client, kind, name)
     request = IncrementalAlterConfigsRequest(resources=[resource])
     (answer,) = client.request(request, client.controller() if node is None else node).responses
-    check(answer.error_code, f"cannot change the configs of {name or 'all brokers'}", answer.error_message)
+    check_error_code(answer.error_code, f"cannot change the configs of {name or 'all brokers'}", answer.error_message)

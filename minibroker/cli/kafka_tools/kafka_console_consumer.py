@@ -13,7 +13,12 @@ from minibroker.cli.administration import connect_client, get_topic_configs
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.consume.consume_command import Ending, make_source, print_records
 from minibroker.cli.consume.consume_sources import Selection
-from minibroker.cli.kafka_tools.tool_options import check_known, is_true, make_properties_option, make_server_options
+from minibroker.cli.kafka_tools.tool_options import (
+    check_known_properties,
+    is_true_property,
+    make_properties_option,
+    make_server_options,
+)
 from minibroker.cli.places import Where, parse_topics, parse_where
 
 if TYPE_CHECKING:
@@ -66,7 +71,7 @@ def kafka_console_consumer(
     if group is not None and partition is not None:
         raise click.UsageError("--group cannot be used with --partition")
     given = dict(properties)
-    check_known(given, PROPERTIES)
+    check_known_properties(given, PROPERTIES)
     name, indexes = parse_topics(f"^({include})$" if topic is None else topic)
     start = offset or parse_where("earliest" if from_beginning else "latest")
     asked = [(name, indexes if partition is None else (partition,))]
@@ -92,7 +97,7 @@ class _Lines:
     def __init__(self, properties: dict[str, str], kind_of: Callable[[str], bytes]) -> None:
         self.printed = 0
         self._kind_of = kind_of  # which time the timestamps of a topic are
-        shown = {part for part in PARTS if is_true(properties, f"print.{part}", part == "value")}
+        shown = {part for part in PARTS if is_true_property(properties, f"print.{part}", part == "value")}
         self._parts = [_PARTS[part] for part in PARTS if part in shown]
         self._separator = os.fsencode(properties.get("key.separator", "\t"))
         self._end = os.fsencode(properties.get("line.separator", "\n"))

@@ -8,8 +8,8 @@ import click
 
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.kafka_tools.tool_options import (
-    check_known,
-    is_true,
+    check_known_properties,
+    is_true_property,
     make_properties_option,
     make_server_options,
     run_command,
@@ -35,7 +35,7 @@ def kafka_console_producer(
 ) -> None:
     """Write a record for each line of the input."""
     given = dict(properties)
-    check_known(given, PROPERTIES)
+    check_known_properties(given, PROPERTIES)
     acks = request_required_acks.replace("-1", "all")
     arguments = ["--compression", compression_codec, "--acks", acks, *_make_line_options(given), "--", topic]
     run_command(produce, arguments, bootstrap)
@@ -44,7 +44,7 @@ def kafka_console_producer(
 def _make_line_options(given: dict[str, str]) -> list[str]:
     marker = given.get("null.marker")
     options = [] if marker is None else ["--null-value", marker]
-    if is_true(given, "parse.key"):
+    if is_true_property(given, "parse.key"):
         options += ["--key-separator", given.get("key.separator", SEPARATOR)]
         options += [] if marker is None else ["--null-key", marker]
     return options

@@ -13,7 +13,7 @@ from minibroker.cli.groups.groups_command import delete as delete_command
 from minibroker.cli.groups.groups_command import list_groups
 from minibroker.cli.groups.groups_describe import describe as describe_command
 from minibroker.cli.groups.groups_reset import reset_offsets
-from minibroker.cli.kafka_tools.tool_options import choose_only_one, make_server_options, run_command
+from minibroker.cli.kafka_tools.tool_options import choose_action, make_server_options, run_command
 
 OF_CONSUMERS: Final = ("--type", "classic", "--type", "consumer")
 OFFSETS: Final = (
@@ -59,7 +59,7 @@ def kafka_consumer_groups(
     **reset: Any,
 ) -> None:
     """List, describe, reset and delete groups of consumers."""
-    action = choose_only_one({"list": lists, "describe": describe, "delete": delete, "reset-offsets": resets})
+    action = choose_action({"list": lists, "describe": describe, "delete": delete, "reset-offsets": resets})
     if members and offsets:
         raise click.UsageError("--members cannot be used with --offsets")
     if action != "list" and bool(groups) == all_groups:

@@ -6,7 +6,7 @@ import click
 
 from minibroker.cli.administration import connect_client, get_all_topics
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.kafka_tools.tool_options import choose_names, make_server_options
+from minibroker.cli.kafka_tools.tool_options import make_server_options, select_matching_names
 from minibroker.cli.shared import make_failure
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
@@ -34,7 +34,7 @@ def kafka_get_offsets(
     wanted = None if partitions is None else {int(each) for each in partitions.split(",") if each.strip().isdecimal()}
     with connect_client(bootstrap) as client:
         topics = get_all_topics(client)
-        names = choose_names(
+        names = select_matching_names(
             topic, (name for name, each in topics.items() if not (exclude_internal_topics and each.is_internal))
         )
         places = [

@@ -8,11 +8,16 @@ import click
 
 from minibroker.cli.administration import DEFAULT_CONFIG, connect_client, get_all_topics, get_topic_configs
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.kafka_tools.tool_options import choose_names, choose_only_one, make_server_options, run_command
+from minibroker.cli.kafka_tools.tool_options import (
+    choose_action,
+    make_server_options,
+    run_command,
+    select_matching_names,
+)
 from minibroker.cli.shared import make_failure
 from minibroker.cli.topics import topics_command
 from minibroker.cli.topics.topics_config import alter
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -41,7 +46,7 @@ def kafka_topics(
     bootstrap: Bootstrap, lists: bool, create: bool, describe: bool, delete: bool, alters: bool, **options: Any
 ) -> None:
     """List, create, describe, change and delete topics."""
-    action = choose_only_one({"list": lists, "create": create, "describe": describe, "delete": delete, "alter": alters})
+    action = choose_action({"list": lists, "create": create, "describe": describe, "delete": delete, "alter": alters})
     if action in ("create", "delete", "alter") and options["topic"] is None:
         raise click.UsageError(f"--{action} needs --topic")
     if action == "create":
@@ -50,7 +55,7 @@ def kafka_topics(
     with connect_client(bootstrap) as client:
         topics = get_all_topics(client)
         shown = (name for name, each in topics.items() if not (options["exclude_internal"] and each.is_internal))
-        names = choose_names(options["topic"], shown)
+        names = select_matching_names(options["topic"], shown)
         if options["topic"] is not None and not names and action != "list" and not options["if_exists"]:
             raise make_failure(f"Topic '{options['topic']}' does not exist as expected")
         if action == "list":
@@ -98,7 +103,7 @@ def _describe_topic(client: Client, topic: Any) -> None:
     replicas = max((len(each.replica_nodes) for each in topic.partitions), default=0)
     told = {
         "Topic": topic.name,
-        "TopicId": uuid_text(topic.topic_id),
+        "TopicId": format_uuid(topic.topic_id),
         "PartitionCount": len(topic.partitions),
         "ReplicationFactor": replicas,
         "Configs": ",".join(f"{each.name}={each.value}" for each in configs),

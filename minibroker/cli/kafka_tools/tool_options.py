@@ -58,7 +58,7 @@ def run_command(command: click.Command, arguments: Iterable[str], bootstrap: Boo
     return printed.getvalue()
 
 
-def choose_only_one(actions: Mapping[str, bool]) -> str:
+def choose_action(actions: Mapping[str, bool]) -> str:
     """Return the action that is chosen. Raises click.UsageError unless it is one."""
     chosen = [name for name, is_chosen in actions.items() if is_chosen]
     if len(chosen) != 1:
@@ -66,7 +66,7 @@ def choose_only_one(actions: Mapping[str, bool]) -> str:
     return chosen[0]
 
 
-def choose_names(pattern: str | None, names: Iterable[str]) -> list[str]:
+def select_matching_names(pattern: str | None, names: Iterable[str]) -> list[str]:
     """Return the names that a regular expression, or one of several with commas, matches whole; all if it is None.
 
     Raises click.UsageError.
@@ -90,12 +90,12 @@ def parse_configs(text: str) -> dict[str, str]:
     return found
 
 
-def is_true(properties: Mapping[str, str], name: str, otherwise: bool = False) -> bool:
+def is_true_property(properties: Mapping[str, str], name: str, otherwise: bool = False) -> bool:
     """Return whether a property is true."""
     return properties.get(name, str(otherwise)).strip().lower() == "true"
 
 
-def check_known(properties: Iterable[str], known: Iterable[str]) -> None:
+def check_known_properties(properties: Iterable[str], known: Iterable[str]) -> None:
     """Raise click.UsageError for a property that is not known."""
     for name in properties:
         if name not in known:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from minibroker.cli.pipeline.pipeline_shared import explain_error
-from minibroker.cli.shared import OneLineGroup, help_if_alone
+from minibroker.cli.shared import OneLineGroup, print_help_if_alone
 
 # Each job's module is `pipeline_<job>`, which holds a click command of the job's name.
 JOBS: Final = ("archive", "replay", "verify", "rewrite", "package")
@@ -45,4 +45,4 @@ def pipeline(context: click.Context) -> None:
     Example:
         minibroker pipeline verify --path minibroker-data
     """
-    help_if_alone(context)
+    print_help_if_alone(context)

@@ -35,7 +35,7 @@ from minibroker.cli.connecting import (
 from minibroker.cli.shared import parse_assignment
 from minibroker.pipeline.spark_errors import find_reason
 from minibroker.protocol.legible import join_lines
-from minibroker.quantities import count_text, format_bytes
+from minibroker.quantities import format_bytes, format_number
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,7 +143,7 @@ def runs_locally(engine: Engine, *, size_bytes: int | None = None, records: int 
     if size_bytes is not None:
         local, size = size_bytes < LOCAL_BYTES_MAX, format_bytes(size_bytes)
     else:
-        local, size = (records or 0) < LOCAL_RECORDS_MAX, f"{count_text(records or 0)} records"
+        local, size = (records or 0) < LOCAL_RECORDS_MAX, f"{format_number(records or 0)} records"
     where = "in this process; --engine spark uses Spark" if local else "by Spark; --engine local does without"
     click.echo(f"reading {size} {where}", err=True)
     return local

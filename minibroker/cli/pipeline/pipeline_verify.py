@@ -125,12 +125,12 @@ def _collect_findings(
 
 def _keep_hanging(found: list[Finding], bootstrap: Bootstrap) -> list[Finding]:
     """Return the findings, those of open transactions as the partitions' leaders and the coordinators know them."""
-    from minibroker.cli.transactions.transactions_hanging import list_known_transactions, open_transactions
+    from minibroker.cli.transactions.transactions_hanging import list_known_transactions, list_open_transactions
     from minibroker.pipeline.verifying.findings import BY_CODE
 
     concerned = {each.topic for each in found if each.kind in OPEN}
     with connect_client(bootstrap) as client:
-        opened = [each for topic in sorted(concerned) for each in open_transactions(client, topic)]
+        opened = [each for topic in sorted(concerned) for each in list_open_transactions(client, topic)]
         known = list_known_transactions(client, {each.producer_id for each in opened})
     by_place = {(each.topic, each.partition, each.start_offset): each.producer_id for each in opened}
     said = []

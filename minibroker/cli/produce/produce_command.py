@@ -23,11 +23,11 @@ from minibroker.cli.produce.produce_input import (
     Items,
     LineFormat,
     iterate_lines,
+    iterate_record_of_file,
     iterate_records_of_json,
     iterate_records_of_lines,
     iterate_sources,
     iterate_typed_lines,
-    record_of_file,
 )
 from minibroker.cli.produce.produce_report import Report
 from minibroker.cli.shared import (
@@ -196,7 +196,7 @@ def _iterate_items(sources: tuple[BinaryIO, ...], kind: str, form: LineFormat, c
 
     def read(source: BinaryIO) -> Items:
         if kind == FILE:
-            return record_of_file(source, common)
+            return iterate_record_of_file(source, common)
         lines = iterate_typed_lines() if is_typed and sys.stdout.isatty() else iterate_lines(source)
         return iterate_records_of_json(lines, common) if kind == JSON else iterate_records_of_lines(lines, form, common)
 

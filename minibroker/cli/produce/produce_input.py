@@ -124,7 +124,7 @@ def split_key_and_value(line: bytes, form: LineFormat) -> tuple[bytes | None, by
     return key, None if value == form.null_value else value
 
 
-def record_of_file(source: BinaryIO, common: Common) -> Items:
+def iterate_record_of_file(source: BinaryIO, common: Common) -> Items:
     """Yield one record with all that is read. Raises `BadLine` if that is too long for a record."""
     from minibroker.protocol.records.record import Record
 

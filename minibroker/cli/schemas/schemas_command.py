@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Final
 import click
 
 from minibroker.cli.schemas.registries import make_registry_options
-from minibroker.cli.shared import WholeHelpGroup, help_if_alone, make_failure, make_json_option, print_rows
+from minibroker.cli.shared import WholeHelpGroup, make_failure, make_json_option, print_help_if_alone, print_rows
 from minibroker.registry.registry_client import RegistryClient, RequestFailed
 
 TYPES: Final = {"json": "JSON", "proto": "PROTOBUF", "avsc": "AVRO"}  # by suffix
@@ -27,7 +27,7 @@ def schemas(context: click.Context) -> None:
     Example:
         minibroker schemas register users-value user.avsc
     """
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 def _parse_reference(text: str) -> Referred:

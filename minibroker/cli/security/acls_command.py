@@ -14,10 +14,10 @@ from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    help_if_alone,
     make_completer,
     make_failure,
     make_json_option,
+    print_help_if_alone,
     print_table,
 )
 
@@ -49,7 +49,7 @@ def acls(context: click.Context) -> None:
     Example:
         minibroker acls add alice read --topic orders
     """
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 def _add_acl_options(command: Command) -> Command:
@@ -130,7 +130,7 @@ def list_acls(bootstrap: Bootstrap, as_json: bool) -> None:
 
 def list_acls_of_cluster(client: Client) -> list[ListedAcl]:
     """Return all ACLs. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.security import DescribeAclsRequest
 
     everything = DescribeAclsRequest(
@@ -143,7 +143,7 @@ def list_acls_of_cluster(client: Client) -> list[ListedAcl]:
         permission_type=Permission.ANY,
     )
     answer = client.request(everything)
-    check(answer.error_code, "cannot list ACLs", answer.error_message)
+    check_error_code(answer.error_code, "cannot list ACLs", answer.error_message)
     return sorted(
         ListedAcl(
             ResourceType(resource.resource_type).name.lower(),
@@ -168,7 +168,7 @@ def add(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None
     Example:
         minibroker acls add alice read --topic orders- --prefixed
     """
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.security import CreateAclsRequest
 
     topic = options["topic"] or "*"
@@ -179,7 +179,7 @@ def add(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None
     )
     with connect_client(bootstrap) as client:
         (result,) = client.request(CreateAclsRequest(creations=[creation]), client.controller()).results
-        check(result.error_code, "cannot add the ACL", result.error_message)
+        check_error_code(result.error_code, "cannot add the ACL", result.error_message)
     click.echo(f"{'denied' if options['deny'] else 'allowed'} {user} to {operation}")
 
 
@@ -192,7 +192,7 @@ def remove(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> N
     Example:
         minibroker acls remove alice read --topic orders- --prefixed
     """
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.security import DeleteAclsRequest
 
     parts = _make_parts(user, operation, options)
@@ -207,7 +207,7 @@ def remove(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> N
     )
     with connect_client(bootstrap) as client:
         (result,) = client.request(DeleteAclsRequest(filters=[wanted]), client.controller()).filter_results
-        check(result.error_code, "cannot remove the ACL", result.error_message)
+        check_error_code(result.error_code, "cannot remove the ACL", result.error_message)
     if not result.matching_acls:
         raise make_failure("there is no such ACL; 'minibroker acls list' shows those that there are")
     click.echo(f"removed {len(result.matching_acls)}")

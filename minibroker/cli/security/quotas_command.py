@@ -10,7 +10,7 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.shared import WholeHelpGroup, help_if_alone, make_json_option, parse_assignment, print_table
+from minibroker.cli.shared import WholeHelpGroup, make_json_option, parse_assignment, print_help_if_alone, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -39,7 +39,7 @@ def quotas(context: click.Context) -> None:
     Example:
         minibroker quotas set --user alice producer_byte_rate=1000000
     """
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 def _add_entity_options(command: Command) -> Command:
@@ -68,11 +68,11 @@ def list_quotas(bootstrap: Bootstrap, as_json: bool) -> None:
 
 def list_quotas_of_cluster(client: Client) -> list[ListedQuota]:
     """Return all quotas. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.quotas import DescribeClientQuotasRequest
 
     answer = client.request(DescribeClientQuotasRequest(components=[]))
-    check(answer.error_code, "cannot list quotas", answer.error_message)
+    check_error_code(answer.error_code, "cannot list quotas", answer.error_message)
     rows = []
     for entry in answer.entries or ():
         named = {part.entity_type: DEFAULT if part.entity_name is None else part.entity_name for part in entry.entity}
@@ -121,7 +121,7 @@ def remove(names: tuple[str, ...], bootstrap: Bootstrap, **options: str | None) 
 def _alter_quotas(
     bootstrap: Bootstrap, options: dict[str, str | None], limits: dict[str, float], *, remove: bool
 ) -> None:
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.quotas import AlterClientQuotasRequest
 
     shape = AlterClientQuotasRequest.EntryData
@@ -133,4 +133,4 @@ def _alter_quotas(
     with connect_client(bootstrap) as client:
         request = AlterClientQuotasRequest(entries=[shape(entity=entity, ops=changes)])
         (answer,) = client.request(request, client.controller()).entries
-        check(answer.error_code, "cannot change quotas", answer.error_message)
+        check_error_code(answer.error_code, "cannot change quotas", answer.error_message)

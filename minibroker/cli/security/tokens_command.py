@@ -12,10 +12,10 @@ from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    help_if_alone,
     make_failure,
     make_json_option,
     parse_duration,
+    print_help_if_alone,
     print_rows,
 )
 from minibroker.quantities import format_time
@@ -39,7 +39,7 @@ def tokens(context: click.Context) -> None:
     Example:
         minibroker tokens create --renewer bob
     """
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 @tokens.command()
@@ -59,7 +59,7 @@ def create(
     Example:
         minibroker tokens create --renewer bob --max-lifetime 1d
     """
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.delegation_tokens import CreateDelegationTokenRequest
 
@@ -73,7 +73,9 @@ def create(
         lowest = 0 if owner is None else FIRST_WITH_OWNER
         answer = client.request(request, client.controller(), lowest=lowest)
         refused = answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        check(answer.error_code, "cannot create a token", "log in first, and not with a token" if refused else None)
+        check_error_code(
+            answer.error_code, "cannot create a token", "log in first, and not with a token" if refused else None
+        )
     row = {
         "id": answer.token_id,
         "secret": base64.b64encode(answer.hmac).decode(),
@@ -100,7 +102,7 @@ def renew(token_id: str, period: int | None, bootstrap: Bootstrap) -> None:
     Example:
         minibroker tokens renew 5aoUbEYkTzKOLvIuTjvO5w --period 12h
     """
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.delegation_tokens import RenewDelegationTokenRequest
 
     with connect_client(bootstrap) as client:
@@ -108,7 +110,7 @@ def renew(token_id: str, period: int | None, bootstrap: Bootstrap) -> None:
             hmac=_find_secret(client, token_id), renew_period_ms=period or AS_LONG_AS_POSSIBLE
         )
         answer = client.request(request, client.controller())
-        check(answer.error_code, "cannot renew the token")
+        check_error_code(answer.error_code, "cannot renew the token")
     click.echo(f"{token_id} expires at {format_time(answer.expiry_timestamp_ms)} UTC")
 
 
@@ -125,7 +127,7 @@ def expire(token_id: str, after: int | None, bootstrap: Bootstrap) -> None:
     Example:
         minibroker tokens expire 5aoUbEYkTzKOLvIuTjvO5w
     """
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.delegation_tokens import ExpireDelegationTokenRequest
 
     with connect_client(bootstrap) as client:
@@ -133,7 +135,7 @@ def expire(token_id: str, after: int | None, bootstrap: Bootstrap) -> None:
             hmac=_find_secret(client, token_id), expiry_time_period_ms=after or AT_ONCE
         )
         answer = client.request(request, client.controller())
-        check(answer.error_code, "cannot expire the token")
+        check_error_code(answer.error_code, "cannot expire the token")
     click.echo(
         f"removed {token_id}"
         if after is None
@@ -177,13 +179,13 @@ def _make_row(token: Any, with_secret: bool) -> dict[str, Any]:
 
 def _describe_tokens(client: Client, owners: tuple[str, ...]) -> list[Any]:
     """Return the tokens that the client may see. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.delegation_tokens import DescribeDelegationTokenRequest
 
     shape = DescribeDelegationTokenRequest.DescribeDelegationTokenOwner
     named = [shape(principal_type=USER, principal_name=name) for name in owners]
     answer = client.request(DescribeDelegationTokenRequest(owners=named or None))
-    check(answer.error_code, "cannot describe tokens")
+    check_error_code(answer.error_code, "cannot describe tokens")
     return list(answer.tokens)
 
 

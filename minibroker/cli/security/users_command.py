@@ -11,7 +11,7 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.shared import WholeHelpGroup, help_if_alone, make_json_option, make_no_such_error, print_table
+from minibroker.cli.shared import WholeHelpGroup, make_json_option, make_no_such_error, print_help_if_alone, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -38,7 +38,7 @@ def users(context: click.Context) -> None:
     Example:
         minibroker users add alice < password
     """
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 @users.command("list")
@@ -146,17 +146,17 @@ def _read_password() -> str:
 
 def _describe_users(client: Client) -> dict[str, list[Any]]:
     """Return what is known of all users. Raises `ClientError`."""
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.security import DescribeUserScramCredentialsRequest
 
     answer = client.request(DescribeUserScramCredentialsRequest(users=None))
-    check(answer.error_code, "cannot list users", answer.error_message)
+    check_error_code(answer.error_code, "cannot list users", answer.error_message)
     return {result.user: result.credential_infos for result in answer.results}
 
 
 def _alter_credentials(client: Client, doing: str, **changes: Any) -> None:
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.security import AlterUserScramCredentialsRequest
 
     for result in client.request(AlterUserScramCredentialsRequest(**changes), client.controller()).results:
-        check(result.error_code, doing, result.error_message)
+        check_error_code(result.error_code, doing, result.error_message)

@@ -21,12 +21,12 @@ from minibroker.cli.administration import (
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    help_if_alone,
     make_assignments_option,
     make_completer,
     make_failure,
     make_json_option,
     make_no_such_error,
+    print_help_if_alone,
     print_table,
 )
 from minibroker.cli.topics.topics_config import DYNAMIC_TOPIC_CONFIG, alter, config
@@ -57,7 +57,7 @@ def topics(context: click.Context) -> None:
     Example:
         minibroker topics create orders --partitions 3 --config cleanup.policy=compact
     """
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 topics.add_command(alter)
@@ -178,7 +178,7 @@ def delete(names: tuple[str, ...], bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 def _delete_topic(client: Client, name: str) -> None:
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.topics import DeleteTopicsRequest
 
@@ -189,7 +189,7 @@ def _delete_topic(client: Client, name: str) -> None:
     (answer,) = client.request(request, client.controller()).responses
     if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise make_no_such_error("topic", name, get_all_topics(client))
-    check(answer.error_code, f"cannot delete {name}", answer.error_message)
+    check_error_code(answer.error_code, f"cannot delete {name}", answer.error_message)
 
 
 def _get_replication_factor(topic: Any) -> int:

@@ -149,7 +149,7 @@ def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> No
     Example:
         minibroker topics alter orders --partitions 6
     """
-    from minibroker.client.client_errors import check
+    from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.topics import CreatePartitionsRequest
 
     wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=partitions, assignments=None)
@@ -157,7 +157,7 @@ def alter(name: str, partitions: int, bootstrap: Bootstrap, as_json: bool) -> No
         before = len(get_existing_topic(client, name).partitions)
         request = CreatePartitionsRequest(topics=[wanted], timeout_ms=client.settings.request_timeout_ms)
         (answer,) = client.request(request, client.controller()).results
-        check(answer.error_code, f"cannot alter {name}", answer.error_message)
+        check_error_code(answer.error_code, f"cannot alter {name}", answer.error_message)
     if as_json:
         click.echo(json.dumps({"altered": name, "partitions": partitions, "before": before}))
     else:

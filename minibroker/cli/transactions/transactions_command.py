@@ -12,7 +12,7 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.shared import WholeHelpGroup, help_if_alone, make_json_option, make_no_such_error, print_rows
+from minibroker.cli.shared import WholeHelpGroup, make_json_option, make_no_such_error, print_help_if_alone, print_rows
 from minibroker.cli.transactions.transactions_hanging import abort, find_hanging
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def transactions(context: click.Context) -> None:
     Example:
         minibroker transactions describe orders-1
     """
-    help_if_alone(context)
+    print_help_if_alone(context)
 
 
 @transactions.command("list")

@@ -58,7 +58,7 @@ def find_hanging(topic: str | None, minutes: int, bootstrap: Bootstrap, as_json:
     """
     before_ms = time.time() * 1000 - minutes * 60_000
     with connect_client(bootstrap) as client:
-        candidates = [each for each in open_transactions(client, topic) if each.last_ms < before_ms]
+        candidates = [each for each in list_open_transactions(client, topic) if each.last_ms < before_ms]
         known = list_known_transactions(client, {each.producer_id for each in candidates})
     hanging = [each for each in candidates if (each.producer_id, each.topic, each.partition) not in known]
     if as_json:
@@ -80,7 +80,7 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -
         minibroker transactions abort --topic orders --partition 0 --start-offset 17
     """
     with connect_client(bootstrap) as client:
-        for open_transaction in open_transactions(client, topic):
+        for open_transaction in list_open_transactions(client, topic):
             if (open_transaction.partition, open_transaction.start_offset) == (partition, start_offset):
                 _abort_transaction(client, open_transaction)
                 click.echo(f"aborted the transaction of producer {open_transaction.producer_id} in {topic}-{partition}")
@@ -88,7 +88,7 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -
     raise make_failure(f"no open transaction of {topic}-{partition} begins at offset {start_offset}")
 
 
-def open_transactions(client: Client, only: str | None) -> list[OpenTransaction]:
+def list_open_transactions(client: Client, only: str | None) -> list[OpenTransaction]:
     """Return the open transactions in the logs of a topic, or of all topics. Raises click.ClickException."""
     by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     found = get_all_topics(client)
@@ -98,10 +98,12 @@ def open_transactions(client: Client, only: str | None) -> list[OpenTransaction]
         for partition in topic.partitions:
             if partition.leader_id != NO_LEADER:
                 by_leader[partition.leader_id][topic.name].append(partition.partition_index)
-    return [each for leader, partitions in by_leader.items() for each in _open_at(client, leader, partitions)]
+    return [
+        each for leader, partitions in by_leader.items() for each in _list_open_at_leader(client, leader, partitions)
+    ]
 
 
-def _open_at(client: Client, leader: int, partitions: dict[str, list[int]]) -> list[OpenTransaction]:
+def _list_open_at_leader(client: Client, leader: int, partitions: dict[str, list[int]]) -> list[OpenTransaction]:
     from minibroker.protocol.messages.transactions import DescribeProducersRequest
 
     Asked = DescribeProducersRequest.TopicRequest

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from minibroker.client.client_errors import ClientError, check
+from minibroker.client.client_errors import ClientError, check_error_code
 from minibroker.client.coordinator_requests import ask_coordinator
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
@@ -34,6 +34,6 @@ def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, 
         answer = ask_coordinator(client, "group", group, request, highest=NEWEST_WITH_NAMES)
         for topic in answer.topics:
             for each in topic.partitions:
-                check(each.error_code, f"{topic.name}-{each.partition_index}")
+                check_error_code(each.error_code, f"{topic.name}-{each.partition_index}")
     except ClientError as error:
         log.warning("offsets are not committed to group %s: %s", group, error)

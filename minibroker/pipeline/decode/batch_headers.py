@@ -27,7 +27,7 @@ from minibroker.protocol.records.batch import (
     BatchHeader,
 )
 from minibroker.protocol.records.crc import crc32c
-from minibroker.protocol.records.formats import MIN_LENGTHS, check_any
+from minibroker.protocol.records.formats import MIN_LENGTHS, check_batch_or_message
 from minibroker.protocol.records.message import KNOWN_MESSAGE_ATTRIBUTES, MAGIC_POSITION
 
 Buffer = bytes | bytearray | memoryview
@@ -276,7 +276,7 @@ def find_checksum_problem(view: memoryview, headers: Headers, index: int) -> str
     """Return what is wrong with the checksum of a batch, or None."""
     position, size = int(headers.position[index]), int(headers.size[index])
     try:
-        check_any(view[position : position + size])
+        check_batch_or_message(view[position : position + size])
     except CorruptBatch as error:
         return error.message
     return None

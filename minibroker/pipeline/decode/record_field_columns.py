@@ -13,7 +13,7 @@ import numpy as np
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.decoded_fields import HeaderParts, Parts
 from minibroker.pipeline.decode.varint_columns import BEYOND, from_zigzag, read_varints, read_varlongs
-from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MalformedVarint, read_raw
+from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MalformedVarint, read_unsigned
 
 _FEW: Final = 8  # records that are faster to read one by one
 _MIN_HEADER_BYTES: Final = 2  # the lengths of key and value
@@ -123,12 +123,12 @@ class _Headers:
         first, position = int(self._first[record]), 0
         try:
             for slot in range(first + index, first + int(self._count[record])):
-                raw, position = read_raw(body, position, MAX_VARINT_BYTES)
+                raw, position = read_unsigned(body, position, MAX_VARINT_BYTES)
                 if raw & 1:
                     return BEYOND
                 self._keys[:, slot] = at + position, raw >> 1
                 position += raw >> 1
-                raw, position = read_raw(body, position, MAX_VARINT_BYTES)
+                raw, position = read_unsigned(body, position, MAX_VARINT_BYTES)
                 length = 0 if raw & 1 else raw >> 1
                 self._values[:, slot] = at + position, length
                 self._null_values[slot] = bool(raw & 1)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.varint_columns import from_zigzag, read_varints, read_varlongs
-from minibroker.protocol.records.varints import MAX_VARINT_BYTES, SECOND_BYTE, MalformedVarint, read_raw
+from minibroker.protocol.records.varints import MAX_VARINT_BYTES, SECOND_BYTE, MalformedVarint, read_unsigned
 
 MIN_RECORD_BYTES: Final = 6  # length, two deltas, two lengths, count of headers; attributes may be missing
 _MIN_LANES: Final = 16  # fewer are faster one by one
@@ -130,7 +130,7 @@ def find_starts(payload: bytes, count: int) -> Int64s | None:
             if length > 0x7F:
                 following = payload[body]
                 if following > 0x7F:
-                    length, body = read_raw(payload, position, MAX_VARINT_BYTES)
+                    length, body = read_unsigned(payload, position, MAX_VARINT_BYTES)
                 else:
                     length, body = length + second[following], body + 1
             if length & 1 or not length:

@@ -26,7 +26,7 @@ from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import MAGIC
 from minibroker.protocol.records.control import decode_control_message
 from minibroker.protocol.records.internal import GROUPS_TOPIC, TRANSACTIONS_TOPIC
-from minibroker.protocol.records.metadata_values import UnknownMetadata, read_frame
+from minibroker.protocol.records.metadata_values import UnknownMetadata, read_metadata_frame
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import BatchWalker, FoundBatch
@@ -149,7 +149,7 @@ def read_metadata(root: Path | str) -> ClusterMetadata:
 
 
 def _note_record(found: ClusterMetadata, value: bytes) -> None:
-    api_key, version, position = read_frame(value)
+    api_key, version, position = read_metadata_frame(value)
     if api_key in _KINDS:
         found.take(_KINDS[api_key].decode(value, version, position))
 

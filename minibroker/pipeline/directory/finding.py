@@ -14,9 +14,9 @@ from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
-    parse_offsets,
+    parse_offset_checkpoint,
 )
-from minibroker.storage.names import LOG_SUFFIX, list_offsets_with, parse_topic_partition
+from minibroker.storage.names import LOG_SUFFIX, list_offsets_with_suffix, parse_log_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
     """
     path = f"{log_directory}/{LOG_START_OFFSET_CHECKPOINT}"
     try:
-        return parse_offsets(DISK.read_whole(path))
+        return parse_offset_checkpoint(DISK.read_whole(path))
     except FileNotFoundError:
         return {}
     except MalformedCheckpoint as error:
@@ -90,14 +90,12 @@ def _find_logs_at(path: str) -> list[FoundLog]:
         entries = DISK.entries(path)
     except OSError as error:
         raise OptionError(f"path: {_explain_missing(path, error)}") from None
-    if list_offsets_with(list(entries), LOG_SUFFIX):
-        itself = parse_topic_partition(os.path.basename(path))
+    if list_offsets_with_suffix(list(entries), LOG_SUFFIX):
+        itself = parse_log_name(os.path.basename(path))
         if itself is None:
             raise OptionError(f"path: {make_url(path)} holds segments, but is not named <topic>-<partition>")
         return [FoundLog(TopicPartition(*itself), path, os.path.dirname(path))]
-    partitions = (
-        (parse_topic_partition(name), f"{path}/{name}") for name, is_directory in entries.items() if is_directory
-    )
+    partitions = ((parse_log_name(name), f"{path}/{name}") for name, is_directory in entries.items() if is_directory)
     return [
         FoundLog(TopicPartition(*partition), log_path, path)
         for partition, log_path in partitions

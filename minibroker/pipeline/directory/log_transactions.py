@@ -23,7 +23,7 @@ from minibroker.storage.batch_scanning import read_stored_batch
 from minibroker.storage.checkpoints.checkpoint_texts import (
     RECOVERY_POINT_CHECKPOINT,
     MalformedCheckpoint,
-    parse_offsets,
+    parse_offset_checkpoint,
 )
 from minibroker.storage.files import File
 from minibroker.storage.inspection.log_inspection import Damage
@@ -31,7 +31,7 @@ from minibroker.storage.names import CLEAN_SHUTDOWN, INDEX_SUFFIX, SNAPSHOT_SUFF
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
     AbortedTransactions,
-    decode_transactions,
+    decode_aborted_transactions,
 )
 from minibroker.storage.producers.producer_state import CorruptSnapshot, ProducerStates
 from minibroker.storage.producers.transaction_markers import read_marker
@@ -170,7 +170,7 @@ def _find_safe_end(log: FoundLog) -> int:
         return MAX_OFFSET
     try:
         text = DISK.read_whole(f"{log.log_directory}/{RECOVERY_POINT_CHECKPOINT}")
-        return parse_offsets(text).get(log.partition, 0)
+        return parse_offset_checkpoint(text).get(log.partition, 0)
     except (FileNotFoundError, MalformedCheckpoint):
         return 0
 
@@ -185,7 +185,7 @@ def _read_transaction_index(segment: SegmentFile, end: int) -> list[AbortedTrans
             return None
         if not DISK.exists(segment.file(TRANSACTION_INDEX_SUFFIX)):
             return []
-        entries = decode_transactions(DISK.read_whole(segment.file(TRANSACTION_INDEX_SUFFIX)))
+        entries = decode_aborted_transactions(DISK.read_whole(segment.file(TRANSACTION_INDEX_SUFFIX)))
     except (FileNotFoundError, CorruptIndex):
         return None
     is_whole = all(segment.base_offset <= each.last_offset < end for each in entries)

@@ -28,9 +28,9 @@ from minibroker.storage.names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SWAP_SUFFIX,
-    list_offsets_with,
+    list_offsets_with_suffix,
     make_segment_name,
-    parse_offset_in,
+    parse_base_offset,
 )
 
 MAX_INDEX_BYTES = 1 << 28
@@ -93,7 +93,7 @@ def list_segments(directory: str) -> list[SegmentFile]:
         swaps = _find_whole_swaps(names)
         if not swaps:
             break
-    found = _make_segments(directory, list_offsets_with(names, LOG_SUFFIX))
+    found = _make_segments(directory, list_offsets_with_suffix(names, LOG_SUFFIX))
     for swap in _make_segments(directory, swaps, SWAP_SUFFIX):
         with closing(OpenSegment(swap)) as opened:
             end = max(opened.last_place().next_offset, swap.base_offset + 1)
@@ -104,9 +104,9 @@ def list_segments(directory: str) -> list[SegmentFile]:
 def _find_whole_swaps(names: Sequence[str]) -> list[int]:
     """Return the segments whose compaction is complete: while one is still being made, the others are not."""
     cleaned = [
-        offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := parse_offset_in(name)) is not None
+        offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := parse_base_offset(name)) is not None
     ]
-    swaps = list_offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX)
+    swaps = list_offsets_with_suffix(names, LOG_SUFFIX + SWAP_SUFFIX)
     return [offset for offset in swaps if not cleaned or offset < min(cleaned)]
 
 

@@ -23,7 +23,7 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
-    list_offsets_with,
+    list_offsets_with_suffix,
     make_segment_name,
 )
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC
@@ -98,7 +98,7 @@ def _list_segments(disk: Disk, directory: str) -> list[int]:
             raise RewriteError(
                 f"{directory}/{each}: left by a crash: start a broker on the directory and stop it first"
             )
-    return list_offsets_with(names, LOG_SUFFIX)
+    return list_offsets_with_suffix(names, LOG_SUFFIX)
 
 
 def _make_tasks(

@@ -17,7 +17,7 @@ from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, Rewrite
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LEADER_EPOCH_CHECKPOINT,
-    parse_epochs,
+    parse_leader_epochs,
 )
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, iterate_stored_batches
@@ -29,10 +29,10 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     TRANSACTION_INDEX_SUFFIX,
-    log_name,
+    format_log_name,
     make_segment_name,
 )
-from minibroker.storage.producers.aborted_transactions import AbortedTransaction, decode_transactions
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction, decode_aborted_transactions
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 # How much is converted at once: bytes in the file, and decoded bytes. The expansion is known from earlier batches, so
@@ -61,7 +61,7 @@ class SegmentTask:
     @property
     def log(self) -> str:
         """The name of the log's directory."""
-        return log_name(self.topic, self.partition)
+        return format_log_name(self.topic, self.partition)
 
 
 class NewSegment(NamedTuple):
@@ -138,12 +138,12 @@ class SegmentRewriter:
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not self._disk.exists(path):
             return LeaderEpochs().epoch_at
-        return LeaderEpochs(parse_epochs(DISK.read_whole(path))).epoch_at
+        return LeaderEpochs(parse_leader_epochs(DISK.read_whole(path))).epoch_at
 
     def _read_aborted(self) -> list[AbortedTransaction]:
         """Return the aborted transactions in the segment's index. Raises `CorruptIndex`, `OSError`."""
         path = self._path.removesuffix(LOG_SUFFIX) + TRANSACTION_INDEX_SUFFIX
-        return list(decode_transactions(DISK.read_whole(path))) if self._disk.exists(path) else []
+        return list(decode_aborted_transactions(DISK.read_whole(path))) if self._disk.exists(path) else []
 
 
 class _Output:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from minibroker.client.client_errors import ClientError, get_error_name, may_pass
+from minibroker.client.client_errors import ClientError, get_error_name, is_retriable_code
 from minibroker.client.cluster_client import Sent
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.batch_settings import EncodeError
@@ -205,7 +205,7 @@ class Sender:
             raise Fenced(f"{batch.partition}: {get_error_name(code)}: another producer has the transactional id by now")
         if code == ErrorCode.MESSAGE_TOO_LARGE:
             raise self._make_refusal(batch.partition, batch.rows, f"{get_error_name(code)}, {len(batch.data)} bytes")
-        if not may_pass(code) and (code not in SEQUENCE_LOST or self._renew is None):
+        if not is_retriable_code(code) and (code not in SEQUENCE_LOST or self._renew is None):
             raise self._make_failure(batch, code, detail)
         if batch.attempts > self._settings.retries or time.monotonic() > batch.deadline:
             why = str(detail) if isinstance(detail, ClientError) else get_error_name(code)

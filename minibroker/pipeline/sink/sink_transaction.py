@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import ClientError, get_error_name, may_pass
+from minibroker.client.client_errors import ClientError, get_error_name, is_retriable_code
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.identity import Identity
@@ -196,7 +196,7 @@ class Transaction:
                 if code == ErrorCode.NONE:
                     return answer
                 said = f"{self._client.address(node_id)}: {get_error_name(code)}"
-            if not may_pass(code) or time.monotonic() > deadline:
+            if not is_retriable_code(code) or time.monotonic() > deadline:
                 raise self._make_failure(code, f"transactional id {self.transactional_id}: {what}: {said}")
             if code == ErrorCode.CONCURRENT_TRANSACTIONS:
                 time.sleep(min(_CONCURRENT_BACKOFF_MS, backoff_ms) / 1000)

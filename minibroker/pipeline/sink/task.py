@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.client.client_errors import get_error_name, may_pass
+from minibroker.client.client_errors import get_error_name, is_retriable_code
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.partitioner import Partitioner
@@ -118,7 +118,7 @@ class Topics:
         deadline = time.monotonic() + self._max_block_ms / 1000
         while self._counts.get(topic, 0) < at_least:
             code = self._ask_for_count(topic)
-            if code != ErrorCode.NONE and not may_pass(code):
+            if code != ErrorCode.NONE and not is_retriable_code(code):
                 raise WriteFailed(f"{self._client.bootstrap_servers}: topic {topic}: {get_error_name(code)}")
             if self._counts.get(topic, 0) >= at_least:
                 break

@@ -15,7 +15,7 @@ from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.pipeline.verifying.offset_checks import EpochRun
 from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, METADATA_TOPIC_ID
-from minibroker.protocol.primitives import uuid_from_text, uuid_text
+from minibroker.protocol.primitives import format_uuid, parse_uuid
 from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
@@ -158,7 +158,7 @@ def find_wrong_id(path: str, expected: bytes | None) -> Iterator[Problem]:
     if unreadable:
         yield Problem("partition-metadata", -1, -1, unreadable)
     elif found is not None and expected is not None and found != expected:
-        detail = f"the id is {uuid_text(found)}, but the topic has {uuid_text(expected)}"
+        detail = f"the id is {format_uuid(found)}, but the topic has {format_uuid(expected)}"
         yield Problem("partition-metadata", -1, -1, detail)
 
 
@@ -201,7 +201,7 @@ def _explain_other_owner(node_id: int, directory_id: str | None, metadata: Clust
         return f"it is of another cluster: the metadata log has no node {node_id}"
     if node_id not in metadata.brokers or directory_id is None or not metadata.directories:
         return ""
-    if uuid_from_text(directory_id) in metadata.directories:
+    if parse_uuid(directory_id) in metadata.directories:
         return ""
     return f"it is of another cluster or node: no broker in the metadata log has directory.id={directory_id}"
 

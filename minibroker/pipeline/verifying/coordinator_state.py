@@ -13,7 +13,7 @@ from minibroker.pipeline.directory.finding import find_logs
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.primitives import MalformedMessage
-from minibroker.protocol.records.internal import TRANSACTIONS_TOPIC, UnknownRecord, decode_internal
+from minibroker.protocol.records.internal import TRANSACTIONS_TOPIC, UnknownRecord, decode_internal_record
 from minibroker.storage.names import LOG_SUFFIX
 
 # The coordinator has a timer, or markers to write, in the first of these states.
@@ -52,7 +52,7 @@ def _read_state(files: tuple[Stamp, ...]) -> dict[int, Coordinated]:
             if is_control:
                 continue
             try:
-                key, value = decode_internal(TRANSACTIONS_TOPIC, record.key, record.value)
+                key, value = decode_internal_record(TRANSACTIONS_TOPIC, record.key, record.value)
             except (UnknownRecord, MalformedMessage):
                 continue
             assert isinstance(key.message, TransactionLogKey)

@@ -36,9 +36,9 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    list_offsets_with,
+    list_offsets_with_suffix,
     make_segment_name,
-    parse_offset_in,
+    parse_base_offset,
 )
 
 TRIES = 5  # to list the files of a partition while a broker removes some
@@ -87,12 +87,12 @@ class PartitionPlan:
     def listed(self) -> PartitionPlan:
         """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
         names = frozenset(name for name, is_directory in DISK.entries(self.path("")).items() if not is_directory)
-        images = (name for name in names if name.endswith(IMAGE_SUFFIX) and parse_offset_in(name) is not None)
+        images = (name for name in names if name.endswith(IMAGE_SUFFIX) and parse_base_offset(name) is not None)
         return replace(
             self,
             names=names,
-            bases=tuple(list_offsets_with(names, LOG_SUFFIX)),
-            snapshots=tuple(list_offsets_with(names, SNAPSHOT_SUFFIX)),
+            bases=tuple(list_offsets_with_suffix(names, LOG_SUFFIX)),
+            snapshots=tuple(list_offsets_with_suffix(names, SNAPSHOT_SUFFIX)),
             images=tuple(sorted(images)),
         )
 

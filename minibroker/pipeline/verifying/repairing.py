@@ -21,11 +21,11 @@ from minibroker.pipeline.verifying.log_files import DirectoryPlan, PartitionPlan
 from minibroker.pipeline.verifying.verify_job import verify_plan
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
-    format_offsets,
-    parse_offsets,
+    format_offset_checkpoint,
+    parse_offset_checkpoint,
 )
 from minibroker.storage.directories.log_directory import LOCK
-from minibroker.storage.names import LOG_SUFFIX, STRAY_LOG_SUFFIX, make_segment_name, parse_offset_in
+from minibroker.storage.names import LOG_SUFFIX, STRAY_LOG_SUFFIX, make_segment_name, parse_base_offset
 
 OF_BATCHES: Final = frozenset(("layout", "offsets", "crc", "records"))  # checks of what no start can rebuild
 UNKNOWN: Final = "partition-unknown"
@@ -75,7 +75,7 @@ def _iterate_damage(partition: PartitionPlan, found: Sequence[Finding]) -> Itera
     """Yield the findings about batches of a partition, each with the base offset of its segment."""
     for each in found:
         name = each.file.rpartition("/")[2]
-        base = parse_offset_in(name) if name.endswith(LOG_SUFFIX) else None
+        base = parse_base_offset(name) if name.endswith(LOG_SUFFIX) else None
         is_here = (each.topic, each.partition) == (partition.topic, partition.partition)
         if is_here and base is not None and each.severity == "error" and BY_CODE[each.kind].check in OF_BATCHES:
             yield base, each
@@ -116,7 +116,7 @@ def repair_into(path: str, output: str, steps: Sequence[Step]) -> DirectoryPlan:
             continue
         begins[step.partition] = step.begin
         for name in os.listdir(directory):
-            offset = parse_offset_in(name)
+            offset = parse_base_offset(name)
             if offset is not None and name < make_segment_name(step.begin):
                 os.remove(f"{directory}/{name}")
     _note_beginnings(f"{output}/{LOG_START_OFFSET_CHECKPOINT}", begins)
@@ -130,6 +130,6 @@ def _note_beginnings(file: str, begins: Mapping[TopicPartition, int]) -> None:
     known: dict[tuple[str, int], int] = {}
     if os.path.exists(file):
         with open(file, "rb") as stored:
-            known = parse_offsets(stored.read())
+            known = parse_offset_checkpoint(stored.read())
     with open(file, "wb") as stored:
-        stored.write(format_offsets(known | dict(begins.items())))
+        stored.write(format_offset_checkpoint(known | dict(begins.items())))

@@ -33,7 +33,7 @@ from minibroker.protocol.records.varints import (
     Bytes,
     MalformedVarint,
     from_zigzag,
-    read_raw,
+    read_unsigned,
 )
 
 _TYPES = {"b": "int8", "h": "int16", "i": "int32", "I": "uint32", "q": "int64"}
@@ -224,7 +224,7 @@ def _explain_zigzag(cursor: Cursor, name: str, type_: str) -> Part:
 
 def _read_varint(cursor: Cursor, most_bytes: int) -> int:
     try:
-        raw, cursor.position = read_raw(memoryview(cursor.data)[: cursor.end], cursor.position, most_bytes)
+        raw, cursor.position = read_unsigned(memoryview(cursor.data)[: cursor.end], cursor.position, most_bytes)
     except MalformedVarint as error:
         raise Unreadable(str(error)) from None
     return from_zigzag(raw)

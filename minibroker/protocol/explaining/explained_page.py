@@ -92,7 +92,7 @@ def _write_tree(
     end = part.end if is_leaf else part.start + part.prefix_bytes
     if end > part.start:
         leaves.append((part.start, end, SECRET if part.is_secret else number))
-    yield f'<li><span data-p="{number}" tabindex="0">{escape(part.name)} {_say_part(part)}</span>'
+    yield f'<li><span data-p="{number}" tabindex="0">{escape(part.name)} {_format_part(part)}</span>'
     if part.parts:
         inner_leaves = leaves if part.payload is None else []
         yield "<ul>"
@@ -106,7 +106,7 @@ def _write_tree(
     yield "</li>"
 
 
-def _say_part(part: Part) -> str:
+def _format_part(part: Part) -> str:
     said = [f'<span class="type">{escape(part.type)}</span>']
     if value := format_value(part):
         said.append(f'<span class="value">{escape(value)}</span>')

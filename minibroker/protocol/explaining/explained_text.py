@@ -17,7 +17,7 @@ VALUE_CHARACTERS = 80
 NAME_CHARACTERS = 44
 
 
-def lines(part: Part, data: Bytes, *, about: bool = False) -> Iterator[str]:
+def write_lines(part: Part, data: Bytes, *, about: bool = False) -> Iterator[str]:
     """Yield a line for each part: where it begins, its bytes in hex, its name and type, its value and what it means.
 
     With `about`, a second line says what the field is for, since which version, and by which KIP.
@@ -34,7 +34,7 @@ def _write_lines(part: Part, data: Bytes, depth: int, mark: str, name_width: int
     place = f"{mark}{part.start:0{width}x}"
     name = f"{'  ' * depth}{part.name}"
     hexadecimal = f"{HIDDEN_HEX:<{3 * ROW_BYTES}}" if part.is_secret else _write_hex(data, part.start, end)
-    yield f"{place}  {hexadecimal}  {name:<{name_width}}  {_say_part(part)}".rstrip()
+    yield f"{place}  {hexadecimal}  {name:<{name_width}}  {_format_part(part)}".rstrip()
     if about and (told := format_background(part)):
         yield f"{'':{len(place)}}  {'':{3 * ROW_BYTES}}  {'  ' * depth}  {told}"
     for each in part.parts:
@@ -49,7 +49,7 @@ def _write_hex(data: Bytes, start: int, end: int) -> str:
     return f"{shown:<{3 * ROW_BYTES - 1}}{'…' if end - start > ROW_BYTES else ' '}"
 
 
-def _say_part(part: Part) -> str:
+def _format_part(part: Part) -> str:
     return "  ".join(each for each in (part.type, format_value(part), part.meaning and f"({part.meaning})") if each)
 
 
@@ -72,7 +72,7 @@ def format_value(part: Part) -> str:
     return f'"{make_legible(value, VALUE_CHARACTERS)}"' if isinstance(value, str) else str(value)
 
 
-def document(part: Part) -> dict[str, Any]:
+def make_json(part: Part) -> dict[str, Any]:
     """Return the part and all in it for JSON. Bytes are hex."""
     value = part.value.hex() if isinstance(part.value, bytes) else part.value
     said: dict[str, Any] = {"name": part.name, "type": part.type, "start": part.start, "end": part.end}
@@ -83,5 +83,5 @@ def document(part: Part) -> dict[str, Any]:
     said |= {"problem": part.problem} if part.problem else {}
     is_shown = part.payload is not None and not any(each.is_secret for _, each in part.walk())
     said |= {"payload": part.payload.hex()} if part.payload is not None and is_shown else {}
-    said |= {"parts": [document(each) for each in part.parts]} if part.parts else {}
+    said |= {"parts": [make_json(each) for each in part.parts]} if part.parts else {}
     return said

@@ -7,7 +7,7 @@ from typing import Final
 from minibroker.protocol.declare import Message
 from minibroker.protocol.explaining.embedded import explain_sasl, explain_versioned
 from minibroker.protocol.explaining.internal_records import explain_key, explain_metadata, explain_value
-from minibroker.protocol.explaining.messages import read_message
+from minibroker.protocol.explaining.messages import explain_message_fields
 from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from minibroker.protocol.messages.metadata_records import METADATA_KINDS
@@ -37,13 +37,13 @@ def explain_fragment(data: Bytes, kind: str) -> Part:
 
 def _explain_fragment(cursor: Cursor, whole: Part, kind: str) -> str:
     if kind in _MEMBERS:
-        explain_versioned(cursor, _MEMBERS[kind], read_message)
+        explain_versioned(cursor, _MEMBERS[kind], explain_message_fields)
         return _MEMBERS[kind].__name__
     if kind in _KEYS:
-        return explain_key(cursor, _KEYS[kind], read_message)
+        return explain_key(cursor, _KEYS[kind], explain_message_fields)
     if kind in _VALUES:
-        return explain_value(cursor, _VALUES[kind], read_message)
+        return explain_value(cursor, _VALUES[kind], explain_message_fields)
     if kind in _METADATA:
-        return explain_metadata(cursor, read_message)
+        return explain_metadata(cursor, explain_message_fields)
     explain_sasl(cursor, whole, cursor.left_bytes)
     return whole.meaning

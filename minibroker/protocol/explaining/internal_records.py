@@ -28,7 +28,7 @@ ReadMessage = Callable[[Cursor, type[Message], int], None]
 ExplainRecord = Callable[[Cursor, bool, Part, Part], None]
 
 
-def record_explainer(topic: str | None, read: ReadMessage) -> ExplainRecord:
+def make_record_explainer(topic: str | None, read: ReadMessage) -> ExplainRecord:
     """Return what explains keys and values of this topic's records; `read` explains a message. None is any topic."""
 
     def explain(cursor: Cursor, is_control: bool, key: Part, value: Part) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 from minibroker.protocol.records.message import NO_TIMESTAMP
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def find_meaning(name: str, value: Any) -> str:
     """Return what a value means in a field of this name; empty if it says all itself."""
     if isinstance(value, bytes):
-        return uuid_text(value)
+        return format_uuid(value)
     if name in _BY_NAME:
         return _BY_NAME[name](value)
     if name.endswith("error_code"):

@@ -16,19 +16,19 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import find_background, format_type
 from minibroker.protocol.explaining.batches import explain_batches
 from minibroker.protocol.explaining.embedded import explain_embedded
-from minibroker.protocol.explaining.internal_records import record_explainer
+from minibroker.protocol.explaining.internal_records import make_record_explainer
 from minibroker.protocol.explaining.meanings import find_meaning
 from minibroker.protocol.explaining.parts import HIDDEN, NO_TOPICS, Cursor, Part, Topics, Unreadable
-from minibroker.protocol.explaining.secret_fields import SECRET_MESSAGES, is_secret
+from minibroker.protocol.explaining.secret_fields import SECRET_MESSAGES, is_secret_field
 from minibroker.protocol.fields import Kind
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
-    answer_version,
+    find_response_version,
     get_request_header_version,
     get_response_header_version,
 )
-from minibroker.protocol.layout import Place, layout, measure_least_item_bytes
+from minibroker.protocol.layout import Place, make_layout, measure_least_item_bytes
 from minibroker.protocol.primitives import MAX_TAGS
 from minibroker.protocol.records.varints import Bytes
 
@@ -45,7 +45,7 @@ def explain_message(data: Bytes, message: type[Message], version: int, position:
     message.check_version(version)
     cursor = Cursor(data, position)
     with cursor.part(message.__name__, f"version {version}") as whole, cursor.contained(whole):
-        read_message(cursor, message, version)
+        explain_message_fields(cursor, message, version)
     return whole
 
 
@@ -73,7 +73,7 @@ def explain_records(data: Bytes, position: int = 0, topic: str | None = None) ->
     """Explain batches or messages of a topic that nothing surrounds, as in a segment."""
     cursor = Cursor(data, position)
     with cursor.part("records", "records") as whole, cursor.contained(whole):
-        explain_batches(cursor, record_explainer(topic, read_message))
+        explain_batches(cursor, make_record_explainer(topic, explain_message_fields))
     return whole
 
 
@@ -105,7 +105,7 @@ def _explain_request(cursor: Cursor) -> str:
 
 
 def _explain_response(cursor: Cursor, api_key: int, version: int) -> str:
-    version = answer_version(api_key, version, cursor.data, cursor.position + CORRELATION_ID_BYTES)
+    version = find_response_version(api_key, version, cursor.data, cursor.position + CORRELATION_ID_BYTES)
     is_known = api_key in ApiKey._value2member_map_
     header_version = get_response_header_version(api_key, version) if is_known else 0
     with cursor.part("header", f"ResponseHeader version {header_version}"):
@@ -120,7 +120,7 @@ def _explain_body(cursor: Cursor, message: type[Message], version: int) -> str:
         known = f"{message.versions[0]} to {message.versions[-1]}"
         raise Unreadable(f"{message.__name__} has no version {version}, only {known}")
     with cursor.part("body", message.__name__):
-        read_message(cursor, message, version)
+        explain_message_fields(cursor, message, version)
     return f"{get_api_name(message.api_key)} version {version}"
 
 
@@ -129,7 +129,7 @@ def _explain_body(cursor: Cursor, message: type[Message], version: int) -> str:
 
 def _explain_struct(cursor: Cursor, struct: type, message: type[Message], version: int) -> None:
     flexible = version in message.flexible
-    shape = layout(struct, version, flexible)
+    shape = make_layout(struct, version, flexible)
     for place in shape.body:
         with cursor.part(place.name, _name_type(place.kind, place.compact)) as part:
             _describe_field(part, place, struct, message)
@@ -191,21 +191,21 @@ def _explain_slice(cursor: Cursor, part: Part, kind: Kind, place: Place, message
     if kind.code == "records":
         missing, topic = length - cursor.left_bytes, cursor.topic()
         with cursor.contained(part, min(length, cursor.left_bytes)):
-            explain_batches(cursor, record_explainer(topic, read_message))
+            explain_batches(cursor, make_record_explainer(topic, explain_message_fields))
         if missing > 0:
             raise Unreadable(f"{missing:,} of its {length:,} bytes are not here")
         return
     cursor.need(length)
-    if is_secret(cursor, part, message):
+    if is_secret_field(cursor, part, message):
         cursor.bytes(length)
         part.is_secret, part.meaning = bool(length), HIDDEN if length else ""
     elif kind.code == "string":
         part.value = cursor.bytes(length).decode(errors="replace")
-    elif not explain_embedded(cursor, part, message, length, read_message):
+    elif not explain_embedded(cursor, part, message, length, explain_message_fields):
         part.value = cursor.bytes(length)
 
 
-def read_message(cursor: Cursor, message: type[Message], version: int) -> None:
+def explain_message_fields(cursor: Cursor, message: type[Message], version: int) -> None:
     """Explain the fields of a message as parts of the open part."""
     cursor.is_secret = cursor.is_secret or message in SECRET_MESSAGES
     _explain_struct(cursor, message, message, version)

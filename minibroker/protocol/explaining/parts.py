@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, METADATA_TOPIC_ID
-from minibroker.protocol.primitives import ZERO_UUID, read_varint
+from minibroker.protocol.primitives import ZERO_UUID, read_unsigned_varint
 from minibroker.protocol.records.varints import Bytes
 
 MOST_PARTS = 100_000  # of one tree, as each takes some hundred times the memory of its bytes
@@ -146,7 +146,7 @@ class Cursor:
                 part.problem = str(error)
         finally:
             if self.position < self.end:
-                part.parts.append(make_rest(self.data, self.position, self.end, is_secret=self.is_secret))
+                part.parts.append(make_unread_part(self.data, self.position, self.end, is_secret=self.is_secret))
                 self.position = self.end
             self.end = outer
 
@@ -187,7 +187,7 @@ class Cursor:
     def varint(self) -> int:
         """Read an unsigned varint (KIP-482)."""
         try:
-            value, position = read_varint(memoryview(self.data)[: self.end], self.position)
+            value, position = read_unsigned_varint(memoryview(self.data)[: self.end], self.position)
         except IndexError:
             raise Unreadable("the bytes end in a varint") from None
         except ValueError as error:
@@ -196,7 +196,7 @@ class Cursor:
         return value
 
 
-def make_rest(data: Bytes, start: int, end: int, *, is_secret: bool = False) -> Part:
+def make_unread_part(data: Bytes, start: int, end: int, *, is_secret: bool = False) -> Part:
     """Return the part of bytes that were not read."""
     if is_secret:
         return Part("not read", "bytes", start, end, meaning=HIDDEN, is_secret=True)

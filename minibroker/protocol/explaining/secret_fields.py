@@ -46,15 +46,16 @@ SECRET_MESSAGES: Final = frozenset(
 )
 
 
-def is_secret(cursor: Cursor, part: Part, message: type[Message]) -> bool:
+def is_secret_field(cursor: Cursor, part: Part, message: type[Message]) -> bool:
     """Return whether the open part of a message is a secret, which for the value of a config its name says."""
     if part.name in _FIELDS.get(message, ()):
         return True
     return part.name == "value" and any(
-        each.name == "name" and isinstance(each.value, str) and is_password(each.value) for each in cursor.siblings()
+        each.name == "name" and isinstance(each.value, str) and is_password_config(each.value)
+        for each in cursor.siblings()
     )
 
 
-def is_password(config: str) -> bool:
+def is_password_config(config: str) -> bool:
     """Return whether the values of a config of this name are never shown."""
     return _CONFIGS.search(config) is not None

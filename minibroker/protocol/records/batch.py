@@ -197,7 +197,7 @@ def _compute_crc_in_steps(data: Bytes, start: int, end: int) -> Steps[int]:
     return crc
 
 
-def batches(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
+def iterate_batches(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of each complete batch in `data`. Checksums are not verified.
 
     An incomplete batch at the end is left out, as Fetch responses and log files may end anywhere. Raises `CorruptBatch`
@@ -212,7 +212,7 @@ def batches(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
         position += header.batch_length + LOG_OVERHEAD_BYTES
 
 
-def assign(data: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+def set_offset_and_epoch(data: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
     """Set base offset and leader epoch of a batch, in place. The checksum does not cover them and stays valid."""
     _INT64.pack_into(data, position, base_offset)
     _INT32.pack_into(data, position + LOG_OVERHEAD_BYTES, leader_epoch)
@@ -237,17 +237,17 @@ def set_max_timestamp(data: bytearray | memoryview, position: int, timestamp_typ
         data, position + CRC_START, header.attributes & KNOWN_ATTRIBUTES & ~TIMESTAMP_TYPE_BIT | type_bit
     )
     _INT64.pack_into(data, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
-    seal(data, position, header.size_bytes)
+    set_checksum(data, position, header.size_bytes)
 
 
-def seal(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
+def set_checksum(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
     """Compute and store the checksum of the batch of `size_bytes` at `position`."""
     crc = crc32c(memoryview(data)[position + CRC_START : position + size_bytes])
     _CRC.pack_into(data, position + CRC_POSITION, crc)
 
 
-def seal_in_steps(data: bytearray | memoryview, position: int, size_bytes: int) -> Steps[None]:
-    """Seal a batch as `seal` does, in steps."""
+def set_checksum_in_steps(data: bytearray | memoryview, position: int, size_bytes: int) -> Steps[None]:
+    """Do as `set_checksum`, in steps."""
     crc = yield from _compute_crc_in_steps(data, position + CRC_START, position + size_bytes)
     _CRC.pack_into(data, position + CRC_POSITION, crc)
 

@@ -18,8 +18,8 @@ from minibroker.protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    seal,
-    seal_in_steps,
+    set_checksum,
+    set_checksum_in_steps,
 )
 from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import Compression, compress
@@ -67,7 +67,7 @@ def build_batch(
     header = BatchHeader(
         base_offset, 0, leader_epoch, MAGIC, 0, attributes, deltas[-1], *timestamps, *producer, len(kept)
     )  # length and checksum come last
-    return assemble(header, compress(compression, payload, level))
+    return assemble_batch(header, compress(compression, payload, level))
 
 
 def build_plain_batch(
@@ -102,7 +102,7 @@ def finish_plain_batch(
     attributes = 0 if producer is None else TRANSACTIONAL_BIT
     header = -1, MAGIC, 0, attributes, record_count - 1, timestamp, timestamp, producer_id, epoch, -1, record_count
     HEADER.pack_into(batch, 0, 0, len(batch) - LOG_OVERHEAD_BYTES, *header)
-    seal(batch, 0, len(batch))
+    set_checksum(batch, 0, len(batch))
 
 
 def build_batch_in_steps(
@@ -119,7 +119,7 @@ def build_batch_in_steps(
     producer = producer_id, producer_epoch, -1
     header = BatchHeader(0, 0, -1, MAGIC, 0, attributes, len(records) - 1, *timestamps, *producer, len(records))
     payload = (encode_record(record, delta, 0) for delta, record in enumerate(records))
-    return (yield from assemble_in_steps(header, compress_chunks(compression, payload, None)))
+    return (yield from assemble_batch_in_steps(header, compress_chunks(compression, payload, None)))
 
 
 def recompress_in_steps(
@@ -146,7 +146,7 @@ def recompress_in_steps(
         payload = renumber_records(payload, header.record_count)
     chunks = compress_chunks(codec, payload, level)
     changed = header._replace(attributes=header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | codec)
-    return (yield from assemble_in_steps(changed, _bound_chunks(chunks, max_bytes - HEADER_BYTES, too_large)))
+    return (yield from assemble_batch_in_steps(changed, _bound_chunks(chunks, max_bytes - HEADER_BYTES, too_large)))
 
 
 def _bound_chunks(chunks: Iterable[Bytes], max_bytes: int, too_large: Callable[[int], KafkaError]) -> Iterator[Bytes]:
@@ -159,23 +159,23 @@ def _bound_chunks(chunks: Iterable[Bytes], max_bytes: int, too_large: Callable[[
         raise too_large(size_bytes + HEADER_BYTES)
 
 
-def assemble(header: BatchHeader, payload: Bytes) -> bytearray:
+def assemble_batch(header: BatchHeader, payload: Bytes) -> bytearray:
     """Return the batch of `header` and `payload` (compressed records), with its length and checksum set."""
     batch = bytearray(HEADER_BYTES + len(payload))
     HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD_BYTES))
     batch[HEADER_BYTES:] = payload
-    seal(batch, 0, len(batch))
+    set_checksum(batch, 0, len(batch))
     return batch
 
 
-def assemble_in_steps(header: BatchHeader, chunks: Iterable[Bytes]) -> Steps[bytearray]:
-    """Assemble a batch as `assemble` does, from a payload in pieces. Raises what `chunks` raises."""
+def assemble_batch_in_steps(header: BatchHeader, chunks: Iterable[Bytes]) -> Steps[bytearray]:
+    """Assemble a batch as `assemble_batch` does, from a payload in pieces. Raises what `chunks` raises."""
     batch = bytearray(HEADER_BYTES)
     for chunk in chunks:
         batch += chunk
         yield
     HEADER.pack_into(batch, 0, *header._replace(batch_length=len(batch) - LOG_OVERHEAD_BYTES))
-    yield from seal_in_steps(batch, 0, len(batch))
+    yield from set_checksum_in_steps(batch, 0, len(batch))
     return batch
 
 

@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
-from minibroker.protocol.records.lz4_frames import with_right_checksum
+from minibroker.protocol.records.lz4_frames import set_right_checksum
 from minibroker.protocol.records.varints import Bytes
 
 MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
@@ -239,7 +239,7 @@ _LZ4_UNCOMPRESSED = 1 << 31
 _LZ4_DEFAULT_LEVEL = 9  # Kafka's default, for which its library uses the fast compressor
 _LZ4_FIRST_SLOW_LEVEL = 3
 _UINT32 = Struct("<I")
-LZ4_HEADER = with_right_checksum(_LZ4_MAGIC + bytes((_LZ4_VERSION | _LZ4_INDEPENDENT_BLOCKS, 0x40, 0)))
+LZ4_HEADER = set_right_checksum(_LZ4_MAGIC + bytes((_LZ4_VERSION | _LZ4_INDEPENDENT_BLOCKS, 0x40, 0)))
 LZ4_BLOCK_BYTES = _LZ4_BLOCK_BYTES[0x40]
 LZ4_END = bytes(4)
 
@@ -299,10 +299,10 @@ def _read_lz4_header(view: memoryview) -> tuple[bytes, int]:
     whole = bytes(view[:size_bytes])
     if flags & _LZ4_RESERVED or not flags & _LZ4_VERSION or whole[5:6] not in map(_encode_byte, _LZ4_BLOCK_BYTES):
         raise CorruptBatch("invalid lz4 data: its header has values that are not known")
-    if len(whole) < size_bytes or with_right_checksum(whole) != whole:
+    if len(whole) < size_bytes or set_right_checksum(whole) != whole:
         raise CorruptBatch("invalid lz4 data: the header's checksum is wrong")
     kept = _LZ4_VERSION | _LZ4_INDEPENDENT_BLOCKS | flags & _LZ4_BLOCK_CHECKSUMS
-    return bytes(with_right_checksum(_LZ4_MAGIC + bytes((kept, whole[5], 0)))), size_bytes
+    return bytes(set_right_checksum(_LZ4_MAGIC + bytes((kept, whole[5], 0)))), size_bytes
 
 
 def _encode_byte(value: int) -> bytes:

@@ -71,7 +71,7 @@ def decode_control_type(key: bytes | None) -> ControlType | None:
     return ControlType(number) if number in ControlType._value2member_map_ else None
 
 
-def end_transaction_marker(*, committed: bool, coordinator_epoch: int, timestamp: int) -> Record:
+def make_transaction_marker(*, committed: bool, coordinator_epoch: int, timestamp: int) -> Record:
     """Return the record that ends a transaction. Its batch must have the producer's id and epoch."""
     kind = ControlType.COMMIT if committed else ControlType.ABORT
     return Record(timestamp=timestamp, key=encode_control_key(kind), value=_MARKER.pack(0, coordinator_epoch))

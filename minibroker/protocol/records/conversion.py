@@ -21,7 +21,7 @@ from minibroker.protocol.records.batch import (
     MAGIC,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
-    seal_in_steps,
+    set_checksum_in_steps,
 )
 from minibroker.protocol.records.building import encode_record
 from minibroker.protocol.records.compressing import compress_chunks
@@ -56,7 +56,7 @@ def down_convert_in_steps(batch: Bytes, header: BatchHeader, magic: int, first_o
     )
 
 
-def build(
+def build_in_format(
     records: Iterable[Record],
     magic: int,
     *,
@@ -70,11 +70,11 @@ def build(
     UNSUPPORTED_COMPRESSION_TYPE for a codec that the format does not have.
     """
     return run_all_steps(
-        build_in_steps(records, magic, compression=compression, level=level, timestamp_type=timestamp_type)
+        build_in_format_in_steps(records, magic, compression=compression, level=level, timestamp_type=timestamp_type)
     )
 
 
-def build_in_steps(
+def build_in_format_in_steps(
     records: Iterable[Record | None],
     magic: int,
     *,
@@ -115,7 +115,7 @@ def build_in_steps(
         encoding.count,
     )
     HEADER.pack_into(batch, 0, *header)
-    yield from seal_in_steps(batch, 0, len(batch))
+    yield from set_checksum_in_steps(batch, 0, len(batch))
     return batch
 
 

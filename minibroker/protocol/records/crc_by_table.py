@@ -12,13 +12,13 @@ POLYNOMIAL: Final = 0x82F63B78  # Castagnoli's, the lowest bit first
 ALL: Final = 0xFFFFFFFF
 
 
-def _after(value: int, bits: int) -> int:
+def _advance_crc(value: int, bits: int) -> int:
     for _ in range(bits):
         value = value >> 1 ^ (POLYNOMIAL if value & 1 else 0)
     return value
 
 
-_ONE: Final = array("I", (_after(value, 8) for value in range(256)))
+_ONE: Final = array("I", (_advance_crc(value, 8) for value in range(256)))
 _TWO: Final = array("I", (_ONE[(low := _ONE[value & 255] ^ value >> 8) & 255] ^ low >> 8 for value in range(1 << 16)))
 
 

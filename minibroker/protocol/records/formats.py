@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MIN_LENGTHS = (*(size_bytes - LOG_OVERHEAD_BYTES for size_bytes in MIN_MESSAGE_BYTES), MIN_BATCH_LENGTH)
 
 
-def is_old(data: Bytes, position: int = 0) -> bool:
+def is_old_format(data: Bytes, position: int = 0) -> bool:
     """Return whether the magic byte at `position` is that of a message of format 0 or 1."""
     at = position + MAGIC_POSITION
     return at < len(data) and data[at] < MAGIC
@@ -31,24 +31,26 @@ def is_old(data: Bytes, position: int = 0) -> bool:
 
 def read_header_at(data: Bytes, position: int = 0) -> BatchHeader:
     """Return the header of the batch or message at `position`, unchecked. Raises `CorruptBatch` if it is incomplete."""
-    return read_message_header(data, position) if is_old(data, position) else read_batch_header(data, position)
+    return read_message_header(data, position) if is_old_format(data, position) else read_batch_header(data, position)
 
 
-def check_any(data: Bytes, position: int = 0) -> BatchHeader:
+def check_batch_or_message(data: Bytes, position: int = 0) -> BatchHeader:
     """Check that the batch or message at `position` is complete and sound, and return its header.
 
     Raises `CorruptBatch`.
     """
-    return check_message(data, position) if is_old(data, position) else check_batch(data, position)
+    return check_message(data, position) if is_old_format(data, position) else check_batch(data, position)
 
 
-def records_in(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Record]:
+def iterate_records_in(
+    batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_UNCOMPRESSED_BYTES
+) -> Iterator[Record]:
     """Return the records of the batch or message at `position`, with absolute offsets. Includes control records.
 
     It must have been checked, or come from the log. Raises what `iterate_records` and
     `iterate_records_of_message` raise.
     """
-    if is_old(batch, position):
+    if is_old_format(batch, position):
         from minibroker.protocol.records.message_set import iterate_records_of_message  # no start needs it
 
         return iterate_records_of_message(batch, position, limit_bytes=limit_bytes)
@@ -64,7 +66,7 @@ def iterate_batches_in(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
     """
     position = 0
     while (left := len(data) - position) > MAGIC_POSITION:
-        old = is_old(data, position)
+        old = is_old_format(data, position)
         if not old and data[position + MAGIC_POSITION] != MAGIC:
             raise CorruptBatch(f"Invalid magic found in record: {data[position + MAGIC_POSITION]}", position)
         try:

@@ -40,7 +40,7 @@ class Decoded(NamedTuple):
     version: int
 
 
-def decode_internal(topic: str, key: bytes | None, value: bytes | None) -> tuple[Decoded, Decoded | None]:
+def decode_internal_record(topic: str, key: bytes | None, value: bytes | None) -> tuple[Decoded, Decoded | None]:
     """Decode key and value of a record in one of these topics. The value is None for a tombstone.
 
     Raises `UnknownRecord`, or `MalformedMessage`; ValueError for another topic.
@@ -67,7 +67,7 @@ def _decode_int16(data: bytes | None, what: str) -> int:
     return number
 
 
-def _by_type(suffix: str, *modules: ModuleType) -> dict[int, type[Message]]:
+def _index_by_type(suffix: str, *modules: ModuleType) -> dict[int, type[Message]]:
     found = (each for module in modules for each in vars(module).values())
     return {
         each.api_key: each
@@ -77,7 +77,7 @@ def _by_type(suffix: str, *modules: ModuleType) -> dict[int, type[Message]]:
 
 
 def _index_kinds(*modules: ModuleType) -> tuple[dict[int, type[Message]], dict[int, type[Message]]]:
-    return _by_type("Key", *modules), _by_type("Value", *modules)
+    return _index_by_type("Key", *modules), _index_by_type("Value", *modules)
 
 
 # By topic: the messages of keys, and of values, by the type of the record.

@@ -27,17 +27,17 @@ _PRIMES = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 _UINT32 = Struct("<I")
 
 
-def with_right_checksum(frame: Bytes) -> bytearray:
+def set_right_checksum(frame: Bytes) -> bytearray:
     """Return a copy of the frame with the header checksum of the lz4 format. Raises `CorruptBatch`."""
-    return _with_checksum(frame, _FLAGS_POSITION)
+    return _set_checksum(frame, _FLAGS_POSITION)
 
 
-def with_old_checksum(frame: Bytes) -> bytearray:
+def set_old_checksum(frame: Bytes) -> bytearray:
     """Return a copy of the frame with the header checksum of Kafka's message format 0. Raises `CorruptBatch`."""
-    return _with_checksum(frame, 0)
+    return _set_checksum(frame, 0)
 
 
-def _with_checksum(frame: Bytes, hashed_from: int) -> bytearray:
+def _set_checksum(frame: Bytes, hashed_from: int) -> bytearray:
     if len(frame) < _FIXED_BYTES + 1:
         raise CorruptBatch("invalid lz4 data: it ends in the frame's header")
     copy = bytearray(frame)

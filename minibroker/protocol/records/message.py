@@ -87,10 +87,10 @@ def read_message_header(data: Bytes, position: int = 0) -> BatchHeader:
         raise CorruptBatch(f"{say_bytes_left(left)}, fewer than a message's fixed fields", position)
     offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
     timestamp = _INT64.unpack_from(data, position + _TIMESTAMP_POSITION)[0] if magic == 1 else NO_TIMESTAMP
-    return batch_of_one(offset, size, crc, magic, attributes, timestamp)
+    return make_batch_header(offset, size, crc, magic, attributes, timestamp)
 
 
-def batch_of_one(offset: int, size: int, crc: int, magic: int, attributes: int, timestamp: int) -> BatchHeader:
+def make_batch_header(offset: int, size: int, crc: int, magic: int, attributes: int, timestamp: int) -> BatchHeader:
     """Return the batch header for a message with these fields. Unknown attribute bits are cleared."""
     attributes &= KNOWN_MESSAGE_ATTRIBUTES if magic else COMPRESSION_MASK
     count = -1 if attributes & COMPRESSION_MASK else 1
@@ -146,13 +146,13 @@ def read_message(data: bytes, position: int = 0, *, is_checked: bool = False) ->
     if magic:
         (timestamp,) = _INT64.unpack_from(data, position + _TIMESTAMP_POSITION)
         if timestamp < NO_TIMESTAMP:
-            _refuse_time(f"Invalid message timestamp {timestamp}")
+            _raise_invalid_time(f"Invalid message timestamp {timestamp}")
     elif attributes & TIMESTAMP_TYPE_BIT:
-        _refuse_time("A message of format 0 has no timestamp, and cannot have the time of its append")
+        _raise_invalid_time("A message of format 0 has no timestamp, and cannot have the time of its append")
     return Message(offset, magic, attributes & KNOWN_MESSAGE_ATTRIBUTES, timestamp, key, value), end
 
 
-def _refuse_time(message: str) -> NoReturn:
+def _raise_invalid_time(message: str) -> NoReturn:
     raise InvalidRecords(message, code=ErrorCode.INVALID_TIMESTAMP)
 
 

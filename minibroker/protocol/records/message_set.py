@@ -24,7 +24,7 @@ from minibroker.protocol.records.compression import (
     decompress,
     decompress_chunks,
 )
-from minibroker.protocol.records.lz4_frames import with_old_checksum, with_right_checksum
+from minibroker.protocol.records.lz4_frames import set_old_checksum, set_right_checksum
 from minibroker.protocol.records.message import (
     MIN_MESSAGE_BYTES,
     NO_TIMESTAMP,
@@ -80,7 +80,7 @@ def _read_compressed(wrapper: Message) -> tuple[int, Bytes]:
         raise InvalidRecords(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
     check_codec(codec, wrapper.magic)
     if codec == Compression.LZ4 and wrapper.magic == 0:
-        value = with_right_checksum(value)
+        value = set_right_checksum(value)
     return codec, value
 
 
@@ -103,12 +103,12 @@ def iterate_messages_in(wrapper: Message, payload: bytes) -> Iterator[Message]:
     position = index = 0
     while position < len(payload):
         message, position = read_message(payload, position)
-        _check_inner(wrapper, index, message)
+        _check_inner_message(wrapper, index, message)
         yield message
         index += 1
 
 
-def _check_inner(wrapper: Message, index: int, message: Message) -> None:
+def _check_inner_message(wrapper: Message, index: int, message: Message) -> None:
     if message.magic != wrapper.magic:
         _raise_refusal(index, f"its magic {message.magic} does not match outer magic {wrapper.magic}")
     if message.compression:
@@ -141,11 +141,11 @@ def find_last_inner_offset(payload: bytes) -> int:
     """Return the offset of the last message in a set, 0 for an empty set. Raises `CorruptBatch`."""
     position = offset = 0
     while position < len(payload):
-        offset, position = _next_inner(payload, position)
+        offset, position = _read_next_inner(payload, position)
     return offset
 
 
-def _next_inner(payload: bytes, position: int) -> tuple[int, int]:
+def _read_next_inner(payload: bytes, position: int) -> tuple[int, int]:
     """Return the offset of the message at `position`, and the position of the next one."""
     if len(payload) - position < LOG_OVERHEAD_BYTES:
         raise CorruptBatch("a message set ends within a message")
@@ -178,7 +178,7 @@ def iterate_messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
             if len(window.data) - position < size and not window.ended:
                 position = yield from window.gather(position, size)
         message, position = read_message(window.data, position)
-        _check_inner(wrapper, index, message)
+        _check_inner_message(wrapper, index, message)
         yield message
         index += 1
 
@@ -195,7 +195,7 @@ def find_base_offset_in_steps(wrapper: Message) -> Steps[int]:
             yield
         if position >= len(window.data):
             return _check_base_offset(wrapper, offset)
-        offset, position = _next_inner(window.data, position)
+        offset, position = _read_next_inner(window.data, position)
         steps += 1
         if steps % 1024 == 0:
             yield
@@ -252,7 +252,7 @@ def build_message_set_in_steps(
     if not compression or not encoding.count:
         return out if encoding.count else bytearray()
     if compression == Compression.LZ4 and magic == 0:
-        out = with_old_checksum(out)
+        out = set_old_checksum(out)
     attributes = encoding.attributes | compression
     return bytearray(encode_message(magic, encoding.last_offset, encoding.largest_timestamp, attributes, None, out))
 

@@ -15,7 +15,7 @@ from minibroker.protocol.messages.metadata_records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
-from minibroker.protocol.primitives import Output, read_varint, varint
+from minibroker.protocol.primitives import Output, encode_unsigned_varint, read_unsigned_varint
 
 FRAME_VERSION = 1
 # The record versions above 0, each with its first level of metadata.version, newest first (Kafka's MetadataVersion).
@@ -49,17 +49,21 @@ def encode_metadata(message: Message, metadata_version: int) -> bytes:
     """Return `message` encoded as a record's value, in the version for a level of metadata.version."""
     version = choose_version(type(message), metadata_version)
     out = Output()
-    out += varint(FRAME_VERSION) + varint(message.api_key) + varint(version)
+    out += (
+        encode_unsigned_varint(FRAME_VERSION)
+        + encode_unsigned_varint(message.api_key)
+        + encode_unsigned_varint(version)
+    )
     message.encode_into(out, version)
     return bytes(out)
 
 
-def read_frame(value: bytes) -> Frame:
+def read_metadata_frame(value: bytes) -> Frame:
     """Return the frame of a record's value, also of an unknown kind. Raises UnknownMetadata."""
     try:
-        frame_version, position = read_varint(value, 0)
-        api_key, position = read_varint(value, position)
-        version, position = read_varint(value, position)
+        frame_version, position = read_unsigned_varint(value, 0)
+        api_key, position = read_unsigned_varint(value, position)
+        version, position = read_unsigned_varint(value, position)
     except (IndexError, ValueError) as error:
         raise UnknownMetadata(f"a value of {len(value)} bytes that begins with no frame") from error
     if frame_version != FRAME_VERSION:
@@ -69,7 +73,7 @@ def read_frame(value: bytes) -> Frame:
 
 def decode_metadata(value: bytes) -> Message:
     """Return the message in a record's value. Raises UnknownMetadata or MalformedMessage."""
-    api_key, version, position = read_frame(value)
+    api_key, version, position = read_metadata_frame(value)
     kind = METADATA_KINDS.get(api_key)
     if kind is None or version not in kind.versions:
         raise UnknownMetadata(f"metadata record {api_key} version {version} in frame version {FRAME_VERSION}")

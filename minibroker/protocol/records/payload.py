@@ -21,7 +21,7 @@ from minibroker.protocol.records.compression import (
     decompress_chunks,
 )
 from minibroker.protocol.records.record import Record, parse_records
-from minibroker.protocol.records.restarting import restore_attributes, restore_chunks
+from minibroker.protocol.records.restarting import restore_attributes, restore_attributes_of_chunks
 from minibroker.protocol.records.varints import Bytes
 
 ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
@@ -80,4 +80,4 @@ def iterate_payload_chunks(
     chunks = decompress_chunks(codec, view, limit_bytes, STEP_BYTES if codec else PLAIN_BYTES)
     if not header.attributes & ELIDED_BIT:
         return chunks
-    return restore_chunks(chunks, header.record_count)
+    return restore_attributes_of_chunks(chunks, header.record_count)

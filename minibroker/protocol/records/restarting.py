@@ -16,7 +16,7 @@ from minibroker.protocol.records.varints import (
     MalformedVarint,
     encode_zigzag,
     from_zigzag,
-    read_raw,
+    read_unsigned,
     wrap_to_64_bits,
 )
 from minibroker.protocol.records.windows import Window
@@ -31,7 +31,7 @@ _START_BYTES = 1 + MAX_VARLONG_BYTES + MAX_VARINT_BYTES  # the most that a `NewS
 
 def renumber_records(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Return the `count` records, which must be valid, with offset deltas from 0 on."""
-    return restart_records(Window(chunks), count, _number_record)
+    return rewrite_record_starts(Window(chunks), count, _set_offset_delta)
 
 
 def move_timestamps(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
@@ -40,34 +40,34 @@ def move_timestamps(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: in
     def new_start(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int] | None:
         if not stays[index]:
             return None
-        raw, rest = read_raw(data, body + 1, MAX_VARLONG_BYTES)
+        raw, rest = read_unsigned(data, body + 1, MAX_VARLONG_BYTES)
         start = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(from_zigzag(raw) + by_ms))
         return encode_zigzag(length - (rest - body) + len(start)) + start, rest
 
-    return restart_records(Window(chunks), len(stays), new_start)
+    return rewrite_record_starts(Window(chunks), len(stays), new_start)
 
 
-def elide_records(payload: bytes, count: int) -> bytes | None:
+def elide_attributes(payload: bytes, count: int) -> bytes | None:
     """Return the `count` records in `payload` without attributes; None if one is not 0. Raises `InvalidRecords`."""
     try:
-        return b"".join(elide_chunks(iter((payload,)), count))
+        return b"".join(elide_attributes_of_chunks(iter((payload,)), count))
     except HasAttributes:
         return None
 
 
 def restore_attributes(payload: bytes, count: int) -> bytes:
     """Return the `count` records in `payload` with restored attributes. Raises `InvalidRecords`."""
-    return b"".join(restore_chunks(iter((payload,)), count))
+    return b"".join(restore_attributes_of_chunks(iter((payload,)), count))
 
 
-def elide_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """Elide as `elide_records` does, from records in pieces. Raises `HasAttributes` if a record has attributes."""
-    return restart_records(Window(chunks), count, _cut_attributes)
+def elide_attributes_of_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
+    """Elide as `elide_attributes` does, from records in pieces. Raises `HasAttributes` if a record has attributes."""
+    return rewrite_record_starts(Window(chunks), count, _cut_attributes)
 
 
-def restore_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
+def restore_attributes_of_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Restore as `restore_attributes` does, from records in pieces."""
-    return restart_records(Window(chunks), count, _add_attributes)
+    return rewrite_record_starts(Window(chunks), count, _add_attributes)
 
 
 class HasAttributes(Exception):
@@ -86,27 +86,27 @@ def _add_attributes(data: bytes, body: int, length: int, index: int) -> tuple[by
     return encode_zigzag(length + 1) + b"\0", body
 
 
-def _number_record(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
-    _, at = read_raw(data, body + 1, MAX_VARLONG_BYTES)
-    _, rest = read_raw(data, at, MAX_VARINT_BYTES)
+def _set_offset_delta(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+    _, at = read_unsigned(data, body + 1, MAX_VARLONG_BYTES)
+    _, rest = read_unsigned(data, at, MAX_VARINT_BYTES)
     start = data[body:at] + encode_zigzag(index)
     return encode_zigzag(length - (rest - body) + len(start)) + start, rest
 
 
-def restart_records(window: Window, count: int, new_start: NewStart) -> Iterator[Bytes]:
+def rewrite_record_starts(window: Window, count: int, new_start: NewStart) -> Iterator[Bytes]:
     """Yield the records in the window with new starts. A piece takes a millisecond at most, and may be empty.
 
     Raises `InvalidRecords`, what the window's chunks raise, and what `new_start` raises.
     """
     position = index = 0
     while index < count:
-        out, position, index = _restart_those_at_hand(window, position, index, (count, new_start))
+        out, position, index = _rewrite_records_at_hand(window, position, index, (count, new_start))
         yield out
         if out or index == count:
             continue
         extent = _find_extent(window, position)
         if extent is not None and extent[1] - extent[0] > window.large_bytes and _has_start_at_hand(window, extent[0]):
-            position = yield from _restart_large(window, extent, index, new_start)
+            position = yield from _rewrite_large_record(window, extent, index, new_start)
             index += 1
         elif window.ended:
             raise _make_error(window, position)
@@ -124,7 +124,7 @@ def _has_start_at_hand(window: Window, body: int) -> bool:
     return left >= _START_BYTES or (window.ended and left > 0)
 
 
-def _restart_large(
+def _rewrite_large_record(
     window: Window, extent: tuple[int, int], index: int, new_start: NewStart
 ) -> Generator[Bytes, None, int]:
     """Yield a large record in pieces. Return its end in the window's data."""
@@ -136,7 +136,7 @@ def _restart_large(
     return (yield from _yield_rest(window, restart[1], window.start + end, stays=True))
 
 
-def _restart_those_at_hand(
+def _rewrite_records_at_hand(
     window: Window, position: int, index: int, wanted: tuple[int, NewStart]
 ) -> tuple[bytearray, int, int]:
     """Return up to some hundred whole records with new starts, and the position and index of the next record."""
@@ -175,7 +175,7 @@ def _find_extent(window: Window, position: int) -> tuple[int, int] | None:
     Return None if too little is at hand.
     """
     try:
-        length, body = read_raw(window.data, position, MAX_VARINT_BYTES)
+        length, body = read_unsigned(window.data, position, MAX_VARINT_BYTES)
     except MalformedVarint as error:
         if not window.ended and len(window.data) - position < MAX_VARINT_BYTES:
             return None
@@ -187,5 +187,5 @@ def _find_extent(window: Window, position: int) -> tuple[int, int] | None:
 
 
 def _make_error(window: Window, position: int) -> InvalidRecords:
-    length = read_raw(window.data, position, MAX_VARINT_BYTES)[0] >> 1
+    length = read_unsigned(window.data, position, MAX_VARINT_BYTES)[0] >> 1
     return InvalidRecords(f"the record at byte {window.start + position} is malformed: a length of {length} bytes")

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from minibroker.protocol.records.strides import IS_COMPILED, skip_headers, stride
+from minibroker.protocol.records.strides import IS_COMPILED, skip_headers, step_over_short_records
 from minibroker.protocol.records.varints import (
     MAX_VARINT_BYTES,
     MAX_VARLONG_BYTES,
     MalformedVarint,
-    read_raw,
+    read_unsigned,
 )
 
 MIN_RUN = 16  # a leap costs about as much as walking this many records
@@ -136,8 +136,8 @@ class Scan:
         return True
 
     def _step_over_short_records(self, end_index: int, stop: int) -> None:
-        """Step over records with short varints, as `stride` does."""
-        self.index, self.position, saw_null_key = stride(
+        """Step over records with short varints, as `step_over_short_records` does."""
+        self.index, self.position, saw_null_key = step_over_short_records(
             self.payload, self.position, stop, self.index, end_index, self.timestamp_deltas
         )
         self.saw_null_key |= saw_null_key
@@ -146,15 +146,15 @@ class Scan:
         """Step over one record of any kind. Return False if it is bad, or ends behind `stop`."""
         data = self.payload
         try:
-            length, position = read_raw(data, self.position, MAX_VARINT_BYTES)
+            length, position = read_unsigned(data, self.position, MAX_VARINT_BYTES)
             end = position + (length >> 1)
             if end > stop:
                 return False
-            delta, position = read_raw(data, position + 1, MAX_VARLONG_BYTES)
-            offset, position = read_raw(data, position, MAX_VARINT_BYTES)
-            key, position = read_raw(data, position, MAX_VARINT_BYTES)
+            delta, position = read_unsigned(data, position + 1, MAX_VARLONG_BYTES)
+            offset, position = read_unsigned(data, position, MAX_VARINT_BYTES)
+            key, position = read_unsigned(data, position, MAX_VARINT_BYTES)
             position += 0 if key & 1 else key >> 1
-            value, position = read_raw(data, position, MAX_VARINT_BYTES)
+            value, position = read_unsigned(data, position, MAX_VARINT_BYTES)
             position += 0 if value & 1 else value >> 1
             position = skip_headers(data, position, end)
         except (MalformedVarint, IndexError):
@@ -194,13 +194,13 @@ def find_run(payload: bytes | bytearray, position: int, index: int, count: int) 
     A run ends where the layout changes, so also where a delta needs one byte more (offset delta 64, 8192), after every
     8192nd record, and after `MAX_RUN` records. It may be a single record.
     """
-    if not _looks_repeated(payload, position):
+    if not _looks_like_run(payload, position):
         return None
     layout = _find_layout(payload, position)
     if layout is None:
         return None
     size = layout.end - position
-    end_index = min(count, index + MAX_RUN, _end_of_offset_width(index))
+    end_index = min(count, index + MAX_RUN, _find_end_of_offset_width(index))
     length = min(end_index - index, (len(payload) - position) // size)
     for start in layout.lengths:
         length = _count_equal_at_start(_cut_column(payload, start, size, length))
@@ -211,7 +211,7 @@ def find_run(payload: bytes | bytearray, position: int, index: int, count: int) 
     return Run(length, size, _collect_distinct_numbers(timestamp_deltas), layout.keyed)
 
 
-def _looks_repeated(payload: bytes | bytearray, position: int) -> bool:
+def _looks_like_run(payload: bytes | bytearray, position: int) -> bool:
     """Return whether the next two records begin like this one. If there is no run, this is usually false.
 
     It is also false for records of 8 KiB and more: a batch has so few of them that walking them is fast.
@@ -229,7 +229,7 @@ def _find_layout(payload: bytes | bytearray, position: int) -> _Layout | None:
     lengths: list[int] = []
 
     def length_at(at: int) -> tuple[int, int]:
-        raw, after = read_raw(payload, at, MAX_VARINT_BYTES)
+        raw, after = read_unsigned(payload, at, MAX_VARINT_BYTES)
         lengths.extend(range(at, after))
         return raw, after
 
@@ -239,8 +239,8 @@ def _find_layout(payload: bytes | bytearray, position: int) -> _Layout | None:
 
     try:
         raw, body = length_at(position)
-        _, offset_at = read_raw(payload, body + 1, MAX_VARLONG_BYTES)
-        _, key_at = read_raw(payload, offset_at, MAX_VARINT_BYTES)
+        _, offset_at = read_unsigned(payload, body + 1, MAX_VARLONG_BYTES)
+        _, key_at = read_unsigned(payload, offset_at, MAX_VARINT_BYTES)
         key, value_at = skip_bytes(key_at)
         _, headers_at = skip_bytes(value_at)
         headers, at = length_at(headers_at)
@@ -278,7 +278,7 @@ _PERIOD = 8192
 _MAX_INDEX = 1 << 20  # from here on an offset delta takes four bytes, and records are walked
 
 
-def _end_of_offset_width(index: int) -> int:
+def _find_end_of_offset_width(index: int) -> int:
     return 64 if index < 64 else (index | _PERIOD - 1) + 1
 
 
@@ -315,7 +315,7 @@ def _collect_distinct_numbers(columns: list[bytes | bytearray]) -> set[int]:
             columns = [low[length:], high[length:]]
             if length == len(high):
                 return numbers
-    return numbers.union(read_raw(bytes(row), 0, MAX_VARLONG_BYTES)[0] for row in set(zip(*columns, strict=True)))
+    return numbers.union(read_unsigned(bytes(row), 0, MAX_VARLONG_BYTES)[0] for row in set(zip(*columns, strict=True)))
 
 
 def _collect_distinct_bytes(column: bytes | bytearray) -> set[int]:

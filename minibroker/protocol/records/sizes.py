@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import MAGIC, check_batch
-from minibroker.protocol.records.conversion import build
-from minibroker.protocol.records.elision import without_attributes
+from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.elision import elide_attributes
 from minibroker.protocol.records.record import Record
 
 START_MS = 1_700_000_000_000
@@ -35,9 +35,9 @@ class Overhead(NamedTuple):
 
 def measure_overhead(count: int, key_bytes: int, value_bytes: int) -> Overhead:
     """Measure `count` records (1 or more), a millisecond apart, without headers and compression."""
-    old = [len(build(_make_records(count, key_bytes, value_bytes), magic)) for magic in (0, 1)]
-    batch = build(_make_records(count, key_bytes, value_bytes), MAGIC)
-    shorter = without_attributes(batch, check_batch(batch))
+    old = [len(build_in_format(_make_records(count, key_bytes, value_bytes), magic)) for magic in (0, 1)]
+    batch = build_in_format(_make_records(count, key_bytes, value_bytes), MAGIC)
+    shorter = elide_attributes(batch, check_batch(batch))
     assert shorter is not None
     carried = count * (key_bytes + value_bytes)
     return Overhead(

@@ -17,7 +17,7 @@ from minibroker.protocol.records.varints import (
     MalformedVarint,
     encode_zigzag,
     from_zigzag,
-    read_raw,
+    read_unsigned,
     wrap_to_64_bits,
 )
 
@@ -25,7 +25,7 @@ from minibroker.protocol.records.varints import (
 RecordSlice = tuple[int, int, int, int, bytes | None, bool]
 
 
-def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
+def iterate_slices(data: bytes, count: int) -> Iterator[RecordSlice]:
     """Yield the `count` records of `data`, which must contain nothing else. Raises `InvalidRecords`.
 
     Varints of up to two bytes are read inline, because calls would cost more than all else. `_slice_record_at` reads
@@ -67,10 +67,10 @@ def slices(data: bytes, count: int) -> Iterator[RecordSlice]:
 def _slice_record_at(data: bytes, start: int) -> RecordSlice:
     """Return the record at `start`, with varints of any size. Raises `InvalidRecords`."""
     try:
-        length, body = read_raw(data, start, MAX_VARINT_BYTES)
-        timestamp_delta, position = read_raw(data, body + 1, MAX_VARLONG_BYTES)  # skips the attributes
-        offset_delta, position = read_raw(data, position, MAX_VARINT_BYTES)
-        key_length, position = read_raw(data, position, MAX_VARINT_BYTES)
+        length, body = read_unsigned(data, start, MAX_VARINT_BYTES)
+        timestamp_delta, position = read_unsigned(data, body + 1, MAX_VARLONG_BYTES)  # skips the attributes
+        offset_delta, position = read_unsigned(data, position, MAX_VARINT_BYTES)
+        key_length, position = read_unsigned(data, position, MAX_VARINT_BYTES)
     except MalformedVarint as error:
         raise InvalidRecords(f"the record at byte {start} is malformed: {error}") from error
     key = None if key_length & 1 else data[position : position + (key_length >> 1)]
@@ -81,10 +81,10 @@ def _slice_record_at(data: bytes, start: int) -> RecordSlice:
     return start, end, offset_delta, timestamp_delta, key, data[position] & 1 != 0
 
 
-def with_timestamps_moved(data: bytes, record: RecordSlice, by_ms: int) -> bytes:
+def move_timestamp(data: bytes, record: RecordSlice, by_ms: int) -> bytes:
     """Return the record's bytes with `by_ms` added to its timestamp delta."""
     start, end, _, raw_delta, _, _ = record
-    body = read_raw(data, start, MAX_VARINT_BYTES)[1]
-    rest = read_raw(data, body + 1, MAX_VARLONG_BYTES)[1]
+    body = read_unsigned(data, start, MAX_VARINT_BYTES)[1]
+    rest = read_unsigned(data, body + 1, MAX_VARLONG_BYTES)[1]
     moved = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(from_zigzag(raw_delta) + by_ms))
     return encode_zigzag(len(moved) + end - rest) + moved + data[rest:end]

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, MAX_RECORD_BYTES, BatchHeader, read_header
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, UNBOUNDED_BYTES
-from minibroker.protocol.records.formats import is_old
+from minibroker.protocol.records.formats import is_old_format
 from minibroker.protocol.records.message import Message, check_message, read_message
 from minibroker.protocol.records.message_set import find_base_offset_in_steps, iterate_messages_in_steps
 from minibroker.protocol.records.payload import get_payload_up_to, iterate_payload_chunks
 from minibroker.protocol.records.record import Malformed, Record, read_record
-from minibroker.protocol.records.slicing import RecordSlice, slices
+from minibroker.protocol.records.slicing import RecordSlice, iterate_slices
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, to_zigzag, wrap_to_64_bits
 from minibroker.protocol.records.windows import Extent, LargeRecord, Window
 from minibroker.protocol.steps import Steps
@@ -31,7 +31,7 @@ def stream_records(batch: Bytes, position: int = 0, *, with_values: bool = True)
     Without `with_values`, large records lack key and value, and there is no limit on the size of all. Raises what
     `iterate_records_in` raises.
     """
-    if is_old(batch, position):
+    if is_old_format(batch, position):
         return _stream_message(batch, position)
     return _stream_batch(batch, position, read_header(batch, position), with_values)
 
@@ -69,13 +69,13 @@ def _stream_large_record(
     return record, walked.position
 
 
-def check_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> Steps[None]:
+def check_record_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> Steps[None]:
     """Check, in steps, that no record of a compressed batch has more bytes than max.decompressed.message.bytes.
 
     Its length does not count. Malformed records are for others to find. Raises `InvalidRecords`, and what `decompress`
     raises.
     """
-    if limit_bytes >= MAX_RECORD_BYTES or not header.compression or is_old(batch, 0):
+    if limit_bytes >= MAX_RECORD_BYTES or not header.compression or is_old_format(batch, 0):
         return
     window, at = Window(iterate_payload_chunks(batch, 0, header)), 0
     for index in range(header.record_count):
@@ -97,15 +97,15 @@ def check_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> Steps[No
 
 
 def stream_slices(batch: Bytes, header: BatchHeader) -> Iterator[RecordSlice | None]:
-    """Yield the records of the batch by `slices` or, if they are large, by `slice_keyed_records`."""
+    """Yield the records of the batch by `iterate_slices` or, if they are large, by `slice_keyed_records`."""
     payload = get_payload_up_to(batch, header, WHOLE_BYTES)
     if payload is not None:
-        return slices(payload, header.record_count)
+        return iterate_slices(payload, header.record_count)
     return slice_keyed_records(Window(iterate_payload_chunks(batch, 0, header)), header.record_count)
 
 
 def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | None]:
-    """Yield the `count` records in the window as `slices` does, but with invalid start and end, and None for a pause.
+    """Yield the `count` records in the window as `iterate_slices`, but with invalid start and end, and None to pause.
 
     Raises `InvalidRecords`, and what the window's chunks raise.
     """
@@ -113,7 +113,7 @@ def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | No
     while index < count:
         at = position
         try:
-            for record_slice in slices(window.data[at:], count - index):
+            for record_slice in iterate_slices(window.data[at:], count - index):
                 position, index = at + record_slice[1], index + 1
                 yield record_slice
         except InvalidRecords:

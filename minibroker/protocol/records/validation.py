@@ -21,7 +21,7 @@ from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.payload import ENCODING_MASK, iterate_payload_chunks
 from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.scanning import Scan
-from minibroker.protocol.records.slicing import slices
+from minibroker.protocol.records.slicing import iterate_slices
 from minibroker.protocol.records.varints import (
     INT64_MAX,
     INT64_MIN,
@@ -73,7 +73,7 @@ def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules)
     for each of the first `MAX_RECORD_ERRORS` bad records, and what `decompress` raises. If only the offset deltas are
     wrong, it is `MisnumberedRecords`.
     """
-    check_header(header)
+    check_batch_header(header)
     if header.batch_length <= SMALL_BYTES and not header.attributes & ENCODING_MASK:
         view = memoryview(data)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
         largest = _find_largest_if_good(bytes(view), header, rules)  # reading a byte of bytes is twice as fast
@@ -84,7 +84,7 @@ def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules)
 
 def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
     """Check the small uncompressed batch at the start of `data`, as `check_records` does."""
-    check_header(header)
+    check_batch_header(header)
     end = header.batch_length + LOG_OVERHEAD_BYTES
     if header.record_count == 1 and _is_usual_record(data, end, header, rules):
         return max(header.base_timestamp, NO_TIMESTAMP)
@@ -94,7 +94,7 @@ def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
 
 def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> Steps[int]:
     """Check records as `check_records` does, in steps, with only a piece of the records in memory."""
-    check_header(header)
+    check_batch_header(header)
     return (yield from check_window(Window(iterate_payload_chunks(data, position, header)), header, rules))
 
 
@@ -183,7 +183,7 @@ class RecordErrors:
 
     def refusal(self) -> InvalidRecords:
         """Return the error to raise."""
-        return InvalidRecords(summary(self, self.code), tuple(self.listed), self.code)
+        return InvalidRecords(summarize_errors(self, self.code), tuple(self.listed), self.code)
 
 
 class _Checking:
@@ -209,7 +209,7 @@ class _Checking:
                     yield from self._check_scanned()
             else:
                 yield from self._check_scanned()
-                yield from self._go_on()
+                yield from self._read_or_step_over()
             yield
         yield from self._check_scanned()
         end = window.start + scan.position
@@ -231,20 +231,20 @@ class _Checking:
             self._largest = max(self._largest, largest)
             in_time = rules.takes(smallest) and rules.takes(largest)
             if not in_time or (rules.keys_required and scan.saw_null_key):
-                yield from self._list_bad(index, self._window.data[position : scan.position])
+                yield from self._list_bad_records(index, self._window.data[position : scan.position])
             scan.timestamp_deltas.clear()
             scan.saw_null_key = False
         self._noted = scan.index, scan.position
 
-    def _list_bad(self, first: int, data: bytes) -> Steps[None]:
+    def _list_bad_records(self, first: int, data: bytes) -> Steps[None]:
         """Check the records in `data` one by one, as some of them break a rule."""
-        found = slices(data, self._scan.index - first)
+        found = iterate_slices(data, self._scan.index - first)
         for index, (_, _, raw_offset, raw_time, key, _) in enumerate(found, first):
-            self._check_one(index, from_zigzag(raw_offset), from_zigzag(raw_time), key is not None)
+            self._check_record(index, from_zigzag(raw_offset), from_zigzag(raw_time), key is not None)
             if index & 255 == 0:
                 yield
 
-    def _check_one(self, index: int, offset_delta: int, timestamp_delta: int, has_key: bool) -> int:
+    def _check_record(self, index: int, offset_delta: int, timestamp_delta: int, has_key: bool) -> int:
         """Check one record. Return its timestamp."""
         timestamp = self._append_time
         if timestamp is None:
@@ -252,7 +252,7 @@ class _Checking:
         self._errors.check(index, Record(self._header.base_offset + offset_delta, timestamp), self._rules, has_key)
         return timestamp
 
-    def _go_on(self) -> Steps[None]:
+    def _read_or_step_over(self) -> Steps[None]:
         """Read more data, or step over the next record if it is large, or refuse it."""
         scan, window = self._scan, self._window
         try:
@@ -275,8 +275,8 @@ class _Checking:
             yield from record.walk()
         except (MalformedVarint, Malformed) as error:
             raise (yield from self._make_error(str(error), extent)) from error
-        self._check_number(record.offset_delta)
-        timestamp = self._check_one(scan.index, record.offset_delta, record.timestamp_delta, record.key_bytes >= 0)
+        self._note_wrong_offset_delta(record.offset_delta)
+        timestamp = self._check_record(scan.index, record.offset_delta, record.timestamp_delta, record.key_bytes >= 0)
         self._largest = max(self._largest, timestamp)
         scan.index, scan.position, scan.payload = scan.index + 1, record.position, window.data
         self._noted = scan.index, scan.position
@@ -290,7 +290,7 @@ class _Checking:
             record, _ = read_record(window.data, scan.position, self._header, None)
         except (MalformedVarint, Malformed) as error:
             raise (yield from self._make_error(str(error), extent)) from error
-        self._check_number(record.offset - self._header.base_offset)
+        self._note_wrong_offset_delta(record.offset - self._header.base_offset)
 
     def _make_error(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
         """Return the error for the next record. Raises if what follows, but not too much, cannot be decompressed."""
@@ -299,7 +299,7 @@ class _Checking:
             message = f"a length of {extent.length} bytes, {size - extent.body} are left"
         return InvalidRecords(f"record {index} is malformed: {message}", ((index, message),))
 
-    def _check_number(self, offset_delta: int) -> None:
+    def _note_wrong_offset_delta(self, offset_delta: int) -> None:
         """Remember the first record with a wrong offset delta. From there on the scan accepts any."""
         index = self._scan.index
         if offset_delta != index and self._misnumbered is None:
@@ -307,7 +307,7 @@ class _Checking:
             self._scan.any_offsets = True
 
 
-def check_header(header: BatchHeader) -> None:
+def check_batch_header(header: BatchHeader) -> None:
     """Check the header of a client's batch. Raises `InvalidRecords`."""
     if header.last_offset_delta < 0:
         raise InvalidRecords(f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}]")
@@ -347,7 +347,7 @@ def make_timestamp_message(record: Record, earliest_ms: int, latest_ms: int) -> 
     )
 
 
-def refuse_stamped_by_producer(indexes: Sequence[int]) -> InvalidRecords:
+def make_log_append_time_error(indexes: Sequence[int]) -> InvalidRecords:
     """Return the error for records that a producer has sent with LogAppendTime."""
     errors = RecordErrors()
     errors.code = ErrorCode.INVALID_TIMESTAMP
@@ -357,7 +357,7 @@ def refuse_stamped_by_producer(indexes: Sequence[int]) -> InvalidRecords:
     return errors.refusal()
 
 
-def summary(errors: RecordErrors, code: ErrorCode) -> str:
+def summarize_errors(errors: RecordErrors, code: ErrorCode) -> str:
     """Return a sentence about the refused records."""
     if code == ErrorCode.INVALID_TIMESTAMP:
         return "One or more records have been rejected due to invalid timestamp"

@@ -253,7 +253,7 @@ class BatchWalker:
         return self._crc_budget_bytes >= 0 and self._compute_crc(position, header) == header.crc
 
 
-def next_sound_batch(data: Bytes, position: int) -> int | None:
+def find_next_sound_batch(data: Bytes, position: int) -> int | None:
     """Return the position of the first sound batch at or behind `position` of `data`, or None."""
     view = memoryview(data)
     walker = BatchWalker(lambda: lambda at, size_bytes: view[at : at + size_bytes], len(view))

@@ -23,7 +23,7 @@ from minibroker.protocol.records.varints import (
     Bytes,
     MalformedVarint,
     from_zigzag,
-    read_raw,
+    read_unsigned,
 )
 from minibroker.protocol.steps import Steps
 
@@ -91,7 +91,7 @@ class Window:
         Raises `MalformedVarint`, also if the data ends within the length.
         """
         try:
-            raw, body = read_raw(self.data, position, MAX_VARINT_BYTES)
+            raw, body = read_unsigned(self.data, position, MAX_VARINT_BYTES)
         except MalformedVarint:
             if self.ended or len(self.data) - position >= MAX_VARINT_BYTES:
                 raise
@@ -182,7 +182,7 @@ class LargeRecord:
         yield from self._read_until_at_hand(max_bytes)
         at = self.position
         piece = self._window.data[at : at + max(min(max_bytes, self._left), 0)]
-        raw, size = read_raw(piece, 0, max_bytes)
+        raw, size = read_unsigned(piece, 0, max_bytes)
         self.position = at + size
         return from_zigzag(raw)
 
@@ -222,7 +222,7 @@ class LargeRecord:
             yield from self._read_until_at_hand(2)
             window = self._window
             limit = min(len(window.data), self._end - window.start, self.position + STEP_BYTES // 2)
-            self.position, passed = pass_headers(window.data, self.position, limit, count)
+            self.position, passed = skip_headers(window.data, self.position, limit, count)
             count -= passed
             yield
             if not passed:  # the header is not completely at hand, or unusual
@@ -233,7 +233,7 @@ class LargeRecord:
                 count -= 1
 
 
-def pass_headers(data: bytes, position: int, limit: int, count: int) -> tuple[int, int]:
+def skip_headers(data: bytes, position: int, limit: int, count: int) -> tuple[int, int]:
     """Step over up to `count` headers that end by `limit`, and whose lengths take at most two bytes.
 
     Return the position of the next header, and how many were passed.

@@ -96,7 +96,7 @@ def _has_many_values(body: bytes) -> bool:
     return sum(map(outside.count, (b",", b"[", b"{"))) > MOST_VALUES
 
 
-def answer_error(error: RegistryError) -> Answer:
+def make_error_answer(error: RegistryError) -> Answer:
     """Return the answer for an error."""
     return Answer({"error_code": error.code, "message": error.message}, error.status)
 

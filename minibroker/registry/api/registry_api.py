@@ -9,8 +9,8 @@ from minibroker.registry.api.http_messages import Answer, Request
 from minibroker.registry.api.registry_routes import (
     INT_MAX,
     ROUTES,
+    add_route,
     make_not_found_error,
-    on,
     parse_limit,
     parse_path_number,
     parse_version_number,
@@ -23,7 +23,7 @@ from minibroker.registry.state.coroutine_slices import Slices, let_others_go_on
 from minibroker.registry.state.qualified_subjects import (
     DEFAULT,
     WILDCARD,
-    is_valid,
+    is_valid_subject,
     make_context_prefix,
     normalize_subject,
     parse_subject,
@@ -62,24 +62,24 @@ class RegistryApi(SettingsApi):
 
     # --- subjects -------------------------------------------------------------------------------
 
-    @on("GET", "/")
+    @add_route("GET", "/")
     async def root(self, request: Request) -> Any:
         """Return an empty object, for clients that check whether a registry is there."""
         return {}
 
-    @on("GET", "/subjects")
+    @add_route("GET", "/subjects")
     async def list_subjects(self, request: Request) -> list[str]:
         """Return the names of the subjects with a prefix, by default all of all contexts."""
         state = await self._registry.state()
         deleted, only = request.flag("deleted"), request.flag("deletedOnly")
         names = (
             name
-            for name in _with_prefix(state, normalize_subject(request.text("subjectPrefix", WILDCARD)))
+            for name in _list_subjects_with_prefix(state, normalize_subject(request.text("subjectPrefix", WILDCARD)))
             if (deleted and not only) or state.is_live(name) != only
         )
         return take_page(request, names, LISTED_MAX)
 
-    @on("POST", "/subjects/{subject}")
+    @add_route("POST", "/subjects/{subject}")
     async def find_schema(self, request: Request) -> dict[str, Any]:
         """Return the version of a subject that has a schema."""
         subject, deleted = await self._get_subject(request), request.flag("deleted")
@@ -92,13 +92,13 @@ class RegistryApi(SettingsApi):
             )
         return await self._show_schema(request, schema)
 
-    @on("DELETE", "/subjects/{subject}")
+    @add_route("DELETE", "/subjects/{subject}")
     async def delete_subject(self, request: Request) -> list[int]:
         """Delete a subject; return its versions."""
         subject = await self._get_subject(request)
         return await self._registry.delete_subject(subject, permanent=request.flag("permanent"))
 
-    @on("GET", "/subjects/{subject}/metadata")
+    @add_route("GET", "/subjects/{subject}/metadata")
     async def find_by_metadata(self, request: Request) -> dict[str, Any]:
         """Return the latest version whose metadata has properties."""
         state, subject = await self._registry.state(), await self._get_subject(request)
@@ -111,7 +111,7 @@ class RegistryApi(SettingsApi):
 
     # --- versions -------------------------------------------------------------------------------
 
-    @on("GET", "/subjects/{subject}/versions")
+    @add_route("GET", "/subjects/{subject}/versions")
     async def list_versions(self, request: Request) -> list[int]:
         """Return the versions of a subject."""
         state, subject = await self._registry.state(), await self._get_subject(request)
@@ -122,7 +122,7 @@ class RegistryApi(SettingsApi):
         found = [schema.version for schema in state.schemas(subject, deleted) if schema.deleted or not only]
         return take_page(request, found, SCHEMAS_MAX * 10)
 
-    @on("POST", "/subjects/{subject}/versions")
+    @add_route("POST", "/subjects/{subject}/versions")
     async def register(self, request: Request) -> dict[str, Any]:
         """Register a schema; return its id.
 
@@ -130,25 +130,25 @@ class RegistryApi(SettingsApi):
         it for the descriptor in base64 that it had registered.
         """
         subject = await self._get_subject(request)
-        if not is_valid(subject):
+        if not is_valid_subject(subject):
             raise errors.invalid_subject(subject)
         schema = await self._registry.register(subject, await self._parse_new_schema(request, subject), request.left)
         fields = describe_version(schema)
         left_out = {"subject", "ts", "deleted"} | ({"schema"} if schema.kind == "PROTOBUF" else set())
         return {name: fields[name] for name in fields if name not in left_out}
 
-    @on("GET", "/subjects/{subject}/versions/{version}")
+    @add_route("GET", "/subjects/{subject}/versions/{version}")
     async def get_version(self, request: Request) -> dict[str, Any]:
         """Return a version of a subject."""
         return await self._show_schema(request, await self._get_version(request, request.flag("deleted")))
 
-    @on("GET", "/subjects/{subject}/versions/{version}/schema")
+    @add_route("GET", "/subjects/{subject}/versions/{version}/schema")
     async def get_version_text(self, request: Request) -> Answer:
         """Return the text of a version alone."""
         schema = await self._get_version(request, request.flag("deleted"))
         return Answer(raw=(await self._show_schema(request, schema))["schema"])
 
-    @on("GET", "/subjects/{subject}/versions/{version}/referencedby")
+    @add_route("GET", "/subjects/{subject}/versions/{version}/referencedby")
     async def list_referrers(self, request: Request) -> list[int]:
         """Return the ids of the schemas that refer to a version."""
         schema = await self._get_version(request, deleted=True)
@@ -156,7 +156,7 @@ class RegistryApi(SettingsApi):
         found = sorted(state.index(schema.subject).referrers.get((schema.subject, schema.version), ()))
         return take_page(request, found, LISTED_MAX)
 
-    @on("DELETE", "/subjects/{subject}/versions/{version}")
+    @add_route("DELETE", "/subjects/{subject}/versions/{version}")
     async def delete_version(self, request: Request) -> int:
         """Delete a version; return it."""
         subject, named = await self._get_subject(request), request.variables["version"]
@@ -177,7 +177,7 @@ class RegistryApi(SettingsApi):
 
     # --- schemas --------------------------------------------------------------------------------
 
-    @on("GET", "/schemas")
+    @add_route("GET", "/schemas")
     async def list_schemas(self, request: Request) -> Answer:
         """Return the versions of all subjects with a prefix, or also of those that have such an alias."""
         state, deleted = await self._registry.state(), request.flag("deleted")
@@ -186,7 +186,7 @@ class RegistryApi(SettingsApi):
         prefix = normalize_subject(request.text("subjectPrefix"))
         aliases = _group_aliases(state, prefix) if request.flag("aliases") else {}
         listed: list[StoredSchema] = []
-        for name in sorted({*_with_prefix(state, prefix), *aliases}):
+        for name in sorted({*_list_subjects_with_prefix(state, prefix), *aliases}):
             await slices.next()
             schemas = state.schemas(name, deleted)[-1 if latest else None :]
             listed += [schema for schema in schemas if not rules or schema.has_rules(rules)]
@@ -199,15 +199,15 @@ class RegistryApi(SettingsApi):
             texts.append(format_json(describe_version(schema) | also))
         return Answer(raw=f"[{','.join(texts)}]")
 
-    @on("GET", "/schemas/types")
+    @add_route("GET", "/schemas/types")
     async def list_types(self, request: Request) -> list[str]:
         """Return the types of schemas."""
         return ["JSON", "PROTOBUF", AVRO]
 
-    @on("GET", "/schemas/ids/{id}")
+    @add_route("GET", "/schemas/ids/{id}")
     async def get_by_id(self, request: Request) -> dict[str, Any]:
         """Return the schema with an id."""
-        schema = await self._by_id(request)
+        schema = await self._get_schema_by_id(request)
         found = await self._show_schema(request, schema)
         if "subject" not in request.query:
             found = {name: value for name, value in found.items() if name not in ("subject", "version")}
@@ -215,17 +215,17 @@ class RegistryApi(SettingsApi):
             found["maxId"] = (await self._registry.state()).index(schema.subject).max_id
         return {name: value for name, value in found.items() if name != "id"}
 
-    @on("GET", "/schemas/ids/{id}/schema")
+    @add_route("GET", "/schemas/ids/{id}/schema")
     async def get_text_by_id(self, request: Request) -> Answer:
         """Return the text of the schema with an id alone."""
-        return Answer(raw=(await self._show_schema(request, await self._by_id(request)))["schema"])
+        return Answer(raw=(await self._show_schema(request, await self._get_schema_by_id(request)))["schema"])
 
-    @on("GET", "/schemas/ids/{id}/subjects")
+    @add_route("GET", "/schemas/ids/{id}/subjects")
     async def list_subjects_of_id(self, request: Request) -> list[str]:
         """Return the subjects with the schema of an id."""
         return take_page(request, [subject for subject, _ in await self._list_versions_of_id(request)], LISTED_MAX)
 
-    @on("GET", "/schemas/ids/{id}/versions")
+    @add_route("GET", "/schemas/ids/{id}/versions")
     async def list_versions_of_id(self, request: Request) -> list[dict[str, Any]]:
         """Return the versions of subjects with the schema of an id."""
         found = [
@@ -233,7 +233,7 @@ class RegistryApi(SettingsApi):
         ]
         return take_page(request, found, LISTED_MAX)
 
-    @on("GET", "/schemas/guids/{guid}")
+    @add_route("GET", "/schemas/guids/{guid}")
     async def get_by_guid(self, request: Request) -> dict[str, Any]:
         """Return the schema with a GUID."""
         state, guid = await self._registry.state(), request.variables["guid"]
@@ -244,7 +244,7 @@ class RegistryApi(SettingsApi):
                 return {name: value for name, value in found.items() if name not in ("subject", "version", "id")}
         raise errors.schema_not_found(guid)
 
-    @on("GET", "/schemas/guids/{guid}/ids")
+    @add_route("GET", "/schemas/guids/{guid}/ids")
     async def list_ids_of_guid(self, request: Request) -> list[dict[str, Any]]:
         """Return the ids of the schema with a GUID, by context."""
         state, guid = await self._registry.state(), request.variables["guid"]
@@ -253,7 +253,7 @@ class RegistryApi(SettingsApi):
             raise errors.schema_not_found(guid)
         return found
 
-    async def _by_id(self, request: Request) -> StoredSchema:
+    async def _get_schema_by_id(self, request: Request) -> StoredSchema:
         state, id = await self._registry.state(), parse_path_number(request.variables["id"])
         subject = _resolve_subject(state, request.text("subject"))
         found, name = state.by_id(id, subject), parse_subject(subject)
@@ -266,7 +266,7 @@ class RegistryApi(SettingsApi):
 
     async def _list_versions_of_id(self, request: Request) -> list[tuple[str, int]]:
         try:
-            schema = await self._by_id(request)
+            schema = await self._get_schema_by_id(request)
         except RegistryError as error:
             raise errors.schema_not_found() if error.code == 40403 else error from None
         state = await self._registry.state()
@@ -276,7 +276,9 @@ class RegistryApi(SettingsApi):
 
     # --- compatibility --------------------------------------------------------------------------
 
-    @on("POST", "/compatibility/subjects/{subject}/versions", "/compatibility/subjects/{subject}/versions/{version}")
+    @add_route(
+        "POST", "/compatibility/subjects/{subject}/versions", "/compatibility/subjects/{subject}/versions/{version}"
+    )
     async def check(self, request: Request) -> dict[str, Any]:
         """Return whether a schema is compatible with a version of a subject, or with all that its level names."""
         state, subject = await self._registry.state(), await self._get_subject(request)
@@ -299,12 +301,12 @@ class RegistryApi(SettingsApi):
 
     # --- contexts and the server ----------------------------------------------------------------
 
-    @on("GET", "/contexts")
+    @add_route("GET", "/contexts")
     async def list_contexts(self, request: Request) -> list[str]:
         """Return the contexts."""
         return take_page(request, [DEFAULT, *sorted((await self._registry.state()).contexts)], LISTED_MAX)
 
-    @on("DELETE", "/contexts/{context}")
+    @add_route("DELETE", "/contexts/{context}")
     async def delete_context(self, request: Request) -> Answer:
         """Delete a context without subjects."""
         try:
@@ -314,18 +316,18 @@ class RegistryApi(SettingsApi):
         await self._registry.delete_context(prefix)
         return Answer(status=204, raw="")
 
-    @on("GET", "/v1/metadata/id")
+    @add_route("GET", "/v1/metadata/id")
     async def get_cluster_id(self, request: Request) -> dict[str, Any]:
         """Return the ids of the cluster and of the registry."""
         clusters = {"kafka-cluster": self._registry.cluster_id, "schema-registry-cluster": GROUP_ID}
         return {"scope": {"path": [], "clusters": clusters}, "id": ""}
 
-    @on("GET", "/v1/metadata/version")
+    @add_route("GET", "/v1/metadata/version")
     async def get_server_version(self, request: Request) -> dict[str, str]:
         """Return the version of Confluent's registry whose API this is."""
         return {"version": SERVER_VERSION, "commitId": "minibroker"}
 
-    @on("GET", "/v1/metadata/deployment")
+    @add_route("GET", "/v1/metadata/deployment")
     async def get_deployment(self, request: Request) -> dict[str, Any]:
         """Return what is particular to this registry, which is nothing."""
         return {"attributes": []}
@@ -389,7 +391,7 @@ def _resolve_subject(state: SchemaState, subject: str) -> str:
     return qualify_within(subject, str(alias)) if alias else subject
 
 
-def _with_prefix(state: SchemaState, prefix: str) -> list[str]:
+def _list_subjects_with_prefix(state: SchemaState, prefix: str) -> list[str]:
     """Return the subjects with a prefix, in order.
 
     They are of its context, or of all if it begins with the wildcard.

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from minibroker.addresses import find_refusal
-from minibroker.registry.api.http_messages import Answer, Request, answer_error, make_request
+from minibroker.registry.api.http_messages import Answer, Request, make_error_answer, make_request
 from minibroker.registry.api.registry_api import RegistryApi
 from minibroker.registry.formats.schema import REMEDY
 from minibroker.registry.state.coroutine_slices import let_others_go_on
@@ -86,14 +86,14 @@ class RegistryApplication:
             await let_others_go_on(len(answer.data))
             return answer
         except RegistryError as error:
-            return Answer(answer_error(error).body, error.status, headers=HEADERS.get(error.status, ()))
+            return Answer(make_error_answer(error).body, error.status, headers=HEADERS.get(error.status, ()))
         except messages.Refused as error:
-            return answer_error(RegistryError(error.status, error.message))
+            return make_error_answer(RegistryError(error.status, error.message))
         except ImportError as error:  # of what only some schemas need
-            return answer_error(RegistryError(50001, f"{error.name} is missing: the registry needs {REMEDY}"))
+            return make_error_answer(RegistryError(50001, f"{error.name} is missing: the registry needs {REMEDY}"))
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
-            return answer_error(RegistryError(50001, "Internal error; the log of the broker says more"))
+            return make_error_answer(RegistryError(50001, "Internal error; the log of the broker says more"))
 
 
 def _check_page(request: Request, *, is_private: bool) -> None:

@@ -52,14 +52,14 @@ class BrokersUsers:
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
         try:
             if scheme.lower() == "basic":
-                return await self._by_password(sasl, credential.strip())
+                return await self._authenticate_by_password(sasl, credential.strip())
             if scheme.lower() == "bearer":
-                return await _by_token(sasl, credential.strip())
+                return await _authenticate_by_token(sasl, credential.strip())
         except (InvalidCredentials, AuthenticationFailed, UnicodeError):
             pass
         raise RegistryError(401, "Unauthorized")
 
-    async def _by_password(self, sasl: SaslListener, credential: str) -> str:
+    async def _authenticate_by_password(self, sasl: SaslListener, credential: str) -> str:
         try:
             name, colon, password = base64.b64decode(credential, validate=True).decode().partition(":")
         except ValueError:
@@ -90,7 +90,7 @@ class BrokersUsers:
         return True
 
 
-async def _by_token(sasl: SaslListener, token: str) -> str:
+async def _authenticate_by_token(sasl: SaslListener, token: str) -> str:
     if "OAUTHBEARER" not in sasl.mechanisms:
         raise InvalidCredentials("the listener takes no tokens")
     return await _run_exchange(sasl, "OAUTHBEARER", f"n,,\x01auth=Bearer {token}\x01\x01".encode("ascii"))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from minibroker.registry.api.http_messages import Request
 from minibroker.registry.state import registry_errors as errors
-from minibroker.registry.state.qualified_subjects import is_valid, normalize_subject
+from minibroker.registry.state.qualified_subjects import is_valid_subject, normalize_subject
 from minibroker.registry.state.registry_errors import RegistryError
 
 INT_MAX: Final = (1 << 31) - 1
@@ -35,7 +35,7 @@ class Route:
 ROUTES: defaultdict[int, list[Route]] = defaultdict(list)  # by the number of their parts
 
 
-def on(method: str, *paths: str) -> Callable[[Handler], Handler]:
+def add_route(method: str, *paths: str) -> Callable[[Handler], Handler]:
     def register(handler: Handler) -> Handler:
         for path in paths:
             parts = tuple(path.split("/")[1:]) if path != "/" else ()
@@ -71,7 +71,7 @@ def get_scope(request: Request) -> str | None:
     named = request.variables.get("subject")
     if named is None:
         return None
-    if not is_valid(named, of_config=True):
+    if not is_valid_subject(named, of_config=True):
         raise errors.invalid_subject(named)
     return normalize_subject(named) or None
 

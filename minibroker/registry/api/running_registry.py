@@ -33,13 +33,13 @@ class RunningRegistry:
         self._cluster, self._observer = cluster, observer
         self._is_private = is_loopback(address.host)
         self.registry = Registry(cluster)
-        with _start_errors():
+        with _translate_start_errors():
             self.server = Server(address)
         self._asgi = Asgi(self.answer)
 
     async def start(self) -> None:
         """Serve, with the security of the broker's first listener. Raises StartError."""
-        with _start_errors():
+        with _translate_start_errors():
             await self.server.start(self._asgi, _find_tls(self._cluster()))
 
     async def answer(self, request: Request) -> Answer:
@@ -66,7 +66,7 @@ def _find_tls(cluster: Broker) -> ssl.SSLContext | None:
 
 
 @contextlib.contextmanager
-def _start_errors() -> Iterator[None]:
+def _translate_start_errors() -> Iterator[None]:
     """Raise StartError for what prevents a server from starting."""
     try:
         yield

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from minibroker.registry.api.http_messages import Request
-from minibroker.registry.api.registry_routes import get_scope, on
+from minibroker.registry.api.registry_routes import add_route, get_scope
 from minibroker.registry.state import registry_errors as errors
 from minibroker.registry.state.registry import Registry
-from minibroker.registry.state.registry_configs import check_mode, find_config, find_mode, get_own_mode
+from minibroker.registry.state.registry_configs import find_config, find_mode, get_own_mode, parse_mode
 
 
 class SettingsApi:
@@ -18,7 +18,7 @@ class SettingsApi:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    @on("GET", "/config", "/config/{subject}")
+    @add_route("GET", "/config", "/config/{subject}")
     async def get_config(self, request: Request) -> Mapping[str, Any]:
         """Return the config of a subject, or of all."""
         state, subject = await self._registry.state(), get_scope(request)
@@ -28,14 +28,14 @@ class SettingsApi:
             raise errors.no_config(subject)
         return state.configs[subject]
 
-    @on("PUT", "/config", "/config/{subject}")
+    @add_route("PUT", "/config", "/config/{subject}")
     async def set_config(self, request: Request) -> dict[str, Any]:
         """Change the config of a subject, or of all; return the request."""
         asked = request.json()
         await self._registry.set_config(get_scope(request), asked)
         return asked
 
-    @on("DELETE", "/config", "/config/{subject}")
+    @add_route("DELETE", "/config", "/config/{subject}")
     async def delete_config(self, request: Request) -> Mapping[str, Any]:
         """Remove the config of a subject, or of all; return what it was."""
         state, subject = await self._registry.state(), get_scope(request)
@@ -45,7 +45,7 @@ class SettingsApi:
         await self._registry.set_config(subject, None)
         return before
 
-    @on("GET", "/mode", "/mode/{subject}")
+    @add_route("GET", "/mode", "/mode/{subject}")
     async def get_mode(self, request: Request) -> dict[str, str]:
         """Return the mode of a subject, or of all."""
         state, subject = await self._registry.state(), get_scope(request)
@@ -56,15 +56,15 @@ class SettingsApi:
             raise errors.no_mode(subject)
         return {"mode": mode}
 
-    @on("PUT", "/mode", "/mode/{subject}")
+    @add_route("PUT", "/mode", "/mode/{subject}")
     async def set_mode(self, request: Request) -> dict[str, Any]:
         """Set the mode of a subject, or of all; return the request. Null removes it."""
         asked = request.json()
-        mode = None if "mode" in asked and asked["mode"] is None else check_mode(asked.get("mode"))
+        mode = None if "mode" in asked and asked["mode"] is None else parse_mode(asked.get("mode"))
         await self._registry.set_mode(get_scope(request), mode, force=request.flag("force"))
         return asked
 
-    @on("DELETE", "/mode", "/mode/{subject}")
+    @add_route("DELETE", "/mode", "/mode/{subject}")
     async def delete_mode(self, request: Request) -> dict[str, str | None]:
         """Remove the mode of a subject or of all, or of a context and its subjects; return what it was."""
         state, subject, recursive = await self._registry.state(), get_scope(request), request.flag("recursive")

@@ -105,7 +105,7 @@ def walk_changes(parts: Sequence[Any], budget: Budget) -> Iterator[tuple[tuple[s
                 path.pop()
 
 
-def forget(known: dict[Any, Any], keys: Iterable[Any]) -> None:
+def forget_pairs(known: dict[Any, Any], keys: Iterable[Any]) -> None:
     """Forget what is known of each pair, in an order in which others are still known that are in it.
 
     What was found may be so much that to let go of it at once would keep all other threads waiting.

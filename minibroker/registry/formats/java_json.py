@@ -39,17 +39,17 @@ def _refuse_number(text: str) -> Any:
 def format_json(value: Any) -> str:
     """Return a value as compact JSON; keys keep their order."""
     if isinstance(value, str):
-        return quote(value)
+        return quote_string(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{quote(key)}:{format_json(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{quote_string(key)}:{format_json(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(format_json, value)) + "]"
     if isinstance(value, float):
-        return double_text(value)
+        return format_double(value)
     return CONSTANTS[value] if value is None or isinstance(value, bool) else str(value)
 
 
-def quote(text: str) -> str:
+def quote_string(text: str) -> str:
     """Return a string in quotes. Characters beyond ASCII stay as they are; escapes have capital digits."""
     written = encode_basestring(text)
     if "\\u00" not in written:
@@ -57,7 +57,7 @@ def quote(text: str) -> str:
     return ESCAPE.sub(lambda match: "\\u" + match[1][1:].upper() if len(match[1]) > 1 else match[0], written)
 
 
-def double_text(number: float) -> str:
+def format_double(number: float) -> str:
     """Return a number as Java's Double.toString writes it: 1.0, 1.0E10. Jackson puts what is no number into quotes."""
     if not isfinite(number):
         return '"NaN"' if number != number else f'"{"-" if number < 0 else ""}Infinity"'

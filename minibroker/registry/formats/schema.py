@@ -7,7 +7,7 @@ The modules `avro`, `json_schema` and `protobuf` each have these two functions:
         `references` has the text of each schema that is referenced, directly or not, by the name under which it is
         referenced; a schema comes after those that it needs itself. Raises InvalidSchema.
 
-    incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]
+    list_incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]
 
         Return why `reader` cannot read what was written with `writer`, in Confluent's words; nothing if it can. Both
         are of the module's own format. In a text, the first "%s" stands for the reader ("new" or "old"), and the second
@@ -70,5 +70,5 @@ class Format(Protocol):
     def parse(self, text: str, references: Mapping[str, str]) -> ParsedSchema:
         """Parse a schema. Raises InvalidSchema."""
 
-    def incompatibilities(self, reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
+    def list_incompatibilities(self, reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
         """Return why the reader cannot read what was written with the writer. Raises TooMuch."""

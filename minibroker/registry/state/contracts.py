@@ -49,13 +49,13 @@ def is_same_metadata(wanted: Part, found: Part, version: int) -> bool:
     """Return whether metadata are those of a version; of which only one need say so."""
     asked, told = get_property(wanted, VERSION), get_property(found, VERSION)
     if asked is None and told is not None:
-        wanted = with_version(wanted, told)
+        wanted = set_version(wanted, told)
     elif asked is not None and told is None:
-        found = with_version(found, version)
+        found = set_version(found, version)
     return wanted == found
 
 
-def with_version(metadata: Part, version: int | str) -> Part:
+def set_version(metadata: Part, version: int | str) -> Part:
     """Return metadata with the version of the schema."""
     return merge_metadata(metadata, {"properties": {VERSION: str(version)}})
 
@@ -70,7 +70,7 @@ def get_reserved_names(metadata: Part) -> set[str]:
     return {name.strip() for name in (get_property(metadata, RESERVED) or "").split(",")} - {""}
 
 
-def check_part(part: Any) -> None:
+def check_contract_part(part: Any) -> None:
     """Raise ValueError for what is neither None nor metadata or rules, whose parts may be None."""
     if not isinstance(part, dict | None):
         raise ValueError("metadata and rule sets are objects")
@@ -108,12 +108,12 @@ def _check_texts(values: Iterable[Any], message: str) -> None:
         raise ValueError(message)
 
 
-def clean_part(part: Any) -> Part:
+def normalize_part(part: Any) -> Part:
     """Return metadata or rules from a request as they are stored: sorted, without what is empty, with defaults.
 
     Raises ValueError.
     """
-    check_part(part)
+    check_contract_part(part)
     if part is None:
         return None
     parts: dict[str, Any] = {}

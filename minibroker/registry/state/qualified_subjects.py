@@ -43,7 +43,7 @@ def parse_subject(text: str) -> QualifiedSubject:
     return QualifiedSubject(DEFAULT, text)
 
 
-def get_prefix(subject: str | None) -> str:
+def get_context_prefix(subject: str | None) -> str:
     """Return the context of a subject as it is written before it; that of None is the default one."""
     return parse_subject(subject or "").prefix
 
@@ -56,7 +56,7 @@ def normalize_subject(text: str) -> str:
 def qualify_within(parent: str | None, subject: str) -> str:
     """Return a subject that is named within another one: without a context of its own, it is in the parent's."""
     own = parse_subject(subject)
-    return own.text if own.context != DEFAULT else get_prefix(parent) + own.subject
+    return own.text if own.context != DEFAULT else get_context_prefix(parent) + own.subject
 
 
 def make_context_prefix(name: str) -> str:
@@ -70,7 +70,7 @@ def make_context_prefix(name: str) -> str:
     return QualifiedSubject(bare if bare.startswith(".") else f".{bare}", "").prefix
 
 
-def is_valid(text: str, of_config: bool = False) -> bool:
+def is_valid_subject(text: str, of_config: bool = False) -> bool:
     """Return whether a name may be that of a subject, or of what has a config and a mode."""
     found = parse_subject(text)
     if any(category(letter) == "Cc" for letter in text) or found.subject in NOT_SUBJECTS:

@@ -21,10 +21,10 @@ from minibroker.registry.state.contracts import (
     is_same_metadata,
     merge_metadata,
     merge_rules,
-    with_version,
+    set_version,
 )
 from minibroker.registry.state.coroutine_slices import Left, Slices, let_others_go_on
-from minibroker.registry.state.qualified_subjects import DEFAULT, get_prefix, parse_subject, qualify_within
+from minibroker.registry.state.qualified_subjects import DEFAULT, get_context_prefix, parse_subject, qualify_within
 from minibroker.registry.state.registry_configs import IMPORTING, READING, change_config, find_config, find_mode
 from minibroker.registry.state.schema_formats import SchemaFormats, sort_references
 from minibroker.registry.state.schema_records import Entry, Key, StoredSchema
@@ -329,7 +329,11 @@ class Registry:
         async with self._writing:
             state = await self._topic.read_to_change()
             named = scope is not None and parse_subject(scope).subject != ""
-            inside = [name for name in state.modes if name and get_prefix(name) == get_prefix(scope) and name != scope]
+            inside = [
+                name
+                for name in state.modes
+                if name and get_context_prefix(name) == get_context_prefix(scope) and name != scope
+            ]
             scopes = [scope, *(inside if recursive and not named else ())]
             await self._append_many([records.make_tombstone(Key("MODE", each)) for each in scopes])
 
@@ -357,11 +361,11 @@ def make_missing_version_error(state: SchemaState, subject: str, version: int, d
 
 def _check_writable(state: SchemaState, subject: str | None) -> None:
     if find_mode(state, subject) in READING:
-        raise errors.not_permitted(f"Subject {subject} in context {get_prefix(subject)} is in read-only mode")
+        raise errors.not_permitted(f"Subject {subject} in context {get_context_prefix(subject)} is in read-only mode")
 
 
 def _check_may_register(subject: str, mode: str, new: NewSchema) -> None:
-    place = f"Subject {subject} in context {get_prefix(subject)}"
+    place = f"Subject {subject} in context {get_context_prefix(subject)}"
     if mode in READING:
         raise errors.not_permitted(f"{place} is in read-only mode")
     if new.id >= 0 and mode not in IMPORTING:
@@ -372,15 +376,15 @@ def _check_may_register(subject: str, mode: str, new: NewSchema) -> None:
 
 def _check_unreferenced(state: SchemaState, schema: StoredSchema) -> None:
     if state.index(schema.subject).referrers.get((schema.subject, schema.version)):
-        raise errors.is_referenced(schema.subject, schema.version)
+        raise errors.make_referenced_error(schema.subject, schema.version)
 
 
 def _check_id(state: SchemaState, subject: str, schema: StoredSchema, id: int) -> None:
     """Raise RegistryError if the id is that of another schema."""
-    known = state.by_id(id, get_prefix(subject)) if id >= 0 else None
+    known = state.by_id(id, get_context_prefix(subject)) if id >= 0 else None
     if known is not None and (known.guid != schema.guid or known.kind != schema.kind):
         raise errors.not_permitted(
-            f"Overwrite new schema with id {id} in context {get_prefix(subject)} is not permitted."
+            f"Overwrite new schema with id {id} in context {get_context_prefix(subject)} is not permitted."
         )
 
 
@@ -430,7 +434,7 @@ def _complete_schema(
         new = replace(new, text=previous.text, kind=previous.kind, references=previous.references)
     new = _with_contracts(new, config, previous)
     if new.version != 0 or get_property(new.metadata, VERSION) is not None:
-        new = replace(new, metadata=with_version(new.metadata, next_version))
+        new = replace(new, metadata=set_version(new.metadata, next_version))
     return new
 
 

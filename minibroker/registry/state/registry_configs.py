@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from minibroker.registry.state.contracts import InvalidRules, Part, clean_part
-from minibroker.registry.state.qualified_subjects import GLOBAL, get_prefix
+from minibroker.registry.state.contracts import InvalidRules, Part, normalize_part
+from minibroker.registry.state.qualified_subjects import GLOBAL, get_context_prefix
 from minibroker.registry.state.registry_errors import (
     RegistryError,
     invalid_level,
@@ -32,7 +32,7 @@ def _list_scopes(subject: str | None) -> Iterator[str | None]:
     """Return whose settings may apply to a subject, the nearest first."""
     if subject:
         yield subject
-    prefix = get_prefix(subject)
+    prefix = get_context_prefix(subject)
     if prefix:
         yield prefix
     else:
@@ -65,7 +65,7 @@ def get_own_mode(state: SchemaState, scope: str | None) -> str | None:
     return state.modes.get(scope)
 
 
-def check_mode(mode: Any) -> str:
+def parse_mode(mode: Any) -> str:
     """Return the mode in a request. Raises RegistryError."""
     name = mode.upper() if isinstance(mode, str) else ""
     if name not in MODES:
@@ -108,7 +108,7 @@ def _check_value(name: str, value: Any) -> Any:
 def parse_contract(part: Any) -> Part:
     """Return metadata or rules of a request as they are stored. Raises RegistryError."""
     try:
-        return clean_part(part)
+        return normalize_part(part)
     except InvalidRules as error:
         raise invalid_rules(str(error)) from None
     except (ValueError, TypeError) as error:

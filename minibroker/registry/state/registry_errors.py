@@ -96,7 +96,7 @@ def no_schema() -> RegistryError:
     return RegistryError(INVALID_SCHEMA, "Empty schema")
 
 
-def missing_reference(reference: Reference) -> str:
+def describe_missing_reference(reference: Reference) -> str:
     """Return why a schema is invalid whose reference does not exist."""
     return f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
 
@@ -134,7 +134,7 @@ def not_permitted(reason: str) -> RegistryError:
     return RegistryError(42205, reason)
 
 
-def is_referenced(subject: str, version: int) -> RegistryError:
+def make_referenced_error(subject: str, version: int) -> RegistryError:
     """Return the error for deleting a schema that others refer to."""
     return RegistryError(
         42206,

@@ -13,7 +13,7 @@ from minibroker.registry.formats.comparing_budget import Budget, TooMuch
 from minibroker.registry.formats.schema import Format, InvalidSchema, ParsedSchema, Reference
 from minibroker.registry.state.coroutine_slices import Left
 from minibroker.registry.state.qualified_subjects import qualify_within
-from minibroker.registry.state.registry_errors import invalid_schema, missing_reference, too_much
+from minibroker.registry.state.registry_errors import describe_missing_reference, invalid_schema, too_much
 from minibroker.registry.state.schema_records import StoredSchema, compute_guid
 from minibroker.registry.state.schema_state import SchemaState
 
@@ -116,7 +116,7 @@ class SchemaFormats:
         returns.
         """
         budget, more = Budget(), {"lenient": True} if lenient and kind == "JSON" else {}
-        compare = partial(_get_format(kind).incompatibilities, reader, writer, budget, **more)
+        compare = partial(_get_format(kind).list_incompatibilities, reader, writer, budget, **more)
         async with self._comparing, _abandon_when(left, budget):
             try:
                 return await asyncio.to_thread(compare)
@@ -185,7 +185,7 @@ def resolve_references(
         for reference in references:
             schema = state.get(qualify_within(parent, reference.subject), reference.version, deleted)
             if schema is None:
-                raise InvalidSchema(missing_reference(reference))
+                raise InvalidSchema(describe_missing_reference(reference))
             if reference.name not in visited:
                 visited.add(reference.name)
                 characters += len(schema.text)

@@ -24,7 +24,7 @@ from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.records.record import Record
 from minibroker.registry.formats.java_json import format_json
 from minibroker.registry.formats.schema import Reference
-from minibroker.registry.state.contracts import check_part
+from minibroker.registry.state.contracts import check_contract_part
 
 Entry = tuple[bytes, bytes | None]
 
@@ -207,8 +207,8 @@ def parse_stored_schema(key: Key, value: Mapping[str, Any], timestamp_ms: int) -
     id, text = value.get("id"), value.get("schema")
     if key.name is None or not isinstance(id, int) or not isinstance(text, str):
         raise ValueError("the record of a schema has a subject, an id and a text")
-    check_part(value.get("metadata"))
-    check_part(value.get("ruleSet"))
+    check_contract_part(value.get("metadata"))
+    check_contract_part(value.get("ruleSet"))
     return StoredSchema(
         key.name,
         key.version,
@@ -235,7 +235,7 @@ def parse_stored_config(value: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(config.get(name, ""), str):
             raise ValueError(f"{name} is a text")
     for name in CONTRACTS:
-        check_part(config.get(name))
+        check_contract_part(config.get(name))
     return config
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from minibroker.protocol.records.record import Record
-from minibroker.registry.state.qualified_subjects import GLOBAL, get_prefix, parse_subject, qualify_within
+from minibroker.registry.state.qualified_subjects import GLOBAL, get_context_prefix, parse_subject, qualify_within
 from minibroker.registry.state.schema_records import (
     Key,
     StoredSchema,
@@ -128,7 +128,7 @@ class SchemaState:
             return iter([subject] if subject in self.versions else [])
         if name.context == GLOBAL:
             return iter(list(self._subjects))
-        return (each for each in self.subjects_from(name.prefix) if get_prefix(each) == name.prefix)
+        return (each for each in self.subjects_from(name.prefix) if get_context_prefix(each) == name.prefix)
 
     def has_subjects(self, subject: str | None, deleted: bool) -> bool:
         """Return whether there is such a subject, with `deleted` also one whose versions are all deleted."""

@@ -34,12 +34,12 @@ class MalformedCheckpoint(ValueError):
     """A text that Kafka could not have written. The message says what is wrong in which line."""
 
 
-def checkpoint_text(rows: Sequence[str]) -> bytes:
+def format_checkpoint(rows: Sequence[str]) -> bytes:
     """Return a checkpoint of these rows: version, number of rows, rows, one on each line."""
     return "\n".join((str(CHECKPOINT_VERSION), str(len(rows)), *rows, "")).encode()
 
 
-def checkpoint_rows(text: bytes, columns: int) -> list[list[str]]:
+def parse_checkpoint(text: bytes, columns: int) -> list[list[str]]:
     """Parse a checkpoint into rows, each of `columns` words. Raises `MalformedCheckpoint`.
 
     An empty file has no rows: Kafka creates its checkpoints before it has anything to write.
@@ -58,39 +58,41 @@ def checkpoint_rows(text: bytes, columns: int) -> list[list[str]]:
     return rows
 
 
-def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+def format_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     """Return an offset checkpoint. Its rows are sorted, so that equal offsets give equal files."""
-    return checkpoint_text([f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())])
+    return format_checkpoint(
+        [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
+    )
 
 
-def parse_offsets(text: bytes) -> dict[TopicPartition, int]:
+def parse_offset_checkpoint(text: bytes) -> dict[TopicPartition, int]:
     """Parse an offset checkpoint into offsets by (topic, partition). Raises `MalformedCheckpoint`."""
     return {
         (topic, _parse_number(partition)): _parse_number(offset)
-        for topic, partition, offset in checkpoint_rows(text, columns=3)
+        for topic, partition, offset in parse_checkpoint(text, columns=3)
     }
 
 
-def format_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
+def format_leader_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
     """Return a `leader-epoch-checkpoint` of these rows (epoch, start offset), oldest first."""
-    return checkpoint_text([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
+    return format_checkpoint([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
 
 
-def parse_epochs(text: bytes) -> list[tuple[int, int]]:
+def parse_leader_epochs(text: bytes) -> list[tuple[int, int]]:
     """Parse a `leader-epoch-checkpoint` into (epoch, start offset) rows. Raises `MalformedCheckpoint`."""
     return [
-        (_parse_number(epoch), _parse_number(start_offset)) for epoch, start_offset in checkpoint_rows(text, columns=2)
+        (_parse_number(epoch), _parse_number(start_offset)) for epoch, start_offset in parse_checkpoint(text, columns=2)
     ]
 
 
 def format_aborted_counts(counts: Mapping[int, tuple[int, int]]) -> bytes:
     """Return an `aborted-transactions-checkpoint` of (number of `.txnindex` entries, their CRC-32C) by base offset."""
-    return checkpoint_text([f"{base_offset} {count} {crc}" for base_offset, (count, crc) in sorted(counts.items())])
+    return format_checkpoint([f"{base_offset} {count} {crc}" for base_offset, (count, crc) in sorted(counts.items())])
 
 
 def parse_aborted_counts(text: bytes) -> dict[int, tuple[int, int]]:
     """Parse an `aborted-transactions-checkpoint`, as `format_aborted_counts` takes it. Raises `MalformedCheckpoint`."""
-    rows = checkpoint_rows(text, columns=3)
+    rows = parse_checkpoint(text, columns=3)
     return {_parse_number(base_offset): (_parse_number(count), _parse_number(crc)) for base_offset, count, crc in rows}
 
 

@@ -10,7 +10,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from minibroker.storage.checkpoints.checkpoint_texts import LEADER_EPOCH_CHECKPOINT, format_epochs
+from minibroker.storage.checkpoints.checkpoint_texts import LEADER_EPOCH_CHECKPOINT, format_leader_epochs
 from minibroker.storage.files import Disk
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class LeaderEpochFile:
     def write(self) -> None:
         """Write the file if it is out of date. Raises `OSError`."""
         if self._epochs.changed:
-            self._disk.write_whole(self._path, format_epochs(self._epochs.entries()), sync=False)
+            self._disk.write_whole(self._path, format_leader_epochs(self._epochs.entries()), sync=False)
             self._epochs.changed = False
             self._synced = not self._replaces  # a power cut leaves the first file whole, or visibly without content
             self._replaces = True

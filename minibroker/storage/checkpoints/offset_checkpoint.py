@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from minibroker.storage.checkpoints.checkpoint_texts import (
     MalformedCheckpoint,
     TopicPartition,
-    format_offsets,
-    parse_offsets,
+    format_offset_checkpoint,
+    parse_offset_checkpoint,
 )
 from minibroker.storage.environment import Environment
 from minibroker.storage.names import TEMPORARY_SUFFIX
@@ -44,7 +44,7 @@ class OffsetCheckpoint:
         if not self._disk.exists(self.path):
             return
         try:
-            found = parse_offsets(self._disk.read_whole(self.path))
+            found = parse_offset_checkpoint(self._disk.read_whole(self.path))
         except MalformedCheckpoint as error:
             raise LogDirectoryError(f"{self.path} is malformed: {error}") from None
         self._named = set(found)
@@ -55,7 +55,7 @@ class OffsetCheckpoint:
         self._writes += 1
         self._named |= self.offsets.keys()
         self._written = None
-        self._disk.write_whole(self.path, format_offsets(self.offsets), sync=sync)
+        self._disk.write_whole(self.path, format_offset_checkpoint(self.offsets), sync=sync)
         self._set_written(dict(self.offsets))
 
     def forget(self, key: TopicPartition) -> bool:
@@ -93,7 +93,7 @@ class OffsetCheckpoint:
             self._on_its_way = False
             self._log_failure(error)
             if error is None and self._writes == writes:
-                self._put_in_place(offsets)
+                self._replace_file(offsets)
 
         self._environment.run_aside(lambda: self._write_beside(NEXT_SUFFIX, offsets), written)
 
@@ -102,12 +102,12 @@ class OffsetCheckpoint:
         file = self._disk.open(self.path + suffix, create=True)
         try:
             file.truncate(0)
-            file.write(0, format_offsets(offsets))
+            file.write(0, format_offset_checkpoint(offsets))
             file.sync()
         finally:
             file.close()
 
-    def _put_in_place(self, offsets: dict[TopicPartition, int]) -> None:
+    def _replace_file(self, offsets: dict[TopicPartition, int]) -> None:
         try:
             self._disk.rename(self.path + NEXT_SUFFIX, self.path)
         except OSError as error:

@@ -26,24 +26,24 @@ from minibroker.protocol.records.batch import (
     BatchHeader,
     read_header,
 )
-from minibroker.protocol.records.building import assemble, assemble_in_steps
+from minibroker.protocol.records.building import assemble_batch, assemble_batch_in_steps
 from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import compress
-from minibroker.protocol.records.conversion import build
-from minibroker.protocol.records.elision import without_attributes
-from minibroker.protocol.records.formats import records_in
+from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.elision import elide_attributes
+from minibroker.protocol.records.formats import iterate_records_in
 from minibroker.protocol.records.message import read_message_header
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import get_payload, get_payload_up_to, iterate_payload_chunks
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.restarting import move_timestamps
-from minibroker.protocol.records.slicing import slices, with_timestamps_moved
-from minibroker.protocol.records.streaming import WHOLE_BYTES, check_sizes, stream_slices
+from minibroker.protocol.records.slicing import iterate_slices, move_timestamp
+from minibroker.protocol.records.streaming import WHOLE_BYTES, check_record_sizes, stream_slices
 from minibroker.protocol.records.varints import Bytes, from_zigzag, wrap_to_64_bits
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import never_rest, with_rests
+from minibroker.storage.compaction.resting import never_rest, rest_between
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -127,7 +127,7 @@ class BatchFilter:
             kept = None
         else:
             kept = self._filter_data(header, batch)
-        if kept is None and self._must_stay(header):
+        if kept is None and self._keeps_empty_batch(header):
             kept = _make_empty_batch(header)
         if kept is not None and self._elides:
             kept = _elide_attributes(*kept)
@@ -141,8 +141,8 @@ class BatchFilter:
 
     def _filter_messages(self, header: BatchHeader, message: bytes) -> Batch | None:
         """Return what is kept of an old message or wrapper, None for nothing: these formats have no producer state."""
-        records = list(records_in(message))
-        kept = [record for record in records if self._record_stays(record)]
+        records = list(iterate_records_in(message))
+        kept = [record for record in records if self._keeps_record(record)]
         counts = self.counts
         counts.read_bytes += len(message)
         counts.read_records += len(records)
@@ -158,14 +158,14 @@ class BatchFilter:
         return converted
 
     def _convert_batch(self, old: BatchHeader, kept: list[Record]) -> Batch:
-        data = bytes(build(kept, MAGIC, compression=old.compression, timestamp_type=old.timestamp_type))
+        data = bytes(build_in_format(kept, MAGIC, compression=old.compression, timestamp_type=old.timestamp_type))
         header = read_header(data)
         if all(record.value is not None for record in kept) or old.last_offset > self._keys.latest_offset:
             return header, data
         payload = bytes(get_payload(data, 0, header))
-        return self._with_horizon(header, _Kept(payload, len(kept), _find_largest_delta(header, payload)))
+        return self._set_delete_horizon(header, _Kept(payload, len(kept), _find_largest_delta(header, payload)))
 
-    def _record_stays(self, record: Record) -> bool:
+    def _keeps_record(self, record: Record) -> bool:
         if record.offset > self._keys.latest_offset:
             return True
         if record.key is None:
@@ -181,13 +181,15 @@ class BatchFilter:
             return None
         if ends_nothing and not header.attributes & DELETE_HORIZON_BIT:
             payload = bytes(get_payload(batch, 0, header))
-            return self._with_horizon(header, _Kept(payload, header.record_count, _find_largest_delta(header, payload)))
+            return self._set_delete_horizon(
+                header, _Kept(payload, header.record_count, _find_largest_delta(header, payload))
+            )
         return header, batch
 
     def _filter_data(self, header: BatchHeader, batch: bytes) -> Batch | None:
         if not header.record_count:
             return None
-        run_all_steps(check_sizes(batch, header, self._record_bytes))
+        run_all_steps(check_record_sizes(batch, header, self._record_bytes))
         payload = get_payload_up_to(batch, header, WHOLE_BYTES)
         if payload is None:
             return self._filter_data_in_pieces(header, batch)
@@ -198,7 +200,7 @@ class BatchFilter:
         # horizon must begin with that cleaning.
         all_known = header.last_offset <= self._keys.latest_offset
         if kept.has_tombstone and all_known and not header.attributes & DELETE_HORIZON_BIT:
-            return self._with_horizon(header, kept)
+            return self._set_delete_horizon(header, kept)
         return (header, batch) if kept.record_count == header.record_count else _rebuild_batch(header, kept)
 
     def _filter_data_in_pieces(self, header: BatchHeader, batch: bytes) -> Batch | None:
@@ -227,14 +229,14 @@ class BatchFilter:
         by_ms, changed = 0, header
         if has_tombstone and all_known and not header.attributes & DELETE_HORIZON_BIT:
             by_ms = header.base_timestamp - self._horizon_ms
-            changed = _with_horizon_bit(header, self._horizon_ms)
+            changed = _set_horizon_bit(header, self._horizon_ms)
         elif count == header.record_count:
             return header, batch
-        changed = _with_kept(changed, _Kept(b"", count, largest_delta + by_ms))
+        changed = _make_kept_header(changed, _Kept(b"", count, largest_delta + by_ms))
         chunks = compress_chunks(
             header.compression, move_timestamps(iterate_payload_chunks(batch, 0, header), stays, by_ms), None
         )
-        return changed, run_all_steps(assemble_in_steps(changed, chunks))
+        return changed, run_all_steps(assemble_batch_in_steps(changed, chunks))
 
     def _find_latest_records(self, header: BatchHeader, payload: bytes) -> _Kept:
         """Return the latest record of each key, without tombstones behind their horizon."""
@@ -243,8 +245,8 @@ class BatchFilter:
         kept = bytearray()
         run_start = count = 0
         largest_delta, has_tombstone = NO_DELTA, False
-        records = slices(payload, header.record_count)
-        for start, end, raw_offset, raw_time, key, is_tombstone in with_rests(records, self._rest):
+        records = iterate_slices(payload, header.record_count)
+        for start, end, raw_offset, raw_time, key, is_tombstone in rest_between(records, self._rest):
             offset = base + (raw_offset >> 1)
             if offset > latest_offset or (
                 key is not None and (tombstones_stay or not is_tombstone) and get(key) <= offset
@@ -260,16 +262,16 @@ class BatchFilter:
             run_start = end
         return _Kept(bytes(kept + payload[run_start:]) if run_start else payload, count, largest_delta, has_tombstone)
 
-    def _with_horizon(self, header: BatchHeader, kept: _Kept) -> Batch:
+    def _set_delete_horizon(self, header: BatchHeader, kept: _Kept) -> Batch:
         """Return a batch of the kept records with a delete horizon for its tombstones or its marker."""
         by_ms = header.base_timestamp - self._horizon_ms
         moved = bytearray()
-        for record in slices(kept.payload, kept.record_count):
-            moved += with_timestamps_moved(kept.payload, record, by_ms)
-        changed = _with_horizon_bit(header, self._horizon_ms)
+        for record in iterate_slices(kept.payload, kept.record_count):
+            moved += move_timestamp(kept.payload, record, by_ms)
+        changed = _set_horizon_bit(header, self._horizon_ms)
         return _rebuild_batch(changed, _Kept(bytes(moved), kept.record_count, kept.largest_delta + by_ms))
 
-    def _must_stay(self, header: BatchHeader) -> bool:
+    def _keeps_empty_batch(self, header: BatchHeader) -> bool:
         """Return whether the batch must be kept even without records.
 
         The last batch of a producer has its sequence and epoch. The last batch of the cleaned part shows where that
@@ -298,20 +300,20 @@ class _Kept(NamedTuple):
 
 
 def _find_largest_delta(header: BatchHeader, payload: bytes) -> int:
-    return max(from_zigzag(record[3]) for record in slices(payload, header.record_count))
+    return max(from_zigzag(record[3]) for record in iterate_slices(payload, header.record_count))
 
 
 def _rebuild_batch(header: BatchHeader, kept: _Kept) -> Batch:
     """Return the batch with only these records. Their deltas must fit its base offset and base timestamp."""
-    changed = _with_kept(header, kept)
-    return changed, assemble(changed, compress(header.compression, kept.payload))
+    changed = _make_kept_header(header, kept)
+    return changed, assemble_batch(changed, compress(header.compression, kept.payload))
 
 
-def _with_horizon_bit(header: BatchHeader, horizon_ms: int) -> BatchHeader:
+def _set_horizon_bit(header: BatchHeader, horizon_ms: int) -> BatchHeader:
     return header._replace(base_timestamp=horizon_ms, attributes=header.attributes | DELETE_HORIZON_BIT)
 
 
-def _with_kept(header: BatchHeader, kept: _Kept) -> BatchHeader:
+def _make_kept_header(header: BatchHeader, kept: _Kept) -> BatchHeader:
     """Return the header of a batch that keeps only these records."""
     largest = header.max_timestamp
     if header.timestamp_type != LOG_APPEND_TIME:
@@ -328,7 +330,7 @@ def _rebuild_message(header: BatchHeader, kept: list[Record]) -> bytes:
 
 def _elide_attributes(header: BatchHeader, data: Bytes) -> Batch:
     """Return the batch without the attributes of its records, or as it is if they are not all 0."""
-    batch = without_attributes(data, read_header(data))
+    batch = elide_attributes(data, read_header(data))
     return (header, data) if batch is None else (read_header(batch), batch)
 
 
@@ -336,4 +338,4 @@ def _make_empty_batch(header: BatchHeader) -> Batch:
     """Return the batch without records, as Kafka writes it."""
     attributes = header.attributes & KNOWN_ATTRIBUTES & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     changed = header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0)
-    return changed, assemble(changed, b"")
+    return changed, assemble_batch(changed, b"")

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES, MAGIC, BatchHeader
-from minibroker.protocol.records.formats import check_any, read_header_at
+from minibroker.protocol.records.formats import check_batch_or_message, read_header_at
 from minibroker.protocol.records.message import MIN_MESSAGE_BYTES
-from minibroker.storage.batch_scanning import describe_misplaced, iterate_sound_batches
+from minibroker.storage.batch_scanning import iterate_sound_batches, make_offset_error
 from minibroker.storage.files import File
 
 MIN_BLOCK_BYTES = 4096
@@ -42,7 +42,7 @@ def iterate_stored_batches(file: File, size_bytes: int, first_offset: int, block
             for batch in _iterate_batches_at(file, position, size_bytes, max(block_bytes, MIN_BLOCK_BYTES)):
                 header = batch.header
                 if header.base_offset < next_offset or header.last_offset_delta < 0:
-                    raise describe_misplaced(file, position, header, next_offset)
+                    raise make_offset_error(file, position, header, next_offset)
                 yield batch
                 position, next_offset = position + len(batch.data), header.next_offset
     except CorruptBatch as error:
@@ -58,12 +58,12 @@ def _iterate_batches_at(file: File, position: int, end: int, block_bytes: int) -
     """Yield the batches from `position` on that lie in one block, or the first one if it is larger than a block."""
     block = file.read(position, min(block_bytes, end - position))
     at = 0
-    while (header := _read_header_in(block, at)) is not None:
+    while (header := _read_header_at(block, at)) is not None:
         size = header.batch_length + LOG_OVERHEAD_BYTES
         if header.magic <= MAGIC and at + size > len(block) and position + at + size <= end:
             break
         data = block[at : at + size] if size >= MIN_MESSAGE_BYTES[0] else block[at:]
-        check_any(data)
+        check_batch_or_message(data)
         yield StoredBatch(position + at, header, data)
         at += size
     if at == 0:
@@ -72,7 +72,7 @@ def _iterate_batches_at(file: File, position: int, end: int, block_bytes: int) -
             break
 
 
-def _read_header_in(block: bytes, at: int) -> BatchHeader | None:
+def _read_header_at(block: bytes, at: int) -> BatchHeader | None:
     """Return the header at `at`, None if it is incomplete."""
     try:
         return read_header_at(block, at)

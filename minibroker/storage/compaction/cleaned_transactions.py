@@ -34,7 +34,7 @@ class CleanedTransactions:
 
     def passes_aborted(self, header: BatchHeader) -> bool:
         """Return whether a transactional data batch belongs to an aborted transaction."""
-        self._open_aborted_up_to(header.last_offset)
+        self._open_aborted_transactions(header.last_offset)
         if header.producer_id in self._open_aborted:
             self._has_records.add(header.producer_id)
             return True
@@ -46,20 +46,20 @@ class CleanedTransactions:
 
         Raises `InvalidRecords` for a batch without a control record's key.
         """
-        self._open_aborted_up_to(header.last_offset)
+        self._open_aborted_transactions(header.last_offset)
         if header.record_count == 0:  # emptied by an earlier cleaning, and kept for the producer's epoch
             return True
         record = next(iterate_records(batch), None)
         kind = None if record is None else decode_control_type(record.key)
         if kind is ControlType.ABORT:
-            return not self._ends_aborted(header.producer_id)
+            return not self._end_aborted_transaction(header.producer_id)
         if kind is ControlType.COMMIT:
             had_records = header.producer_id in self._open_committed
             self._open_committed.discard(header.producer_id)
             return not had_records
         return False
 
-    def _ends_aborted(self, producer_id: int) -> bool:
+    def _end_aborted_transaction(self, producer_id: int) -> bool:
         """Close the producer's aborted transaction, and return whether it had records."""
         transaction = self._open_aborted.pop(producer_id, None)
         if transaction is None or producer_id not in self._has_records:
@@ -68,7 +68,7 @@ class CleanedTransactions:
         self.still_indexed.append(transaction)
         return True
 
-    def _open_aborted_up_to(self, last_offset: int) -> None:
+    def _open_aborted_transactions(self, last_offset: int) -> None:
         """Open the aborted transactions that have begun by `last_offset`."""
         while self._waiting and self._waiting[-1].first_offset <= last_offset:
             transaction = self._waiting.pop()

@@ -74,7 +74,7 @@ class Cleaning:
         self.dirt = dirt
         self.segments = self.replacements = 0
         self.rewriter: Rewriter | None = None
-        self._plan = plan_of(log, dirt, limits, now_ms)
+        self._plan = make_plan(log, dirt, limits, now_ms)
         self._generation = log.truncation_generation
         self._cancelled = False
         self._throttle = throttle
@@ -149,7 +149,7 @@ class Cleaning:
             self._check_unchanged()
 
 
-def plan_of(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
+def make_plan(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
     """Return the input of a cleaning. For the loop's thread."""
     sources = [
         Source(segment, segment.path, segment.base_offset, end_offset, segment.size_bytes)

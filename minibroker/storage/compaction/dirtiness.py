@@ -35,7 +35,7 @@ class Dirtiness(NamedTuple):
 def measure_dirtiness(log: Log, now_ms: int) -> Dirtiness:
     """Measure a log. Raises `OSError`, or `KafkaError` if it needs a timestamp that cannot be read."""
     first_dirty = find_first_dirty_offset(log)
-    end_offset = _end_offset(log, first_dirty, now_ms)
+    end_offset = _find_cleanable_end(log, first_dirty, now_ms)
     clean_bytes = cleanable_bytes = 0
     for segment, segment_end in iterate_closed_segments(log):
         if segment.base_offset < first_dirty:
@@ -46,7 +46,7 @@ def measure_dirtiness(log: Log, now_ms: int) -> Dirtiness:
     return Dirtiness(first_dirty, end_offset, clean_bytes, cleanable_bytes, is_overdue)
 
 
-def is_due(log: Log, dirt: Dirtiness) -> bool:
+def is_cleaning_due(log: Log, dirt: Dirtiness) -> bool:
     """Return whether to clean the log: enough of it is dirty, or something has been dirty for too long."""
     if dirt.cleanable_bytes == 0:
         return False
@@ -65,7 +65,7 @@ def iterate_closed_segments(log: Log) -> Iterator[tuple[Segment, int]]:
         yield segment, following.base_offset
 
 
-def _end_offset(log: Log, first_dirty: int, now_ms: int) -> int:
+def _find_cleanable_end(log: Log, first_dirty: int, now_ms: int) -> int:
     """Return where the cleanable part ends: before the first segment that is unstable or too new."""
     stable_offset = min(log.last_stable_offset, log.high_watermark)
     lag_ms = log.settings.min_compaction_lag_ms

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader
-from minibroker.protocol.records.formats import records_in
-from minibroker.protocol.records.streaming import check_sizes, stream_slices
+from minibroker.protocol.records.formats import iterate_records_in
+from minibroker.protocol.records.streaming import check_record_sizes, stream_slices
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.batch_filter import Batch, BatchFilter, Counts, LastRecord, Retention
 from minibroker.storage.compaction.batch_reading import (
@@ -23,14 +23,14 @@ from minibroker.storage.compaction.batch_reading import (
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.dirtiness import Dirtiness
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import never_rest, with_rests
+from minibroker.storage.compaction.resting import never_rest, rest_between
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
-    decode_transactions,
+    decode_aborted_transactions,
 )
 from minibroker.storage.segment import Segment
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET, CorruptIndex
@@ -74,7 +74,7 @@ def group_segments(
         offsets += indexes.offsets_bytes
         times += indexes.times_bytes
         fits = size <= settings.segment_bytes and max(offsets, times) <= settings.segment_index_bytes
-        if groups and fits and _can_name(groups[-1], source):
+        if groups and fits and _can_index(groups[-1], source):
             groups[-1].append(source)
         else:
             groups.append([source])
@@ -82,7 +82,7 @@ def group_segments(
     return groups
 
 
-def _can_name(group: list[Source], source: Source) -> bool:
+def _can_index(group: list[Source], source: Source) -> bool:
     if len(group) >= MAX_GROUP_SEGMENTS:
         return False
     return source.size_bytes == 0 or source.end_offset - 1 - group[0].base_offset <= MAX_RELATIVE_OFFSET
@@ -131,8 +131,8 @@ class KeyMapper:
         if header.magic < MAGIC:
             return self._put_messages(data)
         put, start, base = self._keys.put, self._start_offset, header.base_offset
-        run_all_steps(check_sizes(data, header, self._record_bytes))
-        for record in with_rests(stream_slices(data, header), self._rest):
+        run_all_steps(check_record_sizes(data, header, self._record_bytes))
+        for record in rest_between(stream_slices(data, header), self._rest):
             if record is None:
                 continue
             _, _, raw_offset, _, key, _ = record
@@ -143,7 +143,7 @@ class KeyMapper:
 
     def _put_messages(self, data: bytes) -> bool:
         """Put in the keys of a message of format 0 or 1."""
-        for record in records_in(data):
+        for record in iterate_records_in(data):
             key, offset = record.key, record.offset
             if key is not None and offset >= self._start_offset and not self._keys.put(key, offset):
                 return False
@@ -243,7 +243,7 @@ class Rewriter:
                 break
             self.keys.latest_offset = source.end_offset - 1
         known = [source for source in self._plan.sources if source.base_offset <= self.keys.latest_offset]
-        return group_segments(known, self._index_sizes, self._plan.settings)
+        return group_segments(known, self._measure_indexes, self._plan.settings)
 
     def _map_keys_of(self, source: Source) -> bool:
         """Map the keys of one segment. Return False if there was no room for all."""
@@ -310,7 +310,7 @@ class Rewriter:
             return 0
         return self._plan.disk.modified_ms(clean[-1].path + LOG_SUFFIX) - self._plan.settings.delete_retention_ms
 
-    def _index_sizes(self, source: Source) -> IndexSizes:
+    def _measure_indexes(self, source: Source) -> IndexSizes:
         return IndexSizes(
             self._measure_file(source.path + INDEX_SUFFIX), self._measure_file(source.path + TIME_INDEX_SUFFIX)
         )
@@ -326,7 +326,7 @@ class Rewriter:
         found = set(self._plan.aborted)
         for path in self._plan.transaction_indexes:
             try:
-                found |= set(decode_transactions(self._plan.disk.read_whole(path)))
+                found |= set(decode_aborted_transactions(self._plan.disk.read_whole(path)))
             except FileNotFoundError:
                 continue
             except CorruptIndex as error:

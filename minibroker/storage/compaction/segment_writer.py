@@ -17,7 +17,7 @@ from minibroker.storage.names import (
     SWAP_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from minibroker.storage.producers.aborted_transactions import AbortedTransaction, encode_transactions
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction, encode_aborted_transactions
 from minibroker.storage.segment_indexes import SegmentIndexes
 
 MAX_POSITION = 0x7FFFFFFF  # indexes store positions as int32
@@ -64,7 +64,7 @@ class SegmentWriter:
         self._indexes.finish(self.size_bytes)
         if aborted:
             index = self._disk.open(self.path + TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX, create=True)
-            index.write(0, encode_transactions(aborted))
+            index.write(0, encode_aborted_transactions(aborted))
             index.sync()
         self._file.sync()
         self._indexes.sync()

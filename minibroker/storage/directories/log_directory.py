@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from minibroker.protocol.primitives import uuid_from_text
+from minibroker.protocol.primitives import parse_uuid
 from minibroker.storage.checkpoints.checkpoint_texts import (
     CLEANER_OFFSET_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -34,12 +34,12 @@ from minibroker.storage.names import (
     LOG_SUFFIX,
     MOVED_MARKER,
     STRAY_LOG_SUFFIX,
-    is_deleted_log,
-    log_name,
+    format_log_name,
+    is_deleted_log_name,
     make_future_log_name,
     make_unlisted_log_name,
-    parse_topic_partition,
-    parse_topic_partition_of_future,
+    parse_future_log_name,
+    parse_log_name,
 )
 from minibroker.storage.recovery.recovery import (
     NO_TOPIC_ID,
@@ -66,13 +66,13 @@ CLOSING_THREADS = 16  # a file system syncs many files at once in hardly more ti
 def is_directory_id(text: str) -> bool:
     """Return whether this is an id as Kafka prints them, 22 characters of base64url."""
     try:
-        uuid_from_text(text)
+        parse_uuid(text)
     except ValueError:
         return False
     return True
 
 
-def find_lasting_recovery_point(log: Log) -> int:
+def choose_lasting_recovery_point(log: Log) -> int:
     """Return the recovery point, or 1 less, so that it stays true whatever is appended.
 
     A start after a crash reads the segment with this offset, and those after it. If a segment begins at the recovery
@@ -86,7 +86,7 @@ def find_lasting_recovery_point(log: Log) -> int:
 
 # The offset of a log in each checkpoint; None for no row.
 CHECKPOINTED: dict[str, Callable[[Log], int | None]] = {
-    RECOVERY_POINT_CHECKPOINT: find_lasting_recovery_point,
+    RECOVERY_POINT_CHECKPOINT: choose_lasting_recovery_point,
     LOG_START_OFFSET_CHECKPOINT: lambda log: (
         log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
     ),
@@ -188,7 +188,7 @@ class LogDirectory:
             self._unopened = set(self.found())
             for checkpoint in self._checkpoints.values():
                 checkpoint.read(self._unopened)
-            self._take_marker()
+            self._take_clean_shutdown_marker()
         except OSError as error:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
 
@@ -198,7 +198,7 @@ class LogDirectory:
             names = self._disk.names(self.path)
         except OSError as error:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
-        found = ((name, parse_topic_partition(name)) for name in names)
+        found = ((name, parse_log_name(name)) for name in names)
         return [key for name, key in found if key and self._disk.is_directory(f"{self.path}/{name}")]
 
     def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
@@ -215,8 +215,8 @@ class LogDirectory:
             high_watermark=self._checkpoints[REPLICATION_OFFSET_CHECKPOINT].offsets.get(key, 0),
             guarded=guarded,
         )
-        log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
-        end_offset = log.log_end_offset if known.clean else find_lasting_recovery_point(log)
+        log = self.logs[key] = open_log(self._environment, self._make_log_path(key), key, settings, known)
+        end_offset = log.log_end_offset if known.clean else choose_lasting_recovery_point(log)
         if end_offset < known.recovery_point:
             self._lower_recovery_point(log)
         if known.clean_offset <= log.log_end_offset:  # otherwise the log was truncated, and all of it is dirty
@@ -226,7 +226,7 @@ class LogDirectory:
 
     def peek(self, topic: str, partition: int) -> tuple[str, bytes, int]:
         """Return (path, topic id, bytes of records) of a log in here; zeros for no id. Raises `LogDirectoryError`."""
-        path = self._log_path((topic, partition))
+        path = self._make_log_path((topic, partition))
         try:
             names = self._disk.names(path)
             size_bytes = sum(self._disk.size_bytes(f"{path}/{name}") for name in names if name.endswith(LOG_SUFFIX))
@@ -248,10 +248,10 @@ class LogDirectory:
     def create_log(self, topic: str, partition: int, topic_id: bytes, settings: LogSettings) -> Log:
         """Create an empty log. `topic_id` has 16 bytes; zeros stand for none."""
         key = topic, partition
-        path = self._log_path(key)
+        path = self._make_log_path(key)
         left = self._disk.exists(path)  # somebody else has made it, and there may be files in it
         try:
-            self._make_way(key)
+            self._remove_rows_of_new_log(key)
             self._disk.make_directory(path)
             write_topic_id(self._disk, path, topic_id, sync=False)
             if left:
@@ -278,8 +278,8 @@ class LogDirectory:
     def adopt_copy(self, copy: LogCopy) -> str:
         """Rename a complete copy of a log in here to the log's name. Return the new path. Raises `OSError`."""
         key = copy.log.topic, copy.log.partition
-        path = self._log_path(key)
-        self._make_way(key)
+        path = self._make_log_path(key)
+        self._remove_rows_of_new_log(key)
         self._disk.rename(copy.path, path)
         return path
 
@@ -288,7 +288,7 @@ class LogDirectory:
         copied = copy.log
         key = copied.topic, copied.partition
         known = Checkpointed(clean=False, recovery_point=copy.tail_offset, log_start_offset=copied.log_start_offset)
-        log = self.logs[key] = open_log(self._environment, self._log_path(key), key, settings, known)
+        log = self.logs[key] = open_log(self._environment, self._make_log_path(key), key, settings, known)
         log.clean_offset = copied.clean_offset
         log.recovery_point = min(log.recovery_point, copy.recovery_point)
         return log
@@ -303,18 +303,18 @@ class LogDirectory:
 
     def has_moved_here(self, key: TopicPartition) -> bool:
         """Return whether this log has replaced one in another directory, which may still be there."""
-        return self._disk.exists(f"{self._log_path(key)}/{MOVED_MARKER}")
+        return self._disk.exists(f"{self._make_log_path(key)}/{MOVED_MARKER}")
 
     def settle_move(self, key: TopicPartition, older: LogDirectory | None) -> None:
         """Remove a moved log from its `older` directory, and the marker of the move. For a start. Raises `OSError`."""
         if older is not None:
-            self._disk.remove_tree(older._log_path(key))
+            self._disk.remove_tree(older._make_log_path(key))
             self._disk.sync_directory(older.path)
-        self._disk.remove(f"{self._log_path(key)}/{MOVED_MARKER}")
+        self._disk.remove(f"{self._make_log_path(key)}/{MOVED_MARKER}")
 
     def take_futures(self) -> list[TopicPartition]:
         """Remove the incomplete copies of logs, and return their (topic, partition). Raises `OSError`."""
-        found = [(name, key) for name in self._disk.names(self.path) if (key := parse_topic_partition_of_future(name))]
+        found = [(name, key) for name in self._disk.names(self.path) if (key := parse_future_log_name(name))]
         for name, _ in found:
             self._disk.remove_tree(f"{self.path}/{name}")
         return [key for _, key in found]
@@ -334,14 +334,14 @@ class LogDirectory:
     def _rename_and_close(self, key: TopicPartition, unique: str, suffix: str) -> str:
         """Rename a log's directory, and close the log. Return the new path."""
         path = f"{self.path}/{make_unlisted_log_name(*key, unique, suffix)}"
-        self._disk.rename(self._log_path(key), path)
+        self._disk.rename(self._make_log_path(key), path)
         if key in self.logs:
             self.logs.pop(key).abandon()
         self._unopened.discard(key)
-        self._forget_rows(key)
+        self._remove_checkpoint_rows(key)
         return path
 
-    def _forget_rows(self, key: TopicPartition) -> None:
+    def _remove_checkpoint_rows(self, key: TopicPartition) -> None:
         """Remove a log's rows from the checkpoints, and schedule writing them, once for many logs."""
         had_rows = [checkpoint.forget(key) for checkpoint in self._checkpoints.values()]
         if any(had_rows) and not self._is_to_forget:
@@ -354,7 +354,7 @@ class LogDirectory:
             for checkpoint in self._checkpoints.values():
                 checkpoint.write_soon()
 
-    def _make_way(self, key: TopicPartition) -> None:
+    def _remove_rows_of_new_log(self, key: TopicPartition) -> None:
         """Remove the rows of a new log from the checkpoints, where a deleted log of its name may have left them.
 
         Raises `OSError`.
@@ -418,8 +418,8 @@ class LogDirectory:
             self._removal.now(self.path)
         self.abandon()
 
-    def _log_path(self, key: TopicPartition) -> str:
-        return f"{self.path}/{log_name(*key)}"
+    def _make_log_path(self, key: TopicPartition) -> str:
+        return f"{self.path}/{format_log_name(*key)}"
 
     def _read_properties(self) -> dict[str, str]:
         path = f"{self.path}/{META_PROPERTIES}"
@@ -443,7 +443,7 @@ class LogDirectory:
             text = format_properties(written, self._environment.now_ms())
             self._disk.write_whole(f"{self.path}/{META_PROPERTIES}", text, sync=True)
 
-    def _take_marker(self) -> None:
+    def _take_clean_shutdown_marker(self) -> None:
         """Read and remove the marker of a clean stop, before other writes. A directory without logs is clean, too."""
         path = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.clean = self._disk.exists(path) or not self.found()
@@ -454,4 +454,4 @@ class LogDirectory:
             self._disk.sync_directory(self.path)
 
     def _list_deleted(self) -> list[str]:
-        return [f"{self.path}/{name}" for name in self._disk.names(self.path) if is_deleted_log(name)]
+        return [f"{self.path}/{name}" for name in self._disk.names(self.path) if is_deleted_log_name(name)]

@@ -72,7 +72,7 @@ AnyEntry = TypeVar("AnyEntry", OffsetEntry, TimeEntry, TransactionEntry)
 
 def iterate_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | Note | Damage]:
     """Yield all entries of a `.index` file. Offsets and positions must increase. Raises `OSError`."""
-    used = _measure_used(file, OffsetIndex.ENTRY)
+    used = _measure_used_bytes(file, OffsetIndex.ENTRY)
     entries = (
         OffsetEntry(at, base_offset + offset, where)
         for at, (offset, where) in _iterate_entries(file, OffsetIndex.ENTRY, used)
@@ -86,12 +86,12 @@ def iterate_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry
             expected = f"an offset above {last.offset} and a position above {last.log_position}"
             what = f"offset {entry.offset} at position {entry.log_position}"
             yield Damage(file.path, entry.position, 0, entry.offset, expected, what)
-    yield from _report_rest(file, used, OffsetIndex.ENTRY)
+    yield from _report_trailing_bytes(file, used, OffsetIndex.ENTRY)
 
 
 def iterate_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | Note | Damage]:
     """Yield all entries of a `.timeindex` file. Timestamps must increase and offsets not decrease. Raises `OSError`."""
-    used = _measure_used(file, TimeIndex.ENTRY)
+    used = _measure_used_bytes(file, TimeIndex.ENTRY)
     entries = (
         TimeEntry(at, timestamp, base_offset + offset)
         for at, (timestamp, offset) in _iterate_entries(file, TimeIndex.ENTRY, used)
@@ -103,12 +103,12 @@ def iterate_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | N
             expected = f"a timestamp above {last.timestamp} and an offset of at least {last.offset}"
             what = f"timestamp {entry.timestamp} with offset {entry.offset}"
             yield Damage(file.path, entry.position, 0, entry.offset, expected, what)
-    yield from _report_rest(file, used, TimeIndex.ENTRY)
+    yield from _report_trailing_bytes(file, used, TimeIndex.ENTRY)
 
 
 def iterate_transaction_entries(file: File) -> Iterator[TransactionEntry | Note | Damage]:
     """Yield all entries of a `.txnindex` file. Last offsets must increase. Raises `OSError`."""
-    used = _measure_used(file, TRANSACTION_ENTRY)
+    used = _measure_used_bytes(file, TRANSACTION_ENTRY)
     found = (TransactionEntry(at, *fields) for at, fields in _iterate_entries(file, TRANSACTION_ENTRY, used))
     before = TransactionEntry(0, TRANSACTION_INDEX_VERSION, -1, -1, -1, -1)
     for entry, last in _judge_entries(found, before, lambda a, b: b.last_offset > a.last_offset):
@@ -116,7 +116,7 @@ def iterate_transaction_entries(file: File) -> Iterator[TransactionEntry | Note 
         problem = _find_transaction_problem(entry, last)
         if problem:
             yield Damage(file.path, entry.position, 0, entry.first_offset, *problem)
-    yield from _report_rest(file, used, TRANSACTION_ENTRY)
+    yield from _report_trailing_bytes(file, used, TRANSACTION_ENTRY)
 
 
 def _find_transaction_problem(entry: TransactionEntry, last: TransactionEntry | None) -> tuple[str, str] | None:
@@ -150,7 +150,7 @@ def iterate_snapshot_entries(file: File) -> Iterator[ProducerStateEntry | Note |
         yield ProducerStateEntry(position, *fields)
 
 
-def sound_entries(entries: Iterable[object], kind: type[AnyEntry]) -> Iterator[AnyEntry]:
+def iterate_sound_entries(entries: Iterable[object], kind: type[AnyEntry]) -> Iterator[AnyEntry]:
     """Yield the entries of `kind` from one of the functions above, without the damaged ones."""
     held: AnyEntry | None = None
     for entry in entries:
@@ -200,7 +200,7 @@ def _iterate_entries(file: File, entry: Struct, end: int, position: int = 0) -> 
         position += entry.size
 
 
-def _measure_used(file: File, entry: Struct) -> int:
+def _measure_used_bytes(file: File, entry: Struct) -> int:
     """Return the size of all entries, without the zeros that a broker keeps behind them while it appends."""
     size = end = file.size_bytes()
     while end:
@@ -212,7 +212,7 @@ def _measure_used(file: File, entry: Struct) -> int:
     return min(-(-end // entry.size), size // entry.size) * entry.size
 
 
-def _report_rest(file: File, position: int, entry: Struct) -> Iterator[Note | Damage]:
+def _report_trailing_bytes(file: File, position: int, entry: Struct) -> Iterator[Note | Damage]:
     """Report the bytes behind the last entry."""
     left = file.size_bytes() - position
     if left >= entry.size:

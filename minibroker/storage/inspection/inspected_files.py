@@ -26,7 +26,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
     MalformedCheckpoint,
-    parse_epochs,
+    parse_leader_epochs,
 )
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.files import Disk, File
@@ -37,9 +37,9 @@ from minibroker.storage.inspection.index_inspection import (
     TransactionEntry,
     iterate_offset_entries,
     iterate_snapshot_entries,
+    iterate_sound_entries,
     iterate_time_entries,
     iterate_transaction_entries,
-    sound_entries,
 )
 from minibroker.storage.inspection.index_verification import (
     Check,
@@ -54,7 +54,7 @@ from minibroker.storage.inspection.text_inspection import (
     EPOCH_COLUMNS,
     OFFSET_COLUMNS,
     Line,
-    checkpoint_lines,
+    iterate_checkpoint_lines,
     iterate_json_lines,
     iterate_property_lines,
 )
@@ -69,9 +69,9 @@ from minibroker.storage.names import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    list_offsets_with,
-    parse_offset_in,
-    parse_topic_partition,
+    list_offsets_with_suffix,
+    parse_base_offset,
+    parse_log_name,
 )
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
 from minibroker.storage.producers.producer_state import SNAPSHOT_ENTRY
@@ -181,7 +181,7 @@ class InspectedFile(NamedTuple):
         """The topic of the log that the file belongs to, None if it is unknown."""
         if self.kind is Kind.METADATA_SNAPSHOT:
             return METADATA_TOPIC
-        found = parse_topic_partition(os.path.basename(os.path.dirname(os.path.abspath(self.path))))
+        found = parse_log_name(os.path.basename(os.path.dirname(os.path.abspath(self.path))))
         return found[0] if found else None
 
     @property
@@ -205,7 +205,7 @@ def identify_file(path: str) -> InspectedFile | None:
     match = _NAME.fullmatch(name)
     kind = _BY_SUFFIX.get(match["suffix"]) if match else None
     return (
-        InspectedFile(path, kind, None if kind is Kind.METADATA_SNAPSHOT else parse_offset_in(name)) if kind else None
+        InspectedFile(path, kind, None if kind is Kind.METADATA_SNAPSHOT else parse_base_offset(name)) if kind else None
     )
 
 
@@ -265,7 +265,7 @@ def _iterate_entries(file: File, inspected: InspectedFile) -> Iterator[Entry | L
     layout, base_offset = LAYOUTS[inspected.kind], inspected.base_offset or 0
     match layout:
         case Rows(columns):
-            yield from checkpoint_lines(file, columns)
+            yield from iterate_checkpoint_lines(file, columns)
         case Properties(separator, required):
             yield from iterate_property_lines(file, separator, required)
         case JsonObject(required):
@@ -287,8 +287,8 @@ def _iterate_log(
     inspection = LogInspection(
         file,
         base_offset=inspected.base_offset,
-        end_offset=_next_base_offset(disk, inspected),
-        known=_iterate_indexed(disk, inspected) if is_segment else (),
+        end_offset=_find_next_base_offset(disk, inspected),
+        known=_iterate_indexed_batches(disk, inspected) if is_segment else (),
         epochs=_read_epochs_beside(disk, inspected) if is_segment and options.verify else None,
     )
     for finding in inspection.findings():
@@ -305,21 +305,21 @@ def _iterate_log(
         yield from check.end(file.size_bytes())
 
 
-def _iterate_indexed(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[int, int]]:
+def _iterate_indexed_batches(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[int, int]]:
     """Yield (last offset, position) of the batches that are in the offset index."""
     with suppress(FileNotFoundError):
         index = disk.open_to_read(inspected.beside(INDEX_SUFFIX))
-        for entry in sound_entries(iterate_offset_entries(index, inspected.base_offset or 0), OffsetEntry):
+        for entry in iterate_sound_entries(iterate_offset_entries(index, inspected.base_offset or 0), OffsetEntry):
             yield entry.offset, entry.log_position
 
 
-def _next_base_offset(disk: Disk, inspected: InspectedFile) -> int | None:
+def _find_next_base_offset(disk: Disk, inspected: InspectedFile) -> int | None:
     """Return the next segment's base offset; None if this is the last segment, or one being deleted or swapped in."""
     directory, name = os.path.split(inspected.path)
     base_offset = inspected.base_offset
     if base_offset is None or not name.endswith(LOG_SUFFIX):
         return None
-    others = list_offsets_with(disk.names(directory or "."), LOG_SUFFIX)
+    others = list_offsets_with_suffix(disk.names(directory or "."), LOG_SUFFIX)
     return min((offset for offset in others if offset > base_offset), default=None)
 
 
@@ -343,5 +343,5 @@ def _read_epochs_beside(disk: Disk, inspected: InspectedFile) -> LeaderEpochs | 
     """Return the leader epochs of the log, None if they cannot be read; showing the checkpoint itself reports why."""
     path = os.path.join(os.path.dirname(inspected.path), LEADER_EPOCH_CHECKPOINT)
     with suppress(FileNotFoundError, MalformedCheckpoint):
-        return LeaderEpochs(parse_epochs(disk.open_to_read(path).read(0, MAX_EPOCHS_BYTES)))
+        return LeaderEpochs(parse_leader_epochs(disk.open_to_read(path).read(0, MAX_EPOCHS_BYTES)))
     return None

@@ -51,7 +51,7 @@ def iterate_records_in(
     try:
         payload = get_payload(file.read(found.position, header.size_bytes), 0, header, most_bytes)
     except KafkaError as error:
-        yield _explain_unread(
+        yield _explain_unread_records(
             file, found, found.position + HEADER_BYTES, "records that can be decompressed", error, most_bytes
         )
         return
@@ -72,7 +72,7 @@ def _iterate_messages(file: File, found: FoundBatch, most_bytes: int) -> Iterato
         for (position, inner), record in zip(places, records, strict=True):
             yield FoundRecord(position, inner.size_bytes, True, record)
     except KafkaError as error:
-        yield _explain_unread(file, found, found.position, "messages that can be read", error, most_bytes)
+        yield _explain_unread_records(file, found, found.position, "messages that can be read", error, most_bytes)
 
 
 def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | Damage]:
@@ -98,7 +98,7 @@ def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) ->
         yield Damage(file.path, start + position, 0, header.last_offset, expected, what)
 
 
-def _explain_unread(
+def _explain_unread_records(
     file: File, found: FoundBatch, position: int, expected: str, error: KafkaError, most_bytes: int
 ) -> Note | Damage:
     """Return why records are not shown: those that are merely large are not damaged."""

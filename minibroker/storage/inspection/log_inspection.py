@@ -97,7 +97,7 @@ class LogInspection:
             self._is_certain = False
             yield self._make_damage(found, expected, *format_checksums(found))
             return
-        following = self._read_following(found) if header.magic == MAGIC else None
+        following = self._read_following_header(found) if header.magic == MAGIC else None
         if self._is_misplaced(header, following):
             self._is_certain = False
             first, last = header.base_offset, header.last_offset
@@ -138,7 +138,7 @@ class LogInspection:
             return f"a leader epoch from {self._epoch} to {following.partition_leader_epoch}"
         return f"a leader epoch of at least {self._epoch}" if epoch < self._epoch else None
 
-    def _read_following(self, found: FoundBatch) -> BatchHeader | None:
+    def _read_following_header(self, found: FoundBatch) -> BatchHeader | None:
         """Return the header behind the batch, None unless it is a plausible one of format 2."""
         header = self._walker.header_at(found.position + found.header.size_bytes)
         return header if header is not None and header.magic == MAGIC else None

@@ -32,14 +32,16 @@ class Line(NamedTuple):
     fields: dict[str, str | int]
 
 
-def checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Damage]:
+def iterate_checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Damage]:
     """Yield the rows of a checkpoint with these columns. An empty file has none. Raises `OSError`."""
     if file.size_bytes() == 0:
         return
     lines = _iterate_lines(file)
     position, text = next(lines, (0, ""))
     if text != str(CHECKPOINT_VERSION):
-        yield Damage(file.path, position, 0, None, f"version {CHECKPOINT_VERSION} in the first line", _show_line(text))
+        yield Damage(
+            file.path, position, 0, None, f"version {CHECKPOINT_VERSION} in the first line", _format_line(text)
+        )
     counted, announced = next(lines, (file.size_bytes(), ""))
     count, before = 0, (-1, -1)
     for position, text in lines:
@@ -50,12 +52,12 @@ def checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[Line | Da
             epoch, start_offset = now = int(row.fields["epoch"]), int(row.fields["start_offset"])
             if epoch <= before[0] or start_offset <= before[1]:
                 expected = f"an epoch above {before[0]} and a start offset above {before[1]}"
-                yield Damage(file.path, position, 0, start_offset, expected, _show_line(text))
+                yield Damage(file.path, position, 0, start_offset, expected, _format_line(text))
             else:
                 before = now
     if announced != str(count):
         yield Damage(
-            file.path, counted, 0, None, f"{count} rows, as there are, in the second line", _show_line(announced)
+            file.path, counted, 0, None, f"{count} rows, as there are, in the second line", _format_line(announced)
         )
 
 
@@ -63,7 +65,7 @@ def _parse_row(file: File, position: int, text: str, columns: tuple[str, ...]) -
     words = text.split()
     expected = " and ".join(columns)
     if len(words) != len(columns):
-        return Damage(file.path, position, len(text), None, expected, _show_line(text))
+        return Damage(file.path, position, len(text), None, expected, _format_line(text))
     fields: dict[str, str | int] = {}
     for name, word in zip(columns, words, strict=True):
         if name not in NUMBERS:
@@ -71,7 +73,7 @@ def _parse_row(file: File, position: int, text: str, columns: tuple[str, ...]) -
         elif word.isascii() and word.isdigit():
             fields[name] = int(word)
         else:
-            return Damage(file.path, position, len(text), None, expected, _show_line(text))
+            return Damage(file.path, position, len(text), None, expected, _format_line(text))
     return Line(position, fields)
 
 
@@ -89,7 +91,7 @@ def iterate_property_lines(file: File, separator: str, required: tuple[str, ...]
             missing.pop(key.strip(), None)
             yield Line(position, {key.strip(): value.strip()})
         else:
-            yield Damage(file.path, position, len(text), None, f"a key, {separator!r} and a value", _show_line(text))
+            yield Damage(file.path, position, len(text), None, f"a key, {separator!r} and a value", _format_line(text))
     for key in missing:
         yield Damage(file.path, file.size_bytes(), 0, None, f"a line for {key}", "the end of the file")
 
@@ -119,20 +121,20 @@ def iterate_json_fields(data: bytes) -> Iterator[tuple[int, int, str, Any]]:
     except RecursionError:
         raise ValueError("too many values in each other") from None
     decoder, position = json.JSONDecoder(), text.find("{") + 1
-    while text and text[position := _find_end(_BEFORE_KEY, text, position)] != "}":
+    while text and text[position := _find_match_end(_BEFORE_KEY, text, position)] != "}":
         key, end = decoder.raw_decode(text, position)
-        value, end = decoder.raw_decode(text, _find_end(_BEFORE_VALUE, text, end))
+        value, end = decoder.raw_decode(text, _find_match_end(_BEFORE_VALUE, text, end))
         yield position, end, key, value
         position = end
 
 
-def _find_end(pattern: re.Pattern[str], text: str, position: int) -> int:
+def _find_match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
     found = pattern.match(text, position)
     assert found is not None  # the text is a JSON object
     return found.end()
 
 
-def _show_line(text: str) -> str:
+def _format_line(text: str) -> str:
     return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
 
 

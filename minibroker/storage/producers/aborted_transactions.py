@@ -49,12 +49,12 @@ class AbortedTransaction(NamedTuple):
     last_stable_offset: int
 
 
-def encode_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
+def encode_aborted_transactions(transactions: Iterable[AbortedTransaction]) -> bytes:
     """Return the content of a `.txnindex` file."""
     return b"".join(TRANSACTION_ENTRY.pack(TRANSACTION_INDEX_VERSION, *transaction) for transaction in transactions)
 
 
-def decode_transactions(data: bytes) -> list[AbortedTransaction]:
+def decode_aborted_transactions(data: bytes) -> list[AbortedTransaction]:
     """Parse a `.txnindex` file. Raises `CorruptIndex`."""
     if len(data) % TRANSACTION_ENTRY.size:
         raise CorruptIndex(f"its size is {len(data)}, not a multiple of {TRANSACTION_ENTRY.size}")
@@ -129,7 +129,7 @@ class AbortedTransactions:
             written = file.size_bytes() // TRANSACTION_ENTRY.size  # a torn entry is written again
             first = bisect_left(self._last_offsets, _parse_base_offset(self._behind)) + written
             try:
-                file.write(written * TRANSACTION_ENTRY.size, encode_transactions(self._known[first:]))
+                file.write(written * TRANSACTION_ENTRY.size, encode_aborted_transactions(self._known[first:]))
             except OSError:
                 with suppress(OSError):
                     file.truncate(written * TRANSACTION_ENTRY.size)  # others may read the file
@@ -142,7 +142,7 @@ class AbortedTransactions:
     def count(self, base_offset: int) -> None:
         """Update the count of the newest segment, when it ends or the log is closed."""
         first = bisect_left(self._last_offsets, base_offset)
-        data = encode_transactions(self._known[first:])
+        data = encode_aborted_transactions(self._known[first:])
         if data:
             self._counts[base_offset] = len(data) // TRANSACTION_ENTRY.size, crc32c(data)
         else:
@@ -168,7 +168,7 @@ class AbortedTransactions:
         for base_offset in [offset for offset in self._counts if start_offset <= offset < end_offset]:
             del self._counts[base_offset]
         if transactions:
-            data = encode_transactions(transactions)
+            data = encode_aborted_transactions(transactions)
             self._counts[start_offset] = len(transactions), crc32c(data)
 
     def list_unsynced_paths(self) -> list[str]:
@@ -199,7 +199,7 @@ class AbortedTransactions:
         last = _parse_base_offset(segment_path)
         self._unsynced = {path for path in self._unsynced if _parse_base_offset(path) <= last}
         if of_segment:
-            self._disk.write_whole(path, encode_transactions(of_segment), sync=False)
+            self._disk.write_whole(path, encode_aborted_transactions(of_segment), sync=False)
             self._unsynced.add(path)
         else:
             self._disk.remove(path)
@@ -216,7 +216,9 @@ def read_counts(disk: Disk, directory: str) -> Counts:
         return {}
 
 
-def read_index(disk: Disk, path: str, end_offset: int, expected: tuple[int, int] | None) -> list[AbortedTransaction]:
+def read_aborted_transactions(
+    disk: Disk, path: str, end_offset: int, expected: tuple[int, int] | None
+) -> list[AbortedTransaction]:
     """Read the transactions of a segment that ends at `end_offset`. `path` has no suffix.
 
     There may be more than `expected`, the last count. Raises `OSError`, and `CorruptIndex`, also for a missing file.
@@ -229,7 +231,7 @@ def read_index(disk: Disk, path: str, end_offset: int, expected: tuple[int, int]
         count, crc = expected
         if crc32c(data[: count * TRANSACTION_ENTRY.size]) != crc:
             raise CorruptIndex(f"it no longer has its {count} entries")
-    transactions = decode_transactions(data)
+    transactions = decode_aborted_transactions(data)
     last_offsets = [transaction.last_offset for transaction in transactions]
     if last_offsets != sorted(set(last_offsets)):
         raise CorruptIndex("its entries do not increase")

@@ -102,7 +102,7 @@ def replay_batch(
     return states.end_transaction(header, header.base_offset, marker)
 
 
-def replay(states: ProducerStates, segments: Sequence[Segment], end_offset: int) -> None:
+def replay_batches(states: ProducerStates, segments: Sequence[Segment], end_offset: int) -> None:
     """Update `states` by the batches from its offset to `end_offset`. Raises `CorruptBatch`, `OSError`."""
     ends = [segment.base_offset for segment in segments[1:]] + [end_offset]
     for segment, segment_end in zip(segments, ends, strict=True):

@@ -255,7 +255,7 @@ class ProducerStates:
 
         Raises `CorruptSnapshot` for a damaged file, and then keeps its state.
         """
-        entries = _read_snapshot(data)
+        entries = _decode_snapshot(data)
         self._entries = entries
         self.open_transactions = _open_transactions(entries)
         self.end_offset = end_offset
@@ -310,7 +310,7 @@ def _pack_entry(producer_id: int, entry: ProducerEntry) -> bytes:
     )
 
 
-def _read_snapshot(data: bytes) -> dict[int, ProducerEntry]:
+def _decode_snapshot(data: bytes) -> dict[int, ProducerEntry]:
     if len(data) < _ENTRIES_POSITION:
         raise CorruptSnapshot(f"it has {len(data)} bytes, fewer than its head")
     version, crc = _SNAPSHOT_HEAD.unpack_from(data)

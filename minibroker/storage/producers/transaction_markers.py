@@ -7,7 +7,7 @@ from struct import Struct
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.batch import HEADER_BYTES, seal
+from minibroker.protocol.records.batch import HEADER_BYTES, set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.storage.files import Bytes
 
@@ -29,16 +29,16 @@ def make_marker_batch(producer_id: int, producer_epoch: int, marker: Marker, tim
     batch = bytearray(_make_template(marker.committed))
     _PRODUCER.pack_into(batch, _PRODUCER_POSITION, timestamp, timestamp, producer_id, producer_epoch)
     _EPOCH.pack_into(batch, _EPOCH_POSITION, marker.coordinator_epoch)
-    seal(batch, 0, len(batch))
+    set_checksum(batch, 0, len(batch))
     return batch
 
 
 @cache
 def _make_template(committed: bool) -> bytes:
     """Return a marker without producer, time and coordinator epoch."""
-    from minibroker.protocol.records.control import end_transaction_marker
+    from minibroker.protocol.records.control import make_transaction_marker
 
-    record = end_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
+    record = make_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
     return bytes(build_batch([record], transactional=True, control=True))
 
 

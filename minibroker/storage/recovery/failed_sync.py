@@ -30,7 +30,7 @@ def mark_failed_sync(disk: Disk, directory: str) -> None:
         logger.critical("%s cannot be created: %s; restart the machine before the log is used again", path, error)
 
 
-def write_again(disk: Disk, directory: str, segments: Iterable[Segment]) -> None:
+def rewrite_segments(disk: Disk, directory: str, segments: Iterable[Segment]) -> None:
     """Write and sync the batches of these segments again. Raises `OSError`, and then the marker file stays.
 
     Each file is replaced by a copy, so that a power cut leaves one of both.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from minibroker.protocol.records.batch import CRC_START, HEADER_BYTES, read_header
 from minibroker.protocol.records.crc import crc32c
-from minibroker.storage.batch_scanning import iterate_spans
+from minibroker.storage.batch_scanning import iterate_batch_spans
 from minibroker.storage.files import Disk, File
 from minibroker.storage.names import (
     CLEANED_SUFFIX,
@@ -22,9 +22,9 @@ from minibroker.storage.names import (
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
-    list_offsets_with,
+    list_offsets_with_suffix,
     make_segment_name,
-    parse_offset_in,
+    parse_base_offset,
 )
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 SECTOR_BYTES = 512
 
 
-def settle_leftovers(disk: Disk, directory: str) -> list[str]:
+def finish_interrupted_steps(disk: Disk, directory: str) -> list[str]:
     """Finish or undo interrupted steps. Return the names that are left. Raises `OSError`, `CorruptBatch`.
 
     `.deleted`, `.cleaned` and temporary files are removed. A `.swap` file is complete, and replaces the segments whose
@@ -53,10 +53,10 @@ def settle_leftovers(disk: Disk, directory: str) -> list[str]:
 
 def _remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None:
     cleaned = [
-        offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := parse_offset_in(name)) is not None
+        offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := parse_base_offset(name)) is not None
     ]
     for name in names:
-        offset = parse_offset_in(name)
+        offset = parse_base_offset(name)
         half_cleaned = name.endswith(SWAP_SUFFIX) and cleaned and offset is not None and offset >= min(cleaned)
         if half_cleaned or name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
             disk.remove(f"{directory}/{name}")
@@ -64,13 +64,13 @@ def _remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None
 
 def _complete_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
     """Remove the originals, then rename the new files. After another crash in between, this is done again."""
-    for base_offset in list_offsets_with(names, LOG_SUFFIX + SWAP_SUFFIX):
+    for base_offset in list_offsets_with_suffix(names, LOG_SUFFIX + SWAP_SUFFIX):
         file = disk.open(f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}{SWAP_SUFFIX}")
         end_offset = base_offset + 1  # even without batches, the file replaces the original of its name
-        for _, _, _, last_offset in iterate_spans(file, 0, file.size_bytes()):
+        for _, _, _, last_offset in iterate_batch_spans(file, 0, file.size_bytes()):
             end_offset = last_offset + 1
         for name in names:
-            offset = parse_offset_in(name)
+            offset = parse_base_offset(name)
             original = name[len(make_segment_name(0)) :] in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
             if original and offset is not None and base_offset <= offset < end_offset:
                 disk.remove(f"{directory}/{name}")
@@ -80,11 +80,11 @@ def _complete_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
 
 
 def _find_orphans(names: Sequence[str]) -> set[str]:
-    logs = set(list_offsets_with(names, LOG_SUFFIX))
+    logs = set(list_offsets_with_suffix(names, LOG_SUFFIX))
     return {
         make_segment_name(offset) + suffix
         for suffix in SEGMENT_SUFFIXES[1:]
-        for offset in list_offsets_with(names, suffix)
+        for offset in list_offsets_with_suffix(names, suffix)
         if offset not in logs
     }
 
@@ -94,10 +94,10 @@ def find_damage_after(file: File, position: int, end: int) -> str | None:
 
     Raises `OSError`.
     """
-    from minibroker.protocol.records.walking import next_sound_batch  # here, as most starts do not need it
+    from minibroker.protocol.records.walking import find_next_sound_batch  # here, as most starts do not need it
 
     data = file.read(position, end - position)
-    behind = next_sound_batch(data, 1)
+    behind = find_next_sound_batch(data, 1)
     if behind is not None:
         return f"behind it there is a sound batch at {position + behind}"
     if len(data) < HEADER_BYTES or not any(data[:HEADER_BYTES]):

@@ -12,15 +12,15 @@ from contextlib import suppress
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.storage.batch_scanning import describe_misplaced, is_blank, iterate_headers, iterate_sound_batches
+from minibroker.storage.batch_scanning import is_blank, iterate_headers, iterate_sound_batches, make_offset_error
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     PARTITION_METADATA,
     MalformedCheckpoint,
-    format_epochs,
+    format_leader_epochs,
     format_partition_metadata,
-    parse_epochs,
+    parse_leader_epochs,
     parse_topic_id,
 )
 from minibroker.storage.checkpoints.leader_epochs import UNDEFINED_EPOCH, LeaderEpochs
@@ -32,19 +32,19 @@ from minibroker.storage.names import (
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    list_offsets_with,
+    list_offsets_with_suffix,
 )
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
     AbortedTransactions,
-    encode_transactions,
+    encode_aborted_transactions,
+    read_aborted_transactions,
     read_counts,
-    read_index,
 )
-from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay, replay_batch
+from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay_batch, replay_batches
 from minibroker.storage.producers.producer_state import ProducerStates
-from minibroker.storage.recovery.failed_sync import FAILED_SYNC, mark_failed_sync, write_again
-from minibroker.storage.recovery.leftovers import find_damage_after, settle_leftovers
+from minibroker.storage.recovery.failed_sync import FAILED_SYNC, mark_failed_sync, rewrite_segments
+from minibroker.storage.recovery.leftovers import find_damage_after, finish_interrupted_steps
 from minibroker.storage.segment import Segment
 from minibroker.storage.segment_indexes import CorruptIndex
 from minibroker.storage.side_files import LogContents
@@ -138,12 +138,12 @@ class _Opening:
         self.directory = directory
         self.label = "{}-{}".format(*topic_partition)
         self.settings = settings
-        self.names = settle_leftovers(self.disk, directory)
+        self.names = finish_interrupted_steps(self.disk, directory)
         self.segments = [
             Segment.open(self.disk, directory, base_offset, settings, self.now_ms)
-            for base_offset in list_offsets_with(self.names, LOG_SUFFIX)
+            for base_offset in list_offsets_with_suffix(self.names, LOG_SUFFIX)
         ]
-        self.snapshots = ProducerSnapshots(self.disk, directory, list_offsets_with(self.names, SNAPSHOT_SUFFIX))
+        self.snapshots = ProducerSnapshots(self.disk, directory, list_offsets_with_suffix(self.names, SNAPSHOT_SUFFIX))
         self.snapshots.remove_strays([segment.base_offset for segment in self.segments])
         self.states = ProducerStates()
         self.epochs = LeaderEpochs()
@@ -177,12 +177,12 @@ class _Opening:
         self._read_epochs()
         last_epoch = self.epochs.entries()[-1:]
         early = known.clean or any(segment.is_preallocated_by_kafka() for segment in self.segments[-1:])
-        end_offset = self._end_offset(known)
+        end_offset = self._recover_end_offset(known)
         self._check_end(end_offset, known, last_epoch, early)
         start_offset = max(known.log_start_offset, self.segments[0].base_offset if self.segments else 0)
         if not self.segments or start_offset > end_offset:
             end_offset = start_offset
-            self._begin_at(start_offset)
+            self._create_first_segment(start_offset)
         self.segments[-1].load()
         self.epochs.truncate_from_end(end_offset)
         self.epochs.truncate_from_start(start_offset)
@@ -208,7 +208,7 @@ class _Opening:
 
     def _read_aborted_transactions(self, end_offset: int) -> AbortedTransactions:
         """Return the transactions in the index files whose markers the log still has. Rewrite wrong files."""
-        indexed = set(list_offsets_with(self.names, TRANSACTION_INDEX_SUFFIX))
+        indexed = set(list_offsets_with_suffix(self.names, TRANSACTION_INDEX_SUFFIX))
         counts = read_counts(self.disk, self.directory) if ABORTED_TRANSACTIONS_CHECKPOINT in self.names else {}
         found: list[AbortedTransaction] = []
         if indexed or counts:
@@ -232,7 +232,7 @@ class _Opening:
     ) -> list[AbortedTransaction]:
         """Return the transactions in a segment's index. If it is wrong, read the batches and rewrite it."""
         try:
-            return read_index(self.disk, segment.path, end_offset, expected)
+            return read_aborted_transactions(self.disk, segment.path, end_offset, expected)
         except CorruptIndex as error:
             path = segment.path + TRANSACTION_INDEX_SUFFIX
             logger.warning("%s is rebuilt from the log: %s", path, error)
@@ -241,7 +241,7 @@ class _Opening:
         before = self.segments[: self.segments.index(segment)]
         try:
             if before:
-                replay(states, before, segment.base_offset)
+                replay_batches(states, before, segment.base_offset)
             for position, header in iterate_headers(segment.file, 0, segment.size_bytes):
                 transaction = replay_batch(states, segment, position, header)
                 if transaction is not None:
@@ -249,7 +249,7 @@ class _Opening:
         except CorruptBatch as damage:
             logger.warning("%s: its aborted transactions are incomplete: %s", path, damage.message)
         segment.close()
-        self.disk.write_whole(path, encode_transactions(found), sync=False)
+        self.disk.write_whole(path, encode_aborted_transactions(found), sync=False)
         return found
 
     def _read_epochs(self) -> None:
@@ -257,13 +257,13 @@ class _Opening:
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         if LEADER_EPOCH_CHECKPOINT in self.names:
             try:
-                self.epochs = LeaderEpochs(parse_epochs(self.disk.read_whole(path)))
+                self.epochs = LeaderEpochs(parse_leader_epochs(self.disk.read_whole(path)))
             except MalformedCheckpoint as error:
                 logger.warning("%s is malformed, and is rebuilt from the log: %s", path, error)
         if self.epochs.latest == UNDEFINED_EPOCH:
-            self._gather_epochs()
+            self._collect_epochs()
 
-    def _gather_epochs(self, start_offset: int = 0, end_offset: int = MAX_LONG) -> None:
+    def _collect_epochs(self, start_offset: int = 0, end_offset: int = MAX_LONG) -> None:
         """Add the epochs of the batches between two offsets, as far as these can be read. Recovery reports damage."""
         with suppress(CorruptBatch):
             for segment in self.segments:
@@ -281,18 +281,18 @@ class _Opening:
         if known_from <= start_offset:
             return
         self.epochs = LeaderEpochs()
-        self._gather_epochs(start_offset, known_from)
+        self._collect_epochs(start_offset, known_from)
         for epoch, first_offset in known:
             self.epochs.assign_later(epoch, first_offset)
 
-    def _end_offset(self, known: Checkpointed) -> int:
+    def _recover_end_offset(self, known: Checkpointed) -> int:
         """Return the log's end offset, after recovery if that is necessary."""
         if not self.segments:
             return known.log_start_offset
         if not known.clean:
             return self._recover_segments(known.recovery_point, known.clean_offset)
         try:
-            return self._clean_end_offset()
+            return self._find_clean_end_offset()
         except CorruptBatch as error:
             if self.guarded:
                 raise LostRecords(f"{error.message}, although the last stop was clean") from error
@@ -302,7 +302,7 @@ class _Opening:
     def _write_epochs(self) -> None:
         """Write the leader epochs into the checkpoint, as the next start relies on it."""
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-        self.disk.write_whole(path, format_epochs(self.epochs.entries()), sync=False)
+        self.disk.write_whole(path, format_leader_epochs(self.epochs.entries()), sync=False)
         self.epochs.changed = True  # until the next flush has synced it
 
     def _check_end(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool) -> None:
@@ -326,7 +326,7 @@ class _Opening:
                 *last_epoch[0],
             )
 
-    def _clean_end_offset(self) -> int:
+    def _find_clean_end_offset(self) -> int:
         """Return the end of the last segment. Remove an empty one that begins before the end of the previous one."""
         *_, last = self.segments
         if len(self.segments) > 1 and not last.size_bytes:
@@ -336,7 +336,7 @@ class _Opening:
                 return end_offset
         return last.next_offset()
 
-    def _begin_at(self, start_offset: int) -> None:
+    def _create_first_segment(self, start_offset: int) -> None:
         """Begin a new log at `start_offset`, as there are no segments, or only ones whose records were deleted."""
         if self.segments:
             logger.warning(
@@ -384,7 +384,7 @@ class _Opening:
             elif segment is not self.segments[-1]:  # the indexes of the active one are written when it ends
                 segment.finish()
         if FAILED_SYNC in self.names:
-            write_again(self.disk, self.directory, self.segments[first:])
+            rewrite_segments(self.disk, self.directory, self.segments[first:])
             self.epochs.changed = True
         return next_offset
 
@@ -399,7 +399,7 @@ class _Opening:
             for position, header in iterate_sound_batches(segment.file, 0, segment.size_bytes):
                 last_offset = header.base_offset + header.last_offset_delta
                 if header.base_offset < next_offset or not segment.indexes.can_name(last_offset):
-                    raise describe_misplaced(segment.file, position, header, next_offset)
+                    raise make_offset_error(segment.file, position, header, next_offset)
                 segment.note(position, last_offset, header.max_timestamp)
                 if header.partition_leader_epoch != self.epochs.latest:
                     self._note_epoch(segment, position, header)
@@ -461,7 +461,7 @@ class _Opening:
         segment.finish()
         self.snapshots.remove_after(end_offset)
         if not preallocated:
-            self._sync_cut(segment)
+            self._sync_truncation(segment)
 
     def _refuse_damage(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
@@ -473,7 +473,7 @@ class _Opening:
                 f"{segment.file.path} is damaged at position {problem.position}, offset {end_offset}: {damage}"
             ) from problem
 
-    def _sync_cut(self, segment: Segment) -> None:
+    def _sync_truncation(self, segment: Segment) -> None:
         """Sync a truncation. Otherwise a power cut may bring the removed bytes back, behind new batches."""
         try:
             segment.file.sync()
@@ -493,7 +493,7 @@ class _Opening:
             return
         self.snapshots.load(self.states, start_offset, end_offset)
         try:
-            replay(self.states, self.segments, end_offset)
+            replay_batches(self.states, self.segments, end_offset)
         except CorruptBatch as error:
             logger.warning("%s: the state of its producers is incomplete: %s", self.label, error.message)
             self.states.end_offset = end_offset

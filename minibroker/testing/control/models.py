@@ -56,14 +56,14 @@ class NewRecords(Asked):
         """Return `values` or `values_hex`. Raises ValueError unless exactly one is given."""
         if bool(self.values) is bool(self.values_hex):
             raise ValueError("give either values or values_hex")
-        return [*self.values] or [_from_hex(each) for each in self.values_hex]
+        return [*self.values] or [_decode_hex(each) for each in self.values_hex]
 
     @property
     def any_key(self) -> Text:
         """Return `key` or `key_hex`. Raises ValueError if both are given."""
         if self.key is not None and self.key_hex is not None:
             raise ValueError("give either key or key_hex")
-        return self.key if self.key_hex is None else _from_hex(self.key_hex)
+        return self.key if self.key_hex is None else _decode_hex(self.key_hex)
 
 
 TYPES: Final = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -112,13 +112,13 @@ class NewFaults(list[dict[str, Any]]):
         asked = value if isinstance(value, list) else [value]
         if not all(isinstance(each, dict) for each in asked):
             raise ValueError("must be an object with the words of a fault, or a list of them")
-        return cls({name: _with_unit(name, each) for name, each in words.items()} for words in asked)
+        return cls({name: _add_unit(name, each) for name, each in words.items()} for words in asked)
 
 
-def _with_unit(name: str, value: Any) -> Any:
+def _add_unit(name: str, value: Any) -> Any:
     is_bare = isinstance(value, int | float) and not isinstance(value, bool)
     return Span.read(value) if is_bare and _is_span(name) else value
 
 
-def _from_hex(digits: str | None) -> bytes | None:
+def _decode_hex(digits: str | None) -> bytes | None:
     return None if digits is None else bytes.fromhex(digits)

@@ -23,7 +23,7 @@ from minibroker.protocol.messages.metadata_records import (
     BROKER_RESOURCE,
     RemoveUserScramCredentialRecord,
 )
-from minibroker.testing.completion import hides
+from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.client_configs import quote_for_jaas
 from minibroker.testing.embedded.given_settings import AUDIENCE, TEST_ISSUER, TEST_USERS
 
@@ -39,7 +39,7 @@ PLAIN_LISTENER: Final = re.compile(r"(?<![^,\s])PLAINTEXT(?=://)", re.IGNORECASE
 ITERATIONS: Final = 4096  # the fewest that Kafka allows
 
 
-@hides("settings", "issuer_settings", "first_records", "complete", "change_user")
+@hide_names("settings", "issuer_settings", "first_records", "complete", "change_user")
 class Security:
     """What a broker with this protocol needs, made in memory."""
 

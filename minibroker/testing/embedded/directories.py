@@ -30,7 +30,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     REPLICATION_OFFSET_CHECKPOINT,
 )
 from minibroker.storage.files import Disk, File
-from minibroker.storage.names import CLEAN_SHUTDOWN, TEMPORARY_SUFFIX, parse_topic_partition
+from minibroker.storage.names import CLEAN_SHUTDOWN, TEMPORARY_SUFFIX, parse_log_name
 
 # The files of a log directory beside the logs.
 FILES: Final = {
@@ -198,4 +198,4 @@ def _remove_contents(directory: Path) -> None:
 
 
 def _is_log(name: str) -> bool:
-    return parse_topic_partition(name) is not None or UNLISTED_LOG.fullmatch(name) is not None
+    return parse_log_name(name) is not None or UNLISTED_LOG.fullmatch(name) is not None

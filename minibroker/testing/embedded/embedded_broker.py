@@ -30,7 +30,7 @@ from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.requests.interceptors import Interceptor
 from minibroker.testing.embedded.directories import Directories, Snapshot
 from minibroker.testing.embedded.given_settings import check_settings, format_setting
-from minibroker.testing.embedded.ports import Ports, close_all
+from minibroker.testing.embedded.ports import Ports, close_sockets
 from minibroker.testing.loops import (
     Loop,
     NotRunning,
@@ -123,9 +123,9 @@ class EmbeddedBroker(Served):
     def _emulate_release(self, name: str) -> str:
         """Answer like this release; return its name. Raises ValueError."""
         from minibroker.testing.emulation.emulation import Emulation
-        from minibroker.testing.emulation.releases import list_settings, release_of
+        from minibroker.testing.emulation.releases import list_settings, parse_release
 
-        release = release_of(name)
+        release = parse_release(name)
         self.defaults |= list_settings(release)
         self.interceptors.append(Emulation(release))
         return release
@@ -362,7 +362,7 @@ class EmbeddedBroker(Served):
             if self._registry is not None:
                 await self._registry.start()
         except BaseException:
-            close_all(bound)
+            close_sockets(bound)
             raise
 
     def _make_settings(self) -> Settings:

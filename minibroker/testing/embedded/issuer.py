@@ -28,7 +28,7 @@ from minibroker.broker.lifecycle import StartError
 from minibroker.broker.network.http_server import HttpRequest, HttpServer, encode_http_response
 from minibroker.broker.security.exchanges import are_secrets_equal
 from minibroker.quantities import Duration, parse_milliseconds
-from minibroker.testing.completion import hides
+from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.given_settings import AUDIENCE, TEST_ISSUER
 from minibroker.testing.loops import Loop, Runs, immediate
 
@@ -78,7 +78,7 @@ class _Key(NamedTuple):
     private: EllipticCurvePrivateKey
 
 
-@hides("loop", "start", "stop", "reset", "token_for")
+@hide_names("loop", "start", "stop", "reset", "token_for")
 class Issuer(Runs):
     """The issuer of tokens for a broker's users, whose passwords are the secrets of clients."""
 

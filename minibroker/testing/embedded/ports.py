@@ -54,7 +54,7 @@ class Ports:
                 for listener in listeners:
                     bound[node_id].append(bind_listener(listener, settings, reserved=True))
         except StartError:
-            close_all(bound)
+            close_sockets(bound)
             raise
         return bound
 
@@ -72,7 +72,7 @@ class Ports:
         self._held.close()
 
 
-def close_all(bound: Bound) -> None:
+def close_sockets(bound: Bound) -> None:
     """Close the listening sockets."""
     for listeners in bound.values():
         for listener in listeners:

@@ -19,7 +19,7 @@ from minibroker.registry.state.registry import NewSchema
 from minibroker.registry.state.registry_errors import RegistryError, not_permitted, schema_not_found
 from minibroker.registry.state.schema_state import SchemaState
 from minibroker.testing.callers import PACKAGE
-from minibroker.testing.completion import hides
+from minibroker.testing.completion import hide_names
 from minibroker.testing.loops import Loop, NotRunning, await_blocking, blocking, immediate
 from minibroker.testing.seen.log_reading import Record
 
@@ -125,7 +125,7 @@ class RegistryFault:
         self.is_removed = True
 
 
-@hides("before", "after", "start", "stop", "abort", "close", "loop", "decoded", "source", "state", "make_running")
+@hide_names("before", "after", "start", "stop", "abort", "close", "loop", "decoded", "source", "state", "make_running")
 class RegistryVerbs:
     """The schema registry of a broker."""
 
@@ -363,9 +363,9 @@ class RegistryVerbs:
 
 
 def _answer_with(error: RegistryError) -> Answer:
-    from minibroker.registry.api.http_messages import answer_error  # which a start does not need
+    from minibroker.registry.api.http_messages import make_error_answer  # which a start does not need
 
-    return answer_error(error)
+    return make_error_answer(error)
 
 
 def _is_registration(request: Request) -> bool:

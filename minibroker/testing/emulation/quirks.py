@@ -169,7 +169,7 @@ class NoUnknownProducers(Change):
             taken = []
             for partition in data.partition_data:
                 there = topics[data.name].find_partition(partition.index) if data.name in topics else None
-                if there is not None and is_unknown(there.log, partition.records):
+                if there is not None and continues_unknown_sequence(there.log, partition.records):
                     self._refused.append((data.name, partition.index, there.log.log_start_offset))
                 else:
                     taken.append(partition)
@@ -193,7 +193,7 @@ class NoUnknownProducers(Change):
             topic.partition_responses.append(refused)
 
 
-def is_unknown(log: Log, records: memoryview | None) -> bool:
+def continues_unknown_sequence(log: Log, records: memoryview | None) -> bool:
     """Return whether a batch continues a sequence of a producer that the log does not know, or no longer knows."""
     if records is None or len(records) < HEADER_BYTES:
         return False
@@ -235,10 +235,10 @@ class BoundsByName(Change):
             if each.resource_type == GROUP_RESOURCE and each.error_code == ErrorCode.INVALID_CONFIG:
                 name = (each.error_message or "").partition(" must be ")[0]
                 each.error_message = (
-                    self._by_name(name, self._asked.get((each.resource_name, name))) or each.error_message
+                    self._make_message_by_name(name, self._asked.get((each.resource_name, name))) or each.error_message
                 )
 
-    def _by_name(self, name: str, text: str | None) -> str | None:
+    def _make_message_by_name(self, name: str, text: str | None) -> str | None:
         """Return the message for a value beyond a bound; None for another."""
         setting = GROUP_SETTINGS.get(name)
         if setting is None or text is None:

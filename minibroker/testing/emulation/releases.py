@@ -193,7 +193,7 @@ def list_versions(release: str) -> dict[ApiKey, range]:
     return versions
 
 
-def release_of(text: str) -> str:
+def parse_release(text: str) -> str:
     """Return the release of a version: 0.10.2 for "0.10.2.1", 3.9 for "3.9.1". Raises ValueError."""
     parts = text.strip().split(".")
     for count in (3, 2):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from minibroker.protocol.records.batch import COMPRESSION_MASK, HEADER_BYTES, MAGIC, BatchHeader, seal
+from minibroker.protocol.records.batch import COMPRESSION_MASK, HEADER_BYTES, MAGIC, BatchHeader, set_checksum
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.testing.faults.rules import Corruption
 
@@ -53,7 +53,7 @@ def _corrupt_codec(data: bytearray, position: int, header: BatchHeader) -> bytea
     data[position + _ATTRIBUTES_POSITION] = attributes & ~COMPRESSION_MASK | _GZIP
     for at in range(position + HEADER_BYTES, min(position + HEADER_BYTES + 8, position + header.size_bytes)):
         data[at] = 0xFF
-    seal(data, position, header.size_bytes)
+    set_checksum(data, position, header.size_bytes)
     return data
 
 

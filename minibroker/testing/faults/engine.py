@@ -22,17 +22,17 @@ from minibroker.broker.security.logins import Login, Verdict
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.quantities import Duration
-from minibroker.testing.completion import hides
+from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.pausing import Paused
 from minibroker.testing.faults.error_answers import (
+    add_errors_of_rule,
     corrupt_batches,
-    put_in,
     refuse_request,
-    set_aside,
+    remove_from_request,
+    remove_from_share_request,
+    remove_wait,
     set_errors,
     set_throttle,
-    take_out,
-    without_wait,
 )
 from minibroker.testing.faults.fault_matching import Asked, concerns_login, make_name_finder
 from minibroker.testing.faults.rules import Rule, load_rules, parse_rule
@@ -57,7 +57,7 @@ FAR = 1 << 30  # so that the wrong correlation id is not that of the client's ne
 BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
 
 
-@hides("loop", "agrees", "strikes", "failure")
+@hide_names("loop", "agrees", "strikes", "failure")
 class Fault:
     """An active rule. `matches` counts the requests that it applies to, `hits` those that it struck."""
 
@@ -141,7 +141,7 @@ def _give_signature(
     return signed
 
 
-@hides("broker", "watch", "held_by", "has_struck", *vars(Interceptor))
+@hide_names("broker", "watch", "held_by", "has_struck", *vars(Interceptor))
 class Faults(Interceptor):
     """The faults of a broker."""
 
@@ -284,7 +284,7 @@ class Faults(Interceptor):
     def _make_refusal(self, call: Call, rule: Rule) -> Message | None:
         """Return the answer if nothing of the request passes; else note the errors for the answer to the rest."""
         if call.api_key == ApiKey.FETCH and rule.level != "top":
-            without_wait(call.request)
+            remove_wait(call.request)
             self._errors.setdefault(call, []).append((rule, call.request))
             return None
         if call.api_key == ApiKey.PRODUCE and call.request.acks == 0:
@@ -292,11 +292,11 @@ class Faults(Interceptor):
         answer = refuse_request(call, rule)
         if call.api_key in OF_SHARE_SESSIONS and rule.level != "top":
             if call.api_key == ApiKey.SHARE_FETCH:
-                without_wait(call.request)
-            self._put_back.setdefault(call, []).append(set_aside(call, rule))
+                remove_wait(call.request)
+            self._put_back.setdefault(call, []).append(remove_from_share_request(call, rule))
             self._errors.setdefault(call, []).append((rule, answer))
             return None
-        if rule.level == "top" or not take_out(call.request, rule, make_name_finder(call)):
+        if rule.level == "top" or not remove_from_request(call.request, rule, make_name_finder(call)):
             return answer
         self._errors.setdefault(call, []).append((rule, answer))
         return None
@@ -323,7 +323,7 @@ class Faults(Interceptor):
             if call.api_key == ApiKey.FETCH:
                 set_errors(call, rule, response)
             else:
-                put_in(response, errors, rule, make_name_finder(call))
+                add_errors_of_rule(response, errors, rule, make_name_finder(call))
         for fault in self._struck.get(call, ()):
             rule = fault.rule
             if rule.code is not None and rule.when == "after":

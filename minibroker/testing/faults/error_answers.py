@@ -1,7 +1,7 @@
 """Answers with errors: those to rejected requests, and errors that are put into other answers.
 
 A fault of one partition leaves the others of the same request alone: its partition is taken out of the request
-(`take_out`), and its error is put into the answer to the rest (`put_in`).
+(`remove_from_request`), and its error is put into the answer to the rest (`add_errors_of_rule`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 from minibroker.broker.requests.interceptors import Call
 from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import fields
+from minibroker.protocol.fields import list_fields
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.testing.faults.fault_matching import (
+    applies_to_place,
     find_share_session,
-    is_meant,
     list_session_partitions,
     make_name_finder,
 )
@@ -52,7 +52,7 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
     places = list(iterate_places(response, make_name_finder(call)))
     level = rule.level or choose_default_level(places)
     for place in places:
-        if place.level == level and is_meant(rule, place):
+        if place.level == level and applies_to_place(rule, place):
             place.set(rule.code)
     if not any(place.level == level for place in places) and level == "top":
         raise FaultError(f"{type(response).__name__} has no error code at the top")
@@ -64,7 +64,7 @@ def _add_session_partitions(call: Call, rule: Rule, response: Any) -> None:
     named = {(place.topic, place.partition) for place in iterate_places(response, make_name_finder(call))}
     for topic, partition in list_session_partitions(call):
         meant = Place("partition", topic, partition, None, "")
-        if (topic, partition) in named or topic not in ids or not is_meant(rule, meant):
+        if (topic, partition) in named or topic not in ids or not applies_to_place(rule, meant):
             continue
         response.responses.append(_without_records(response, topic, ids[topic].topic_id, partition))
 
@@ -78,7 +78,7 @@ def _without_records(response: Message, topic: str, topic_id: bytes, partition: 
     return TopicAnswer(topic=topic, topic_id=topic_id, partitions=[answer])
 
 
-def without_wait(request: Any) -> None:
+def remove_wait(request: Any) -> None:
     """Make a Fetch return at once: an error must not wait for records."""
     request.max_wait_ms = 0
 
@@ -99,7 +99,7 @@ def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
         name = find_topic(topic, name_of)
         for partition in topic.partitions:
             place = Place("partition", name, partition.partition_index, partition, "error_code")
-            data = _read_bytes(partition.records) if is_meant(rule, place) else b""
+            data = _read_bytes(partition.records) if applies_to_place(rule, place) else b""
             if data:
                 partition.records = corrupt_first_batch(data, rule.corrupt)
 
@@ -111,7 +111,7 @@ def _read_bytes(records: Any) -> bytes:
     return bytes(records.read()) if hasattr(records, "read") else bytes(records)
 
 
-def take_out(request: Any, rule: Rule, name_of: NameOf) -> bool:
+def remove_from_request(request: Any, rule: Rule, name_of: NameOf) -> bool:
     """Take the rule's topic or partition out of the request; return whether anything is left of what it was among.
 
     A rule without topic and partition is about the whole request.
@@ -123,7 +123,7 @@ def take_out(request: Any, rule: Rule, name_of: NameOf) -> bool:
         topics = getattr(request, name)
         if not about_topics or not isinstance(topics, list):
             continue
-        kept = [topic for topic in topics if _take_partitions_out(topic, rule, name_of)]
+        kept = [topic for topic in topics if _remove_partitions(topic, rule, name_of)]
         taken = taken or len(kept) < len(topics) or _is_in(topics, rule, name_of)
         left = left or bool(kept)
         setattr(request, name, kept)
@@ -134,14 +134,14 @@ def _is_in(topics: list[Any], rule: Rule, name_of: NameOf) -> bool:
     return any(rule.topic in (None, find_topic(topic, name_of)) for topic in topics)
 
 
-def _take_partitions_out(topic: Any, rule: Rule, name_of: NameOf) -> bool:
+def _remove_partitions(topic: Any, rule: Rule, name_of: NameOf) -> bool:
     """Take the rule's partitions out of the topic's struct; return whether others stay."""
     if rule.topic is not None and find_topic(topic, name_of) != rule.topic:
         return True
     if rule.partition is None:
         return False
     stays = False
-    for field in fields(topic.__class__):
+    for field in list_fields(topic.__class__):
         if field.name.startswith("partition") and field.kind.item is not None:
             kept = [
                 value for value in iterate_items(getattr(topic, field.name)) if find_partition(value) != rule.partition
@@ -151,7 +151,7 @@ def _take_partitions_out(topic: Any, rule: Rule, name_of: NameOf) -> bool:
     return stays
 
 
-def set_aside(call: Call, rule: Rule) -> Callable[[], None]:
+def remove_from_share_request(call: Call, rule: Rule) -> Callable[[], None]:
     """Take the rule's partitions out of a ShareFetch or ShareAcknowledge, and out of the session of a ShareFetch.
 
     The rest takes effect, so that the session goes on. Return the function that puts them into the session again.
@@ -162,7 +162,7 @@ def set_aside(call: Call, rule: Rule) -> Callable[[], None]:
     name_of = make_name_finder(call)
 
     def is_ours(topic_id: bytes, index: int) -> bool:
-        return is_meant(rule, Place("partition", name_of(topic_id), index, None, ""))
+        return applies_to_place(rule, Place("partition", name_of(topic_id), index, None, ""))
 
     named = [(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions]
     for topic in request.topics:
@@ -184,7 +184,7 @@ def set_aside(call: Call, rule: Rule) -> Callable[[], None]:
     return put_back
 
 
-def put_in(response: Message, errors: Message, rule: Rule, name_of: NameOf) -> None:
+def add_errors_of_rule(response: Message, errors: Message, rule: Rule, name_of: NameOf) -> None:
     """Add to `response`, the answer to the rest, the errors of the rule from `errors`, the answer to all."""
     for name, about_topics in list_fields_with_places(errors.__class__):
         if about_topics:

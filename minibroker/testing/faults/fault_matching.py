@@ -112,7 +112,7 @@ def find_share_session(call: Call) -> ShareSession | None:
     return call.context.cluster.shares.sessions.get(key)
 
 
-def is_meant(rule: Rule, place: Place) -> bool:
+def applies_to_place(rule: Rule, place: Place) -> bool:
     """Return whether the rule applies to this place in an answer."""
     if rule.topic is not None and place.level != "top" and place.topic != rule.topic:
         return False

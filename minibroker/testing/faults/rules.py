@@ -244,13 +244,13 @@ def load_rules(path: Path) -> list[Rule]:
 
 def _check_kind(word: str, value: object, kinds: tuple[Any, ...]) -> None:
     """Raise FaultError for a value of another type than declared."""
-    if not any(_is_of(value, kind) for kind in kinds):
+    if not any(_is_of_type(value, kind) for kind in kinds):
         choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
         expected = f"{word} is one of {', '.join(choices)}, and" if choices else word
         raise FaultError(f"{expected} cannot be {value!r}")
 
 
-def _is_of(value: object, kind: Any) -> bool:
+def _is_of_type(value: object, kind: Any) -> bool:
     if get_origin(kind) is Literal:
         return value in get_args(kind)
     if isinstance(value, bool) and kind is not bool:

@@ -13,18 +13,18 @@ from minibroker.broker.configs.settings_table import ConfigType
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.fields import fields
+from minibroker.protocol.fields import list_fields
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
-    answer_version,
+    find_response_version,
     get_request_header_version,
     get_response_header_version,
 )
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.protocol.otlp import DataPoint, MalformedMetrics, iterate_data_points
-from minibroker.protocol.primitives import MalformedMessage, uuid_text
+from minibroker.protocol.primitives import MalformedMessage, format_uuid
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, decompress
 from minibroker.protocol.response_errors import collect_error_codes
 from minibroker.testing.seen.subjects import find_subjects
@@ -175,7 +175,7 @@ def copy_frame(frame: memoryview) -> bytes:
 
 def keep_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
     """Return the frame of a request for the journal: without the secrets in it."""
-    hides = _hides_passwords if api_key in CHANGES else _hides_tokens if api_key in TOKENS else None
+    hides = _hide_passwords if api_key in CHANGES else _hide_tokens if api_key in TOKENS else None
     if api_key not in SECRET and hides is None:
         return copy_frame(frame)
     if not _is_declared(api_key, version):
@@ -193,7 +193,7 @@ def keep_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
 
 def keep_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
     """Return the frame of an answer for the journal: without the secrets in it."""
-    hides = _hides_tokens if api_key in TOKENS else _hides_scram if api_key == ApiKey.SASL_AUTHENTICATE else None
+    hides = _hide_tokens if api_key in TOKENS else _hide_scram if api_key == ApiKey.SASL_AUTHENTICATE else None
     if hides is None or not frame:
         return frame
     frame = bytes(frame)
@@ -224,7 +224,7 @@ def _is_declared(api_key: int, version: int) -> bool:
     return api_key in _KEYS and version in get_request_class(api_key).versions
 
 
-def _hides_tokens(message: Any) -> bool:
+def _hide_tokens(message: Any) -> bool:
     """Hide the HMACs in a request or an answer; return whether there are any."""
     found = [part for part in (message, *getattr(message, "tokens", ())) if getattr(part, "hmac", b"")]
     for part in found:
@@ -232,13 +232,13 @@ def _hides_tokens(message: Any) -> bool:
     return bool(found)
 
 
-def _hides_scram(answer: Any) -> bool:
+def _hide_scram(answer: Any) -> bool:
     """Hide the salt and the server's signature, by which passwords can be tried; return whether there are any."""
     answer.auth_bytes, count = SCRAM_SECRETS.subn(rb"\1[hidden]", bytes(answer.auth_bytes))
     return bool(count)
 
 
-def _hides_passwords(request: Any) -> bool:
+def _hide_passwords(request: Any) -> bool:
     """Hide the new values of settings that are never shown, as Kafka does; return whether there are any."""
     changed = [config for resource in request.resources for config in resource.configs if config.value]
     passwords = [config for config in changed if get_broker_setting(config.name).type is ConfigType.PASSWORD]
@@ -256,11 +256,11 @@ def find_api_key(name: str) -> ApiKey:
 
 def list_error_names(response: Message) -> tuple[str, ...]:
     """Return the names of the errors in an answer, each once, in their order."""
-    codes = [*collect_error_codes(response), *_acknowledge_codes(response)]
+    codes = [*collect_error_codes(response), *_iterate_acknowledge_codes(response)]
     return tuple(dict.fromkeys(_name_error(code) for code in codes))
 
 
-def _acknowledge_codes(response: Message) -> Iterator[int]:
+def _iterate_acknowledge_codes(response: Message) -> Iterator[int]:
     """Yield the errors of acknowledgements in the answer to a ShareFetch."""
     for topic in response.responses if isinstance(response, ShareFetchResponse) else ():
         yield from (each.acknowledge_error_code for each in topic.partitions if each.acknowledge_error_code)
@@ -276,15 +276,17 @@ def _name_error(code: int) -> str:
 def decode_answer(api_key: ApiKey, version: int, frame: bytes) -> Message:
     """Decode the answer in a frame without its size. Raises MalformedMessage."""
     _, position = ResponseHeader.decode_from(frame, get_response_header_version(api_key, version))
-    return get_response_class(api_key).decode_from(frame, answer_version(api_key, version, frame, position), position)[
-        0
-    ]
+    return get_response_class(api_key).decode_from(
+        frame, find_response_version(api_key, version, frame, position), position
+    )[0]
 
 
 def make_plain(value: Any) -> Any:
     """Return a message, or part of one, as dictionaries, lists, texts and numbers, named as in its declaration."""
     if isinstance(value, Struct):
-        return {field.name: _format_uuid(getattr(value, field.name), field.kind.code) for field in fields(type(value))}
+        return {
+            field.name: _format_uuid(getattr(value, field.name), field.kind.code) for field in list_fields(type(value))
+        }
     if isinstance(value, list):
         return [make_plain(each) for each in value]
     if isinstance(value, bytes | bytearray | memoryview):
@@ -293,7 +295,7 @@ def make_plain(value: Any) -> Any:
 
 
 def _format_uuid(value: Any, code: str) -> Any:
-    return uuid_text(value) if code == UUID_CODE and value is not None else make_plain(value)
+    return format_uuid(value) if code == UUID_CODE and value is not None else make_plain(value)
 
 
 def format_bytes(data: bytes) -> str:

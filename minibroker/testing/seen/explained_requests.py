@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.protocol.declare import Struct
-from minibroker.protocol.fields import fields
+from minibroker.protocol.fields import list_fields
 from minibroker.protocol.legible import make_legible
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 from minibroker.testing.seen.exchange import SIZE_BYTES, UUID_CODE, Exchange, format_bytes
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ class Exchanges(list[Exchange]):
 
     def explain(self) -> str:
         """Return each byte of all frames in a line of its own, with its field, its value and what it means."""
-        from minibroker.protocol.explaining.explained_text import lines
+        from minibroker.protocol.explaining.explained_text import write_lines
 
         said: list[str] = []
         for item in explain_exchanges(self):
-            said += [item.heading, *lines(item.part, item.data)]
+            said += [item.heading, *write_lines(item.part, item.data)]
         return "\n".join(said)
 
 
@@ -65,7 +65,9 @@ def _summarize_value(value: Any, code: str = "") -> str:
     """Return a value in a few words; None is an empty text."""
     if isinstance(value, Struct):
         default = type(value)()
-        changed = [each for each in fields(type(value)) if getattr(value, each.name) != getattr(default, each.name)]
+        changed = [
+            each for each in list_fields(type(value)) if getattr(value, each.name) != getattr(default, each.name)
+        ]
         said = [f"{each.name} {_summarize_value(getattr(value, each.name), each.kind.code)}" for each in changed]
         return f"({', '.join(said)})"
     if isinstance(value, list):
@@ -73,6 +75,6 @@ def _summarize_value(value: Any, code: str = "") -> str:
         return ", ".join([_summarize_value(each, code) for each in value[:SHOWN_ITEMS]] + more) or "none"
     if isinstance(value, bytes | bytearray | memoryview):
         if code == UUID_CODE:
-            return uuid_text(bytes(value))
+            return format_uuid(bytes(value))
         return f"{len(value):,} bytes" if len(value) > SHOWN_BYTES else format_bytes(bytes(value))
     return "" if value is None else str(value)

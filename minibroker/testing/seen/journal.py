@@ -19,7 +19,7 @@ from minibroker.named_tuples import NamedTuple
 from minibroker.protocol import errors
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.testing.completion import hides
+from minibroker.testing.completion import hide_names
 from minibroker.testing.loops import shorten_tracebacks
 from minibroker.testing.seen.exchange import (
     SIZE_BYTES,
@@ -72,7 +72,7 @@ class Which(TypedDict, total=False):
     where: Where | None
 
 
-@hides(
+@hide_names(
     *("found", "of", "refused", "add", "marks", "after", "oldest", "number", "mark", "keep_at_most", "when_ended"),
     *vars(Interceptor),
 )

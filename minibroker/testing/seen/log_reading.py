@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minibroker.protocol.records.batch import MAX_RECORD_BYTES, MAX_SEQUENCE, BatchHeader
-from minibroker.protocol.records.formats import iterate_batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.record import Record as StoredRecord
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _iterate_records(
 ) -> Iterator[Record]:
     if header.is_control:
         return
-    for record in records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
+    for record in iterate_records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
         if record.offset >= start:
             yield make_record(partition, header, record)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message, Struct
-from minibroker.protocol.fields import Field, fields
+from minibroker.protocol.fields import Field, list_fields
 from minibroker.protocol.primitives import ZERO_UUID
 
 TOPIC_NAMES = ("name", "topic", "topic_name")
@@ -35,7 +35,7 @@ class Subjects(NamedTuple):
 def find_subjects(message: Message, name_of: NameOf) -> Subjects:
     """Return what `message` names. `name_of` returns the name of a topic id, or None."""
     found = Subjects({}, set(), set())
-    _look_into(message, found, name_of)
+    _collect_subjects(message, found, name_of)
     _look_for_keys(message, found)
     return found
 
@@ -66,7 +66,7 @@ def list_struct_fields(struct: type) -> tuple[tuple[str, bool], ...]:
     """Return the fields of a struct that hold structs, and whether each of these is about a topic."""
     return tuple(
         (field.name, "topic" in field.name or field.name == "responses")
-        for field in fields(struct)
+        for field in list_fields(struct)
         if (field.kind.item or field.kind).struct is not None
     )
 
@@ -79,7 +79,7 @@ def iterate_items(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _look_into(struct: Any, found: Subjects, name_of: NameOf) -> None:
+def _collect_subjects(struct: Any, found: Subjects, name_of: NameOf) -> None:
     for field in _list_fields(struct):
         if field.name in GROUPS:
             found.groups.update(
@@ -95,7 +95,7 @@ def _look_into(struct: Any, found: Subjects, name_of: NameOf) -> None:
             topic = find_topic(below, name_of) if about_topic else None
             if topic is not None:
                 found.topics.setdefault(topic, set()).update(iterate_partitions(below))
-            _look_into(below, found, name_of)
+            _collect_subjects(below, found, name_of)
 
 
 def iterate_partitions(struct: Any) -> Iterator[int]:
@@ -110,7 +110,7 @@ def iterate_partitions(struct: Any) -> Iterator[int]:
 
 def _list_fields(struct: Struct) -> tuple[Field, ...]:
     kind: type = type(struct)
-    return tuple(fields(kind))
+    return tuple(list_fields(kind))
 
 
 def _look_for_keys(message: Any, found: Subjects) -> None:

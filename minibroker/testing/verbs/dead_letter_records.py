@@ -9,8 +9,8 @@ from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LE
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from minibroker.testing.seen.log_reading import Record, iterate_records, list_local_partitions
-from minibroker.testing.verbs.own_requests import ask, check, get_any_node
-from minibroker.testing.verbs.record_verbs import create
+from minibroker.testing.verbs.own_requests import check_code, execute_request, get_any_node
+from minibroker.testing.verbs.record_verbs import create_topic_in_cluster
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -47,10 +47,10 @@ async def allow_dead_letters(cluster: Broker, topic: str | None, group: str, *, 
         update = UpdateFeaturesRequest.FeatureUpdateKey(
             feature=SHARE_VERSION, max_version_level=FIRST_WITH_DEAD_LETTERS
         )
-        answer = await ask(cluster, get_any_node(cluster), UpdateFeaturesRequest(feature_updates=[update]))
-        check(answer.error_code, answer.error_message or SHARE_VERSION)
+        answer = await execute_request(cluster, get_any_node(cluster), UpdateFeaturesRequest(feature_updates=[update]))
+        check_code(answer.error_code, answer.error_message or SHARE_VERSION)
     if name not in cluster.image.topics:
-        await create(cluster, name, None, TOPIC_CONFIGS)
+        await create_topic_in_cluster(cluster, name, None, TOPIC_CONFIGS)
     return {DEAD_LETTER_TOPIC: name, DEAD_LETTER_COPIES: str(copies).lower()}
 
 

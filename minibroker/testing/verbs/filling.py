@@ -106,13 +106,13 @@ def _parse_lines(path: Path) -> Iterator[NewTopic]:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
-                    _take_line(json.loads(line), topics)
+                    _add_line(json.loads(line), topics)
                 except ValueError as error:
                     raise FillError(f"line {number}: {error}") from None
     yield from topics.values()
 
 
-def _take_line(given: Any, topics: dict[str, NewTopic]) -> None:
+def _add_line(given: Any, topics: dict[str, NewTopic]) -> None:
     if not isinstance(given, dict) or not isinstance(given.get("topic"), str):
         raise FillError('a record is expected, such as {"topic": "orders", "value": "first"}')
     name = given.pop("topic")
@@ -130,7 +130,7 @@ def _parse_topic(name: Any, given: Any) -> NewTopic:
         raise FillError(f"topic {name}: a list of records or a mapping is expected, not {given!r}")
     if name == SCHEMAS_TOPIC and not given.keys() <= TOPIC_WORDS:
         return NewTopic(name, schemas=[_parse_schema(str(subject), each) for subject, each in given.items()])
-    _check_known(f"topic {name}", given, TOPIC_WORDS)
+    _check_known_words(f"topic {name}", given, TOPIC_WORDS)
     partitions = given.get("partitions")
     if partitions is not None and (type(partitions) is not int or partitions < 1):
         raise FillError(f"topic {name}: partitions cannot be {partitions!r}")
@@ -141,7 +141,7 @@ def _parse_topic(name: Any, given: Any) -> NewTopic:
 def _parse_schema(subject: str, given: Any) -> NewSchema:
     if not isinstance(given, Mapping) or "schema" not in given:
         return NewSchema(subject, given)
-    _check_known(f"subject {subject}", given, SCHEMA_WORDS)
+    _check_known_words(f"subject {subject}", given, SCHEMA_WORDS)
     references = given.get("references") or ()
     return NewSchema(subject, given["schema"], str(given.get("kind", "AVRO")), [tuple(each) for each in references])
 
@@ -149,7 +149,7 @@ def _parse_schema(subject: str, given: Any) -> NewSchema:
 def _parse_record(given: Any) -> NewRecord:
     if not isinstance(given, Mapping) or not set(given) & RECORD_WORDS:
         return NewRecord(_encode_value(given))
-    _check_known("a record", given, RECORD_WORDS)
+    _check_known_words("a record", given, RECORD_WORDS)
     partition, timestamp_ms = given.get("partition", 0), given.get("timestamp_ms")
     if type(partition) is not int or (timestamp_ms is not None and type(timestamp_ms) is not int):
         raise FillError(f"partition and timestamp_ms are numbers, not {partition!r} and {timestamp_ms!r}")
@@ -164,7 +164,7 @@ def _parse_record(given: Any) -> NewRecord:
     )
 
 
-def _check_known(what: str, given: Mapping[str, Any], words: frozenset[str]) -> None:
+def _check_known_words(what: str, given: Mapping[str, Any], words: frozenset[str]) -> None:
     for word in given:
         if word not in words:
             raise FillError(f"{what} has no {word!r}; it has {', '.join(sorted(words))}")

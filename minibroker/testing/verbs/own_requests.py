@@ -52,13 +52,13 @@ def get_any_node(cluster: Broker) -> Node:
     raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "all nodes are away")
 
 
-def check(code: int, message: str, expected: Collection[ErrorCode] = ()) -> None:
+def check_code(code: int, message: str, expected: Collection[ErrorCode] = ()) -> None:
     """Raise KafkaError unless an answer's error code is 0 or an expected one."""
     if code and code not in expected:
         raise KafkaError(ErrorCode(code), message)
 
 
-async def ask(cluster: Broker, node: Node, request: Message, version: int | None = None) -> Any:
+async def execute_request(cluster: Broker, node: Node, request: Message, version: int | None = None) -> Any:
     """Return the answer of a node to `request`, in the newest version by default. Raises what the handler raises."""
     api_key = request.api_key
     assert api_key is not None

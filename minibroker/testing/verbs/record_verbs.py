@@ -31,7 +31,7 @@ from minibroker.testing.seen.waiting import (
     format_there_are,
     format_were,
 )
-from minibroker.testing.verbs.own_requests import ask, check, get_any_node
+from minibroker.testing.verbs.own_requests import check_code, execute_request, get_any_node
 from minibroker.testing.verbs.wait_verbs import WaitVerbs, list_topic_names
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class RecordVerbs(WaitVerbs):
         """
         configs = {key.replace("_", "."): format_setting(value) for key, value in config.items()}
         _check_names(configs)
-        await create(self.running.cluster, name, partitions, configs)
+        await create_topic_in_cluster(self.running.cluster, name, partitions, configs)
 
     acreate_topic = await_blocking(create_topic)
 
@@ -90,7 +90,7 @@ class RecordVerbs(WaitVerbs):
                 continue
             there = topic.name in self.running.cluster.image.topics
             if not there or topic.partitions is not None or topic.config:
-                await create(self.running.cluster, topic.name, topic.partitions, topic.config)
+                await create_topic_in_cluster(self.running.cluster, topic.name, topic.partitions, topic.config)
             now_ms = self.moving_clock.wall_ms()
             for partition in sorted({record.partition for record in topic.records}):
                 records = [each.record(now_ms) for each in topic.records if each.partition == partition]
@@ -216,7 +216,9 @@ def _check_names(configs: Mapping[str, str]) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}{meant}")
 
 
-async def create(cluster: Broker, topic: str, partitions: int | None, config: Mapping[str, str]) -> None:
+async def create_topic_in_cluster(
+    cluster: Broker, topic: str, partitions: int | None, config: Mapping[str, str]
+) -> None:
     """Create a topic. Raises KafkaError."""
     wanted = CreateTopicsRequest.CreatableTopic(
         name=topic,
@@ -227,9 +229,11 @@ async def create(cluster: Broker, topic: str, partitions: int | None, config: Ma
             for name, value in config.items()
         ],
     )
-    answer = await ask(cluster, get_any_node(cluster), CreateTopicsRequest(topics=[wanted], timeout_ms=30_000))
+    answer = await execute_request(
+        cluster, get_any_node(cluster), CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
+    )
     created = answer.topics[0]
-    check(created.error_code, created.error_message or topic)
+    check_code(created.error_code, created.error_message or topic)
 
 
 async def _append_records(cluster: Broker, topic: str, partition: int, records: list[StoredRecord]) -> int:
@@ -240,21 +244,21 @@ async def _append_records(cluster: Broker, topic: str, partition: int, records: 
     node = get_any_node(cluster)
     if topic not in cluster.image.topics:
         named = [MetadataRequest.MetadataRequestTopic(name=topic)]
-        created = await ask(cluster, node, MetadataRequest(topics=named, allow_auto_topic_creation=True))
+        created = await execute_request(cluster, node, MetadataRequest(topics=named, allow_auto_topic_creation=True))
         # As in Kafka, the answer to the request that creates a topic has an error.
         expected = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        check(created.topics[0].error_code, topic, expected if topic in cluster.image.topics else set())
+        check_code(created.topics[0].error_code, topic, expected if topic in cluster.image.topics else set())
     made = cluster.image.topics.get(topic)
     index = None if made is None else made.find_partition(partition)
     leader = node if index is None else cluster.nodes.get(index.leader_id, node)
-    answer = await ask(cluster, leader, _produce_request(topic, partition, records), VERSION_BY_NAME)
+    answer = await execute_request(cluster, leader, _make_produce_request(topic, partition, records), VERSION_BY_NAME)
     appended = answer.responses[0].partition_responses[0]
-    check(appended.error_code, appended.error_message or f"{topic}-{partition}")
+    check_code(appended.error_code, appended.error_message or f"{topic}-{partition}")
     offset: int = appended.base_offset
     return offset
 
 
-def _produce_request(topic: str, partition: int, records: list[StoredRecord]) -> ProduceRequest:
+def _make_produce_request(topic: str, partition: int, records: list[StoredRecord]) -> ProduceRequest:
     data = ProduceRequest.TopicProduceData
     batch = memoryview(build_batch(records))
     partitions = [data.PartitionProduceData(index=partition, records=batch)]

@@ -20,7 +20,7 @@ from minibroker.broker.security.operations import CLUSTER_NAME, Operation, Resou
 from minibroker.protocol.messages.metadata_records import (
     RemoveAccessControlEntryRecord,
 )
-from minibroker.testing.completion import hides
+from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.client_configs import LIBRARIES, Access, TokenAccess
 from minibroker.testing.embedded.given_settings import AUDIENCE
 from minibroker.testing.loops import Loop, immediate, shorten_tracebacks
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from minibroker.testing.embedded.embedded_broker import EmbeddedBroker
 
 
-@hides("loop")
+@hide_names("loop")
 class OnBroker:
     """Verbs that run on the loop of a broker."""
 

@@ -100,9 +100,9 @@ class DeliveryHistory:
             ShareUpdateKey,
             ShareUpdateValue,
         )
-        from minibroker.protocol.records.internal import decode_internal
+        from minibroker.protocol.records.internal import decode_internal_record
 
-        named, value = decode_internal(SHARE_STATE_TOPIC, record.key, record.value)
+        named, value = decode_internal_record(SHARE_STATE_TOPIC, record.key, record.value)
         key = named.message
         assert isinstance(key, ShareSnapshotKey | ShareUpdateKey)
         share_key = ShareKey(key.group_id, key.topic_id, key.partition)
@@ -139,7 +139,7 @@ def iterate_keys(group: ShareGroup) -> Iterator[tuple[ShareKey, str]]:
             yield ShareKey(group.group_id, topic_id, index), name
 
 
-def start_offset(cluster: Broker, key: ShareKey) -> int | None:
+def find_start_offset(cluster: Broker, key: ShareKey) -> int | None:
     """Return the first offset of a share partition that is not settled; None if nothing was delivered yet."""
     share = cluster.shares.find_share_partition(key)
     if share is not None:

@@ -14,19 +14,19 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
 from minibroker.quantities import Duration
-from minibroker.testing.completion import hides
+from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.given_settings import format_setting
 from minibroker.testing.loops import Loop, await_blocking, blocking, immediate
 from minibroker.testing.seen.log_reading import Record, describe_records, iterate_records, list_local_partitions
 from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_there_are, format_were
 from minibroker.testing.verbs.dead_letter_records import DeadLetter, allow_dead_letters, list_dead_letters
-from minibroker.testing.verbs.own_requests import ask, check, get_any_node
+from minibroker.testing.verbs.own_requests import check_code, execute_request, get_any_node
 from minibroker.testing.verbs.share_deliveries import (
     Delivery,
     DeliveryHistory,
     find_share_group,
+    find_start_offset,
     iterate_keys,
-    start_offset,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class DeliveredRecord(Record):
         return f"{super().__str__()}, delivered {self.deliveries} times, {self.state}{by}"
 
 
-@hides("loop")
+@hide_names("loop")
 class ShareGroupVerbs:
     """A share group, which need not exist yet. Each method raises KafkaError for a group of another type."""
 
@@ -106,8 +106,8 @@ class ShareGroupVerbs:
         ]
         changed = resource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=changes)
         request = IncrementalAlterConfigsRequest(resources=[changed])
-        (answer,) = (await ask(self._cluster, get_any_node(self._cluster), request)).responses
-        check(answer.error_code, answer.error_message or self.group)
+        (answer,) = (await execute_request(self._cluster, get_any_node(self._cluster), request)).responses
+        check_code(answer.error_code, answer.error_message or self.group)
 
     aconfigure = await_blocking(configure)
 
@@ -193,7 +193,7 @@ class ShareGroupVerbs:
             known = self._cluster.image.topics.get(topic)
             if find_share_group(self._cluster, self.group) is None or known is None:
                 return 0
-            return start_offset(self._cluster, ShareKey(self.group, known.topic_id, partition)) or 0
+            return find_start_offset(self._cluster, ShareKey(self.group, known.topic_id, partition)) or 0
 
         def expired() -> str:
             where = f"{topic}-{partition}"

@@ -253,9 +253,9 @@ def _find_position(cluster: Broker, group: str, partition: Partition) -> int:
     topic = partition.topic
     if _is_share(_find_group(cluster, group)):
         from minibroker.broker.share.states import ShareKey
-        from minibroker.testing.verbs.share_deliveries import start_offset
+        from minibroker.testing.verbs.share_deliveries import find_start_offset
 
-        return start_offset(cluster, ShareKey(group, topic.topic_id, partition.index)) or 0
+        return find_start_offset(cluster, ShareKey(group, topic.topic_id, partition.index)) or 0
     return get_committed_offset(cluster, group, topic.name, partition.index) or 0
 
 

@@ -19,7 +19,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, TOPIC_RESOURCE
-from minibroker.protocol.primitives import ZERO_UUID, uuid_from_text
+from minibroker.protocol.primitives import ZERO_UUID, parse_uuid
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.log import Log
 from tests.broker.harness import Harness
@@ -83,7 +83,7 @@ def test_a_topic_is_recorded_in_the_metadata_as_kafka_records_it(harness: Harnes
         (0, topic_id, 1, 0),
         (1, topic_id, 1, 0),
     ]
-    directory_id = uuid_from_text(harness.logs.directories[0].directory_id)
+    directory_id = parse_uuid(harness.logs.directories[0].directory_id)
     assert all((one.replicas, one.isr, one.directories) == ([1], [1], [directory_id]) for one in partitions)
 
 

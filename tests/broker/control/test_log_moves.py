@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.primitives import uuid_from_text
+from minibroker.protocol.primitives import parse_uuid
 from minibroker.storage.directories.log_copying import TAIL_BYTES
 from minibroker.storage.directories.log_directory import LogDirectory
 from tests.broker.harness import Harness, batch
@@ -87,9 +87,9 @@ def test_a_log_moves_with_all_its_files(two: Harness) -> None:
 def test_the_metadata_records_the_directory_of_the_log(two: Harness) -> None:
     target = begin(two)
     work(two)
-    assert two.partition("t").directories == [uuid_from_text(target.directory_id)]
+    assert two.partition("t").directories == [parse_uuid(target.directory_id)]
     two.restart(crash=True)
-    assert two.partition("t").directories == [uuid_from_text(target.directory_id)]
+    assert two.partition("t").directories == [parse_uuid(target.directory_id)]
 
 
 def test_records_appended_during_a_move_are_kept_in_order(two: Harness) -> None:

@@ -11,7 +11,7 @@ import pytest
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
-from minibroker.protocol.primitives import uuid_from_text, uuid_text
+from minibroker.protocol.primitives import format_uuid, parse_uuid
 from tests.broker.harness import Harness
 
 Kind = TypeVar("Kind", bound=Message)
@@ -39,7 +39,7 @@ def test_a_node_registers_with_all_fields_of_a_broker(harness: Harness) -> None:
         ("streams.version", 0, 1),
         ("kraft.version", 0, 1),
     ]
-    assert [uuid_text(one) for one in broker.log_dirs] == [harness.logs.directories[0].directory_id]
+    assert [format_uuid(one) for one in broker.log_dirs] == [harness.logs.directories[0].directory_id]
 
 
 def test_each_start_of_a_node_has_its_own_incarnation_and_epoch(harness: Harness) -> None:
@@ -98,7 +98,7 @@ def test_offline_brokers_are_fenced(tmp_path: Path) -> None:
 def test_log_directories_are_registered_for_one_node_only(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         first, second = recorded(harness, RegisterBrokerRecord)
-        directory_id = uuid_from_text(harness.logs.directories[0].directory_id)
+        directory_id = parse_uuid(harness.logs.directories[0].directory_id)
         assert (first.log_dirs, second.log_dirs) == ([directory_id], [])
         harness.cluster.controller.create_topic("t", assignment=[(0, [2, 1])])
         assert harness.partition("t").directories == [bytes(16), directory_id]

@@ -12,7 +12,7 @@ from minibroker.broker.groups.group_coordinator import SETTINGS
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
 from tests.broker.handlers.fetching import fetch_of
@@ -174,14 +174,14 @@ def test_transactional_records_are_replayed_with_producers_and_markers_with_outc
             [Record(key=b"k", value=b"v")], producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
         ),
         build_batch(
-            [end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)],
+            [make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)],
             producer_id=7,
             producer_epoch=0,
             transactional=True,
             control=True,
         ),
         build_batch(
-            [end_transaction_marker(committed=False, coordinator_epoch=0, timestamp=0)],
+            [make_transaction_marker(committed=False, coordinator_epoch=0, timestamp=0)],
             producer_id=8,
             producer_epoch=0,
             transactional=True,

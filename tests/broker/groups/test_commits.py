@@ -16,7 +16,7 @@ from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.groups import DeleteGroupsRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
-from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.steps import run_all_steps
 from tests.broker.handlers.offset_requests import commit
 from tests.broker.harness import Harness
@@ -44,7 +44,7 @@ def record_counts(harness: Harness) -> list[int]:
     harness.end_turn()
     log = harness.partition(GROUPS_TOPIC).log
     region = log.read(0, 1 << 20)
-    return [] if region is None else [header.record_count for _, header in batches(region.read())]
+    return [] if region is None else [header.record_count for _, header in iterate_batches(region.read())]
 
 
 def commit_at_once(

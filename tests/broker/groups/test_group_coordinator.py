@@ -18,7 +18,7 @@ from minibroker.protocol.messages.group_records import (
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.record import Record
 from tests.broker.harness import Harness
 
@@ -120,7 +120,7 @@ def test_a_transaction_and_concurrent_commits_apply_in_log_order(harness: Harnes
     partition = harness.partition("__consumer_offsets", groups.log.get_partition_index("g"))
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     key, value = group_entries.encode_offset_entry("g", "t", 0, OFFSET._replace(offset=6))
-    marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
+    marker = make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
     groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     for batch in (
         build_batch([Record(key=key, value=value)], base_sequence=0, **identity),  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ def test_transactional_offsets_are_loaded_only_if_the_transaction_committed(harn
     partition = harness.partition("__consumer_offsets", groups_of(harness).log.get_partition_index("g"))
     key, value = group_entries.encode_offset_entry("g", "t", 0, OFFSET)
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-    marker = end_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
+    marker = make_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=0)
     for batch in (
         build_batch([Record(key=key, value=value)], base_sequence=0, **identity),  # type: ignore[arg-type]
         build_batch([marker], control=True, **identity),  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ def test_offsets_of_an_open_transaction_survive_their_groups_tombstone(harness: 
         "g",
         [group_entries.encode_group_metadata_entry("g", GROUP), group_entries.encode_group_metadata_entry("g", None)],
     )
-    marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
+    marker = make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
     batch = build_batch([marker], producer_id=7, producer_epoch=0, transactional=True, control=True)
     log.append(batch, [read_header(batch)], 0)
     harness.restart()

@@ -10,7 +10,7 @@ from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.records.internal import decode_internal
+from minibroker.protocol.records.internal import decode_internal_record
 
 NAMES = st.text(max_size=20)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -32,7 +32,7 @@ def test_packed_offset_records_equal_the_encoded_messages(
     assert encode_offset_entries(group, offsets) == [encode_offset_entry(group, *each) for each in offsets]
     for topic, partition, committed in offsets:
         entry = encode_offset_entry(group, topic, partition, committed)
-        key, value = decode_internal(GROUPS_TOPIC, *entry)
+        key, value = decode_internal_record(GROUPS_TOPIC, *entry)
         assert key.message == OffsetCommitKey(group=group, topic=topic, partition=partition)
         assert value is not None and isinstance(value.message, OffsetCommitValue)
         expires = committed.expire_timestamp_ms != -1  # whose version has no topic id, and an epoch only

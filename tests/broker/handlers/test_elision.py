@@ -8,11 +8,11 @@ import pytest
 
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
-from minibroker.protocol.records.batch import ELIDED_BIT, seal
+from minibroker.protocol.records.batch import ELIDED_BIT, set_checksum
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.elision import without_attributes
-from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
+from minibroker.protocol.records.control import make_transaction_marker
+from minibroker.protocol.records.elision import elide_attributes
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import Cleaning
 from tests.broker.handlers.fetching import VERSIONS, answers_in, fetch, fetch_of
@@ -52,8 +52,8 @@ def fetched(answer: Any) -> tuple[list[Record], list[bool]]:
     assert answer.error_code == 0
     data, found, elided = bytes(answer.records), [], []
     for position, _ in iterate_batches_in(data):
-        elided.append(check_any(data, position).attributes & ELIDED_BIT != 0)
-        found += records_in(data, position)
+        elided.append(check_batch_or_message(data, position).attributes & ELIDED_BIT != 0)
+        found += iterate_records_in(data, position)
     return found, elided
 
 
@@ -98,7 +98,7 @@ def test_partition_max_bytes_counts_the_converted_batches(eliding: Harness) -> N
 
 
 def test_markers_and_committed_reads_are_unchanged(eliding: Harness) -> None:
-    marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
+    marker = make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
     log = eliding.partition("t").log
     append(log, build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0))
     log.last_stable_offset = 16
@@ -121,14 +121,14 @@ def test_an_unsupported_attributes_bit_is_cleared(harness: Harness) -> None:
     data = build_batch(RECORDS)
     data[22] |= ELIDED_BIT
 
-    seal(data, 0, len(data))
+    set_checksum(data, 0, len(data))
     assert harness.produce_batch("t", data).error_code == 0
     assert fetched(fetch(harness, {("t", 0): 0})["t", 0]) == (RECORDS, [False])
 
 
 def test_a_topic_with_elision_accepts_elided_batches(eliding: Harness) -> None:
     data = build_batch(RECORDS)
-    elided = without_attributes(data, check_any(data))
+    elided = elide_attributes(data, check_batch_or_message(data))
     assert elided is not None
     assert eliding.produce_batch("t", bytes(elided)).error_code == 0
     assert eliding.produce_batch("t", bytes(elided[:-1])).error_code == ErrorCode.CORRUPT_MESSAGE

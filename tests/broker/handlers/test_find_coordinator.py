@@ -13,7 +13,7 @@ from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.groups import FindCoordinatorRequest
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 from tests.broker.harness import Harness, served_versions
 
 VERSIONS = served_versions(FindCoordinatorRequest)
@@ -102,7 +102,7 @@ def test_too_small_segments_prevent_creating_but_not_using_coordinator_topics(
 
 def test_the_key_of_a_share_partition_ends_with_a_topic_id_and_a_number(harness: Harness) -> None:
     harness.create_topic("t")
-    topic_id = uuid_text(harness.cluster.image.topics["t"].topic_id)
+    topic_id = format_uuid(harness.cluster.image.topics["t"].topic_id)
     keys = [f"g:{topic_id}:0", f"a:b:{topic_id}:0", f"g:{topic_id}", f"g:{topic_id}:x", f"g:{topic_id}:", "g"]
     codes = [find(harness, key, SHARE, 6).error_code for key in keys]
     assert codes == 2 * [ErrorCode.NONE] + 4 * [ErrorCode.INVALID_REQUEST]

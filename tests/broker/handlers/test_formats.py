@@ -16,9 +16,9 @@ from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.conversion import build
-from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
+from minibroker.protocol.records.control import make_transaction_marker
+from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.segment import Region
@@ -41,7 +41,9 @@ def records(*values: str, headers: tuple[tuple[str, bytes], ...] = ()) -> list[R
 
 def produce(harness: Harness, *values: str, magic: int, codec: int = 0, topic: str = "t") -> None:
     version = {0: 0, 1: 2, 2: 9}[magic]
-    answer = harness.produce_batch(topic, bytes(build(records(*values), magic, compression=codec)), version=version)
+    answer = harness.produce_batch(
+        topic, bytes(build_in_format(records(*values), magic, compression=codec)), version=version
+    )
     assert answer.error_code == ErrorCode.NONE
 
 
@@ -49,8 +51,8 @@ def fetched(answer: Any) -> list[Record]:
     assert answer.error_code == 0
     data = bytes(answer.records)
     for position, _ in iterate_batches_in(data):
-        check_any(data, position)
-    return [record for position, _ in iterate_batches_in(data) for record in records_in(data, position)]
+        check_batch_or_message(data, position)
+    return [record for position, _ in iterate_batches_in(data) for record in iterate_records_in(data, position)]
 
 
 @pytest.fixture
@@ -91,7 +93,7 @@ def test_every_fetch_version_reads_the_same_records_of_a_mixed_log(mixed: Harnes
 
 def _all_records(harness: Harness) -> list[Record]:
     data = _stored(harness)
-    return [record for position, _ in iterate_batches_in(data) for record in records_in(data, position)]
+    return [record for position, _ in iterate_batches_in(data) for record in iterate_records_in(data, position)]
 
 
 @for_each("version", VERSIONS[:4])
@@ -148,7 +150,7 @@ def test_control_batches_are_omitted_for_old_clients(harness: Harness, version: 
     log = harness.partition("t").log
     for codec in (0, 1):
         harness.produce("t", f"a{codec}", compression=codec)
-        marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
+        marker = make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
         for _ in range(3):
             append(log, build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0))
     assert values_in(fetch(harness, {("t", 0): 0}, version=version)["t", 0]) == ["a0", "a1"]
@@ -217,7 +219,7 @@ def test_a_corrupt_batch_is_not_converted(harness: Harness) -> None:
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_old_producers_receive_offset_and_append_time(harness: Harness, version: int, stored: int) -> None:
     harness.create_topic("t", message_format_version=FORMAT_VERSIONS[stored], message_timestamp_type="LogAppendTime")
-    data = bytes(build(records("a", "b"), 0 if version < 2 else 1))
+    data = bytes(build_in_format(records("a", "b"), 0 if version < 2 else 1))
     for first_offset in (0, 2):
         answer = harness.produce_batch("t", data, version=version)
         assert (answer.error_code, answer.base_offset) == (0, first_offset)
@@ -229,7 +231,7 @@ def test_old_producers_receive_offset_and_append_time(harness: Harness, version:
 def test_old_producers_with_acks_0_get_no_response(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     data = ProduceRequest.TopicProduceData.PartitionProduceData(
-        index=0, records=memoryview(bytes(build(records("a"), 1)))
+        index=0, records=memoryview(bytes(build_in_format(records("a"), 1)))
     )
     request = ProduceRequest(
         acks=0, timeout_ms=1, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])]

@@ -16,7 +16,7 @@ from minibroker.broker.handlers import produce as producing
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
-from minibroker.protocol.records.batch import HEADER, LOG_APPEND_TIME, assign, read_header, seal
+from minibroker.protocol.records.batch import HEADER, LOG_APPEND_TIME, read_header, set_checksum, set_offset_and_epoch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import iterate_records
@@ -78,7 +78,7 @@ def changed(data: bytes, *, sealed: bool = True, **fields: int) -> bytes:
     edited = bytearray(data)
     HEADER.pack_into(edited, 0, *read_header(data)._replace(**fields))
     if sealed:
-        seal(edited, 0, len(edited))
+        set_checksum(edited, 0, len(edited))
     return bytes(edited)
 
 
@@ -92,7 +92,7 @@ def test_stored_bytes_differ_only_in_offset_and_leader_epoch(harness: Harness) -
     for index, data in enumerate(sent):
         assert produce(harness, {("t", 0): data})["t", 0].base_offset == 2 * index
         data = bytearray(data)
-        assign(data, 0, 2 * index, harness.partition("t").leader_epoch)
+        set_offset_and_epoch(data, 0, 2 * index, harness.partition("t").leader_epoch)
         expected += data
     assert stored(harness, "t") == expected
 

@@ -18,7 +18,7 @@ from minibroker.broker.security.principals import Principal
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.security import DeleteAclsRequest
-from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
@@ -162,7 +162,7 @@ def records(harness: Harness) -> list[tuple[int, bytes | None]]:
     region = harness.partition("t").log.read(0, 1 << 20)
     assert region is not None
     found: list[tuple[int, bytes | None]] = []
-    for position, header in batches(data := region.read()):
+    for position, header in iterate_batches(data := region.read()):
         found += [(record.offset, record.value) for record in iterate_records(data[position:][: header.size_bytes])]
     return found
 

@@ -15,7 +15,7 @@ from minibroker.broker.metadata.features import METADATA_VERSION
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.replicas import DescribeLogDirsRequest
-from minibroker.protocol.primitives import uuid_from_text
+from minibroker.protocol.primitives import parse_uuid
 from tests.broker.handlers.config_requests import BROKER, DELETE, SET, alter
 from tests.broker.harness import Harness
 
@@ -52,7 +52,7 @@ def registered(harness: Harness) -> list[bytes] | None:
 
 def ids(harness: Harness, *names: str) -> list[bytes]:
     directories = (one for one in harness.logs.directories if os.path.basename(one.path) in names)
-    return sorted(uuid_from_text(one.directory_id) for one in directories)
+    return sorted(parse_uuid(one.directory_id) for one in directories)
 
 
 def at_level(harness: Harness, level: int) -> None:

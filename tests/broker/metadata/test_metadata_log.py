@@ -12,7 +12,7 @@ from minibroker.broker.metadata.quorum_state import QuorumState, parse_quorum_st
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.control_records import LeaderChangeMessage
-from minibroker.protocol.records.batch import batches, read_header
+from minibroker.protocol.records.batch import iterate_batches, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import decode_control_message
 from minibroker.protocol.records.payload import iterate_records
@@ -144,7 +144,7 @@ def test_a_contradicting_record_in_a_transaction_is_reported_with_its_own_offset
 def control_messages(log: MetadataLog) -> list[object]:
     found = []
     data = log.storage.segments[0].file.read(0, 1 << 20)
-    for position, header in batches(data):
+    for position, header in iterate_batches(data):
         if header.is_control:
             records_in = iterate_records(data[position : position + header.size_bytes])
             found += [(header.partition_leader_epoch, decode_control_message(record)) for record in records_in]

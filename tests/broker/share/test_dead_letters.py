@@ -15,7 +15,7 @@ from minibroker.broker.share.runs import GivenUp
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
 from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE
-from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import iterate_records
@@ -48,7 +48,7 @@ def batches_of(harness: Harness, name: str = QUEUE, partition: int = 0) -> list[
         return []
     region = harness.partition(name, partition).log.read(0, 1 << 20)
     data = b"" if region is None else region.read()
-    return [list(iterate_records(data, position)) for position, _ in batches(data)]
+    return [list(iterate_records(data, position)) for position, _ in iterate_batches(data)]
 
 
 def letters(harness: Harness, **more: Any) -> list[Record]:

@@ -17,7 +17,7 @@ from minibroker.protocol.messages.transactions import (
     InitProducerIdRequest,
     TxnOffsetCommitRequest,
 )
-from minibroker.protocol.records.batch import batches
+from minibroker.protocol.records.batch import iterate_batches
 from minibroker.protocol.records.payload import iterate_records
 from tests.broker.handlers.fetching import fetch
 from tests.broker.harness import Harness, TopicData, batch
@@ -169,7 +169,7 @@ def fetched(harness: Harness, topic: str = "t", partition: int = 0, *, committed
         if not data:
             return values
         values += _shown(data, answer.aborted_transactions if committed else None)
-        offset = [header.next_offset for _, header in batches(data)][-1]
+        offset = [header.next_offset for _, header in iterate_batches(data)][-1]
 
 
 def _shown(data: bytes, aborted: Any) -> list[str]:
@@ -177,7 +177,7 @@ def _shown(data: bytes, aborted: Any) -> list[str]:
     waiting = sorted(aborted or (), key=lambda each: each.first_offset)
     open_producers: set[int] = set()
     values = []
-    for position, header in batches(data):
+    for position, header in iterate_batches(data):
         while waiting and waiting[0].first_offset <= header.last_offset:
             open_producers.add(waiting.pop(0).producer_id)
         if header.is_control:

@@ -15,7 +15,7 @@ from minibroker.broker.transactions.transaction_codec import (
     parse_transaction,
 )
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
-from minibroker.protocol.records.internal import decode_internal
+from minibroker.protocol.records.internal import decode_internal_record
 
 LONGS = st.integers(-1, (1 << 63) - 1)
 SHORTS = st.integers(-1, (1 << 15) - 1)
@@ -47,7 +47,7 @@ def test_a_transaction_record_contains_its_encoded_messages(transaction: Transac
 def test_a_transaction_of_many_partitions_is_decoded_unchanged() -> None:
     partitions = frozenset(("t", index) for index in range(PARTITIONS_KEPT + 1))
     transaction = Transaction("tx", 1, 1000, 5, 0, state=State.ONGOING, partitions=partitions, start_ms=5)
-    key, value = decode_internal(TRANSACTIONS_TOPIC, *encode_transaction(transaction))
+    key, value = decode_internal_record(TRANSACTIONS_TOPIC, *encode_transaction(transaction))
     assert isinstance(key.message, TransactionLogKey)
     assert value is not None and isinstance(value.message, TransactionLogValue)
     assert parse_transaction(key.message, value.message) == transaction

@@ -7,7 +7,7 @@ import json
 import click
 import pytest
 
-from minibroker.cli.consume.consume_lines import format_of, make_formatter, make_json_formatter, make_line_formatter
+from minibroker.cli.consume.consume_lines import make_formatter, make_json_formatter, make_line_formatter, parse_format
 from minibroker.client.record_fetching import Found
 from minibroker.protocol.records.record import Header, Record
 from tests.cases import for_each
@@ -29,7 +29,7 @@ NULLS = Found(("orders", 2), Record(8, -1, None, None, ()))
     ],
 )
 def test_a_format_supports_the_tokens_of_kcat(text: str, line: bytes) -> None:
-    assert make_formatter(format_of(text), b"", is_terminal=False)(FOUND) == line
+    assert make_formatter(parse_format(text), b"", is_terminal=False)(FOUND) == line
 
 
 def test_null_is_printed_as_nothing_or_a_text_with_size_minus_one() -> None:
@@ -46,7 +46,7 @@ def test_a_terminal_gets_no_control_characters() -> None:
 @pytest.mark.parametrize("text", ["%", "%x", "%s %", "100%"])
 def test_unknown_tokens_are_rejected_with_the_known_ones(text: str) -> None:
     with pytest.raises(click.BadParameter, match="%d, %h, %K, %k, %o, %p, %R, %S, %s, %t, %T and %%"):
-        format_of(text)
+        parse_format(text)
 
 
 def test_a_line_has_the_requested_fields_before_the_value() -> None:

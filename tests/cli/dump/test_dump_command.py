@@ -14,7 +14,7 @@ from minibroker.protocol.messages.group_records import OffsetCommitKey, OffsetCo
 from minibroker.protocol.messages.metadata_records import FeatureLevelRecord, TopicRecord
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Header, Record
 from minibroker.storage.inspection.index_inspection import TRANSACTION_ENTRY
@@ -82,7 +82,7 @@ def log(tmp_path: Path) -> Path:
     ours = {"producer_id": 7, "producer_epoch": 1, "transactional": True}
     values = [Record(0, NOW_MS, None, value) for value in (b"a", b"b")]
     append(made, build_batch(values, base_sequence=5, timestamp_type=1, **ours))  # type: ignore[arg-type]
-    marker = end_transaction_marker(committed=False, coordinator_epoch=3, timestamp=NOW_MS)
+    marker = make_transaction_marker(committed=False, coordinator_epoch=3, timestamp=NOW_MS)
     append(made, build_batch([marker], control=True, **ours), leader_epoch=1)  # type: ignore[arg-type]
     made.close()
     (directory / f"{BASE}.txnindex").write_bytes(TRANSACTION_ENTRY.pack(0, 7, 2, 4, 5))

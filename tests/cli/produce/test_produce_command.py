@@ -20,7 +20,7 @@ from kafka.partitioner.default import murmur2
 from minibroker.cli.produce import produce_input
 from minibroker.cli.produce.produce_input import LineFormat, iterate_lines, split_key_and_value
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.record import Header, Record
 from minibroker.testing import Broker
 from tests.cases import for_each
@@ -344,7 +344,7 @@ def test_json_output_of_dump_can_be_produced(run: Run, run_client: Run, tmp_path
     directory.mkdir()
     records = [Record(0, 5, b"k", b"\xff", (Header("h", b"1"),)), Record(1, -1, None, None)]
     marker = build_batch(
-        [end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=9)],
+        [make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=9)],
         base_offset=2,
         producer_id=1,
         producer_epoch=0,

@@ -12,7 +12,7 @@ from minibroker.pipeline.log_source import Mode, OffsetRange, ReadRequest, Topic
 from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.record import Record
 
 PARTITION = TopicPartition("t", 3)
@@ -66,10 +66,10 @@ def expected(data: bytes, offsets: OffsetRange = EVERYTHING, mode: Mode = "FAILF
     for position, header in iterate_batches_in(data):
         batch = data[position : position + header.size_bytes]
         try:
-            check_any(batch)
+            check_batch_or_message(batch)
             if header.is_control:
                 continue
-            found = [row_of(header, record) for record in records_in(batch)]
+            found = [row_of(header, record) for record in iterate_records_in(batch)]
         except KafkaError:
             if mode == "FAILFAST":
                 raise

@@ -7,11 +7,11 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from minibroker.protocol.records.batch import HEADER, read_header, seal
+from minibroker.protocol.records.batch import HEADER, read_header, set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.elision import without_attributes
+from minibroker.protocol.records.control import make_transaction_marker
+from minibroker.protocol.records.elision import elide_attributes
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
@@ -32,20 +32,20 @@ def old_records(batch: list[Record]) -> list[Record]:
 
 def elided(batch: bytes) -> bytes:
     """The batch without the attributes of its records."""
-    return bytes(without_attributes(batch, read_header(batch)) or b"")
+    return bytes(elide_attributes(batch, read_header(batch)) or b"")
 
 
 def with_header(batch: bytes, **fields: int) -> bytes:
     """The batch with other fields in its header, and the checksum that is right then."""
     changed = bytearray(batch)
     HEADER.pack_into(changed, 0, *read_header(batch)._replace(**fields))
-    seal(changed, 0, len(changed))
+    set_checksum(changed, 0, len(changed))
     return bytes(changed)
 
 
 def marker(offset: int, producer_id: int = 7, *, committed: bool = True) -> bytes:
     """A control batch that ends a transaction."""
-    record = end_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=T)
+    record = make_transaction_marker(committed=committed, coordinator_epoch=0, timestamp=T)
     return bytes(
         build_batch(
             [record], base_offset=offset, producer_id=producer_id, producer_epoch=0, transactional=True, control=True

@@ -14,7 +14,7 @@ from minibroker.pipeline.schemas import MEASURED
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression, decompress
-from minibroker.protocol.records.formats import iterate_batches_in, records_in
+from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.message import read_message
 from minibroker.protocol.records.record import Record
 from tests.pipeline.decode.reference import EVERYTHING, PARTITION
@@ -33,7 +33,7 @@ def expected(header: BatchHeader, batch: bytes) -> tuple[int | None, ...]:
     """Of a row: the count of records and what is measured."""
     if header.is_control:
         return (header.record_count, None, None, None, None)
-    found = list(records_in(batch))
+    found = list(iterate_records_in(batch))
     return (
         len(found),
         uncompressed_bytes(header, batch),
@@ -50,7 +50,7 @@ def uncompressed_bytes(header: BatchHeader, batch: bytes) -> int:
         return len(batch)
     value = read_message(batch)[0].value or b""
     if header.compression == Compression.LZ4 and header.magic == 0:
-        return sum(len(record.key or b"") + len(record.value or b"") + 26 for record in records_in(batch))
+        return sum(len(record.key or b"") + len(record.value or b"") + 26 for record in iterate_records_in(batch))
     return len(decompress(header.compression, memoryview(value), 1 << 30))
 
 

@@ -11,7 +11,7 @@ from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import check_any, iterate_batches_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from tests.pipeline.decode.reference import PARTITION, Row, batch_rows, micros
@@ -78,7 +78,7 @@ def test_checksums_are_verified_on_request(data: bytes, at: int) -> None:
 
 def is_sound(batch: bytearray) -> bool:
     try:
-        check_any(bytes(batch))
+        check_batch_or_message(bytes(batch))
     except CorruptBatch:
         return False
     return True

@@ -15,13 +15,13 @@ from minibroker.pipeline.log_source import CorruptData, Mode, ReadRequest
 from minibroker.pipeline.schemas import CORRUPT
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, BatchHeader, read_header
-from minibroker.protocol.records.building import assemble, build_batch
+from minibroker.protocol.records.building import assemble_batch, build_batch
 from minibroker.protocol.records.compression import Compression, compress
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message import encode_message
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import elide_records
+from minibroker.protocol.records.restarting import elide_attributes
 from tests.pipeline.decode.reference import (
     ALL_COLUMNS,
     EVERYTHING,
@@ -59,7 +59,7 @@ def batch_of(content: bytes, count: int, codec: int = 0, more_attributes: int = 
     """A batch at offset 10 whose records are these bytes, with a right checksum."""
     attributes = codec | more_attributes
     header = BatchHeader(10, 0, 0, 2, 0, attributes, max(count - 1, 0), T, T, -1, -1, -1, count)
-    return bytes(assemble(header, compress(codec, content)))
+    return bytes(assemble_batch(header, compress(codec, content)))
 
 
 class TestModes:
@@ -128,7 +128,7 @@ class TestSameVerdictAsTheStrictReader:
 
     @given(seed=st.integers(0, 2**32), batch=records())
     def test_decoders_agree_on_corrupt_records_without_attributes(self, seed: int, batch: list[Record]) -> None:
-        content = elide_records(payload(batch), len(batch)) or b""
+        content = elide_attributes(payload(batch), len(batch)) or b""
         assert_same_verdict(log_with(batch_of(damaged(Random(seed), content), len(batch), 0, ELIDED_BIT)))
 
     @given(
@@ -235,7 +235,7 @@ class TestHostileBytes:
         self, content: bytes, count: int, attributes: int
     ) -> None:
         header = read_header(GOOD[1])._replace(record_count=count, attributes=attributes, last_offset_delta=300)
-        assert_survives(log_with(bytes(assemble(header, content))))
+        assert_survives(log_with(bytes(assemble_batch(header, content))))
 
     @given(
         magic=st.sampled_from((0, 1)),

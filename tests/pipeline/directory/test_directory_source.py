@@ -19,7 +19,7 @@ from minibroker.pipeline.log_source import Bounds, DataLoss, OffsetRange, Option
 from minibroker.protocol.records.compression import Compression
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
-    format_offsets,
+    format_offset_checkpoint,
 )
 from minibroker.storage.log_settings import LogSettings
 from tests.pipeline.directory.support import (
@@ -137,7 +137,7 @@ def test_an_invalid_path_is_an_error_of_one_line(tmp_path: Path) -> None:
 
 def test_a_log_starts_at_its_log_start_offset(tmp_path: Path) -> None:
     filled(tmp_path)
-    (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(format_offsets({ORDERS: 50}))
+    (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(format_offset_checkpoint({ORDERS: 50}))
     source = source_of(tmp_path)
     assert source.bounds([ORDERS]) == {ORDERS: Bounds(50, 120)}
     assert [row.offset for row in records(source)] == list(range(50, 120))

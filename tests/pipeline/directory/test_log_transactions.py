@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.log_source import Bounds, CorruptData, DataLoss, OffsetRange, ReadRequest
-from minibroker.protocol.records.formats import read_header_at, records_in
-from minibroker.storage.checkpoints.checkpoint_texts import RECOVERY_POINT_CHECKPOINT, format_offsets
+from minibroker.protocol.records.formats import iterate_records_in, read_header_at
+from minibroker.storage.checkpoints.checkpoint_texts import RECOVERY_POINT_CHECKPOINT, format_offset_checkpoint
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import CLEAN_SHUTDOWN
@@ -68,7 +68,7 @@ def visible(log: Log, directory: Path) -> list[int]:
                 for each in aborted
             )
             if not header.is_control and not is_aborted:
-                found += [record.offset for record in records_in(data)]
+                found += [record.offset for record in iterate_records_in(data)]
     return [offset for offset in found if offset < log.last_stable_offset]
 
 
@@ -96,7 +96,7 @@ def test_only_committed_records_are_read(steps: list[tuple[int, str]], how: str,
             (Path(name) / CLEAN_SHUTDOWN).touch()
         elif how == "flushed":
             point = {ORDERS: log.segments[-1].base_offset}
-            (Path(name) / RECOVERY_POINT_CHECKPOINT).write_bytes(format_offsets(point))
+            (Path(name) / RECOVERY_POINT_CHECKPOINT).write_bytes(format_offset_checkpoint(point))
         elif how != "killed":
             damage_the_indexes(directory, how)
         source = committed(name)

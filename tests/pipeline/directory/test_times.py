@@ -16,7 +16,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints.checkpoint_texts import (
     LOG_START_OFFSET_CHECKPOINT,
-    format_offsets,
+    format_offset_checkpoint,
 )
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -103,7 +103,7 @@ def test_records_without_a_timestamp_are_never_found(tmp_path: Path) -> None:
 
 def test_records_before_the_log_start_are_not_found(tmp_path: Path) -> None:
     filled(tmp_path, 40)
-    (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(format_offsets({ORDERS: 50}))
+    (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(format_offset_checkpoint({ORDERS: 50}))
     assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS}) == {ORDERS: 50}
 
 

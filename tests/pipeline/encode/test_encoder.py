@@ -16,7 +16,7 @@ from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartit
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.elision import without_attributes
+from minibroker.protocol.records.elision import elide_attributes
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.validation import Rules, check_records
@@ -88,7 +88,7 @@ def test_a_change_of_log_append_time_ends_a_batch(records: list[Record]) -> None
 def test_elided_attributes_equal_those_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
     (batch,) = encode_rows(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED, elide_attributes=True))
     full = build_batch(records, compression=codec)
-    assert batch.data == without_attributes(full, check_batch(full))
+    assert batch.data == elide_attributes(full, check_batch(full))
     assert list(iterate_records(batch.data)) == records
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIME, BatchHeader, check_batch, read_header
-from minibroker.protocol.records.building import assemble, build_batch
+from minibroker.protocol.records.building import assemble_batch, build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.elision import without_attributes
-from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
+from minibroker.protocol.records.elision import elide_attributes
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk
@@ -79,13 +79,13 @@ def reaching(batch: bytearray, further: int, attributes: int = 0) -> bytearray:
     changed = header._replace(
         last_offset_delta=header.last_offset_delta + further, attributes=header.attributes | attributes
     )
-    return assemble(changed, bytes(batch[61:]))
+    return assemble_batch(changed, bytes(batch[61:]))
 
 
 def emptied(producer_id: int, sequence: int, count: int) -> bytearray:
     """Return what compaction keeps of an emptied batch, so that its producer's sequence is not lost."""
     header = check_batch(build_batch(plain(count), producer_id=producer_id, producer_epoch=0, base_sequence=sequence))
-    return assemble(header._replace(record_count=0), b"")
+    return assemble_batch(header._replace(record_count=0), b"")
 
 
 def idempotent(log: Log, headers: bool = False) -> None:
@@ -142,7 +142,7 @@ def every_codec(log: Log, headers: bool = False) -> None:
                 plain(6, number, 60, headers), compression=codec, timestamp_type=number % 2 * LOG_APPEND_TIME
             )
             add(log, batch, 5)
-            shorter = without_attributes(batch, check_batch(batch))
+            shorter = elide_attributes(batch, check_batch(batch))
             assert shorter is not None
             add(log, shorter, 5)
 
@@ -176,7 +176,7 @@ def batches_of(directory: Path) -> Iterator[tuple[BatchHeader, bytes]]:
     for path in sorted(directory.glob("*.log")):
         data = path.read_bytes()
         for position, header in iterate_batches_in(data):
-            check_any(data, position)
+            check_batch_or_message(data, position)
             yield header, data[position : position + header.size_bytes]
 
 
@@ -186,7 +186,7 @@ def seen(directory: Path) -> list[Seen]:
         Seen(record, header.timestamp_type if header.magic else 0)
         for header, data in batches_of(directory)
         if not header.is_control
-        for record in records_in(data)
+        for record in iterate_records_in(data)
     ]
 
 
@@ -205,7 +205,7 @@ def produced(directory: Path) -> list[Produced]:
         )
         for header, data in batches_of(directory)
         if not header.is_control and header.magic == 2
-        for record in records_in(data)
+        for record in iterate_records_in(data)
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from minibroker.pipeline.rewriting.directory import rewrite_directory
 from minibroker.pipeline.rewriting.report import Report
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
-from minibroker.protocol.records.batch import ELIDED_BIT, seal
+from minibroker.protocol.records.batch import ELIDED_BIT, set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import get_payload
@@ -125,7 +125,7 @@ def odd(log: Log) -> None:
         batch = build_batch(records, producer_id=3, producer_epoch=0, base_sequence=4 * number)
         if oddity == "key":
             batch = batch.replace("kaÿ".encode(), b"ka\xff\xfe")
-            seal(batch, 0, len(batch))
+            set_checksum(batch, 0, len(batch))
         add(log, batch)
 
 

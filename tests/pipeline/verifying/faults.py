@@ -13,8 +13,8 @@ from pathlib import Path
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints.checkpoint_texts import (
-    format_epochs,
-    format_offsets,
+    format_leader_epochs,
+    format_offset_checkpoint,
     format_partition_metadata,
 )
 from tests.pipeline.verifying.metadata_logs import metadata, topic
@@ -244,7 +244,7 @@ def leader_epoch_checkpoint(directory: Path) -> Expected:
         for _ in range(5):
             writer.write(2, leader_epoch=epoch)  # type: ignore[arg-type]
     path = writer.close()
-    text = format_epochs([(0, 0), (1, 8), (2, 20), (3, 33), (4, 45)])
+    text = format_leader_epochs([(0, 0), (1, 8), (2, 20), (3, 33), (4, 45)])
     (path / "leader-epoch-checkpoint").write_bytes(text)
     return {("leader-epoch-checkpoint", -1)}
 
@@ -256,7 +256,7 @@ def late_epochs(directory: Path) -> Expected:
     for number in range(3):
         if number:
             shutil.copytree(path, directory / f"orders-{number}")
-        (directory / f"orders-{number}" / "leader-epoch-checkpoint").write_bytes(format_epochs([(0, 3)]))
+        (directory / f"orders-{number}" / "leader-epoch-checkpoint").write_bytes(format_leader_epochs([(0, 3)]))
     return {("leader-epoch-checkpoint", -1)}
 
 
@@ -296,7 +296,7 @@ def unknown_partitions(directory: Path) -> Expected:
 def partitions_missing(directory: Path) -> Expected:
     written(directory, 2)
     gone = {("orders", number): number for number in (1, 2, 7)}
-    (directory / "recovery-point-offset-checkpoint").write_bytes(format_offsets(gone))
+    (directory / "recovery-point-offset-checkpoint").write_bytes(format_offset_checkpoint(gone))
     return {("recovery-point-offset-checkpoint", -1)}
 
 
@@ -394,7 +394,7 @@ def checkpoints_beyond(directory: Path) -> Expected:
     written(directory)
     names = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint")
     for number, name in enumerate(names):
-        (directory / name).write_bytes(format_offsets({("orders", 0): 100_000 + number}))
+        (directory / name).write_bytes(format_offset_checkpoint({("orders", 0): 100_000 + number}))
     return {(name, -1) for name in names}
 
 
@@ -410,7 +410,9 @@ def cleaned(directory: Path, wrong: Callable[[int], list[Record]]) -> Expected:
         if number in (20, 30, 40):
             offsets.append(writer.put(wrong(number)))
     path = writer.close()
-    (directory / "cleaner-offset-checkpoint").write_bytes(format_offsets({("orders", 0): writer.log.log_end_offset}))
+    (directory / "cleaner-offset-checkpoint").write_bytes(
+        format_offset_checkpoint({("orders", 0): writer.log.log_end_offset})
+    )
     return where([place for place in places(path) if place.header.base_offset in offsets])
 
 

@@ -18,9 +18,9 @@ from minibroker.pipeline.verifying.findings import CHECKS, Finding
 from minibroker.pipeline.verifying.log_blocks import Block
 from minibroker.pipeline.verifying.log_files import plan_directory
 from minibroker.pipeline.verifying.verify_job import verify_plan
-from minibroker.protocol.records.batch import BatchHeader, check_batch, seal
+from minibroker.protocol.records.batch import BatchHeader, check_batch, set_checksum
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
@@ -103,7 +103,7 @@ class Writer:
     def end(self, producer: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 1) -> int:
         """The marker that ends the producer's transaction; its offset."""
         self.now_ms += 10
-        record = end_transaction_marker(committed=commit, coordinator_epoch=coordinator_epoch, timestamp=self.now_ms)
+        record = make_transaction_marker(committed=commit, coordinator_epoch=coordinator_epoch, timestamp=self.now_ms)
         data = build_batch([record], producer_id=producer, producer_epoch=epoch, transactional=True, control=True)
         return append(self.log, data)
 
@@ -165,7 +165,7 @@ def change(place: Place, field: int, data: bytes, *, sealed: bool = True) -> Non
     whole[start + field : start + field + len(data)] = data
     if sealed:
         batch = whole[start : start + size]
-        seal(batch, 0, size)
+        set_checksum(batch, 0, size)
         whole[start : start + size] = batch
         check_batch(bytes(batch))
     place.file.write_bytes(whole)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from minibroker.storage.checkpoints.checkpoint_texts import format_offsets
+from minibroker.storage.checkpoints.checkpoint_texts import format_offset_checkpoint
 from tests.pipeline.verifying.support import judge, put_bytes, written
 from tests.pipeline.verifying.test_clean import History
 
@@ -67,7 +67,9 @@ def test_garbage_is_verified(seed: int, tmp_path: Path) -> None:
     for _ in range(40):
         history.step()
     history.log.close()
-    (tmp_path / "cleaner-offset-checkpoint").write_bytes(format_offsets({("orders", 0): history.log.log_end_offset}))
+    (tmp_path / "cleaner-offset-checkpoint").write_bytes(
+        format_offset_checkpoint({("orders", 0): history.log.log_end_offset})
+    )
     chance = Random(seed)
     damaged = [file for suffix in SUFFIXES for file in files(tmp_path, suffix)]
     for file in damaged:

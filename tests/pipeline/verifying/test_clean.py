@@ -8,10 +8,10 @@ from random import Random
 import pytest
 
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.conversion import build
+from minibroker.protocol.records.control import make_transaction_marker
+from minibroker.protocol.records.conversion import build_in_format
 from minibroker.protocol.records.record import Record
-from minibroker.storage.checkpoints.checkpoint_texts import format_offsets, format_properties
+from minibroker.storage.checkpoints.checkpoint_texts import format_offset_checkpoint, format_properties
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.validation import validate
@@ -69,7 +69,7 @@ class History:
     def write_old(self) -> None:
         magic, codec = self.chance.choice((0, 1)), self.chance.randrange(4)
         records = [record._replace(offset=place, headers=()) for place, record in enumerate(self.records())]
-        data = memoryview(build(records, magic, compression=codec))
+        data = memoryview(build_in_format(records, magic, compression=codec))
         self.log.update_settings(self.settings._replace(message_format_version=magic))
         self.log.append(*validate(self.log, data, api_version=2, now_ms=self.now_ms), self.leader_epoch)
         self.log.update_settings(self.settings)
@@ -102,7 +102,7 @@ class History:
         self.open.remove(producer_id)
         epoch, _ = self.producers[producer_id]
         bumps = self.chance.random() < 0.5  # as from transaction version 2 on
-        record = end_transaction_marker(
+        record = make_transaction_marker(
             committed=self.chance.random() < 0.5, coordinator_epoch=1, timestamp=self.now_ms
         )
         batch = build_batch(
@@ -168,7 +168,7 @@ class History:
             del offsets["cleaner-offset-checkpoint"]  # a crash came before it was written
         for name, offset in offsets.items():
             if offset or name != "cleaner-offset-checkpoint":
-                (self.directory / name).write_bytes(format_offsets({("orders", 0): offset}))
+                (self.directory / name).write_bytes(format_offset_checkpoint({("orders", 0): offset}))
         (self.directory / "meta.properties").write_bytes(format_properties(IDENTITY, self.now_ms))
         found = faults(judge(self.directory, compacted=("orders",) if self.compacted else ()))
         assert found == []

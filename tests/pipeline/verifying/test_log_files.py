@@ -13,8 +13,8 @@ from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints.checkpoint_texts import (
-    format_epochs,
-    format_offsets,
+    format_leader_epochs,
+    format_offset_checkpoint,
     format_partition_metadata,
 )
 from tests.broker.harness import Harness
@@ -26,7 +26,9 @@ def test_a_partition_directory_is_verified_alone_with_its_checkpoints(tmp_path: 
     shutil.copytree(tmp_path / "orders-0", tmp_path / "orders-1")
     for partition in ("orders-0", "orders-1"):
         put_bytes(tmp_path / partition / f"{0:020d}.log", 70, b"\xff")
-    (tmp_path / "log-start-offset-checkpoint").write_bytes(format_offsets({("orders", 1): 20, ("orders", 0): 7}))
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(
+        format_offset_checkpoint({("orders", 1): 20, ("orders", 0): 7})
+    )
     assert [finding.file for finding in judge(tmp_path / "orders-1")] == [f"orders-1/{0:020d}.log"]
     assert {finding.partition for finding in judge(tmp_path)} == {0, 1}
     (plan,) = plan_directory(str(tmp_path / "orders-1")).partitions
@@ -70,7 +72,7 @@ def test_a_corrupt_metadata_snapshot_is_found(tmp_path: Path) -> None:
 def test_a_checkpointed_partition_without_a_segment_is_found(tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
     assert judge(tmp_path) == []
-    (tmp_path / "replication-offset-checkpoint").write_bytes(format_offsets({("orders", 0): 9}))
+    (tmp_path / "replication-offset-checkpoint").write_bytes(format_offset_checkpoint({("orders", 0): 9}))
     (finding,) = judge(tmp_path)
     assert (finding.kind, finding.file, finding.offset) == ("checkpoint-beyond-log", "replication-offset-checkpoint", 9)
 
@@ -96,7 +98,7 @@ def test_directories_that_are_not_log_directories_are_rejected(name: str, tmp_pa
 @pytest.mark.parametrize("start", [1, 5])
 def test_an_epoch_that_begins_after_the_log_start_is_found_after_a_stop(tmp_path: Path, start: int) -> None:
     path = written(tmp_path)
-    (path / "leader-epoch-checkpoint").write_bytes(format_epochs([(0, start)]))
+    (path / "leader-epoch-checkpoint").write_bytes(format_leader_epochs([(0, start)]))
     (note,) = judge(tmp_path)
     assert (note.kind, note.severity) == ("leader-epoch-late", "note")  # a kill may have left it so
     (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
@@ -144,7 +146,9 @@ def test_a_missing_partition_is_found_if_the_metadata_has_it(tmp_path: Path) -> 
         harness.create_topic("orders")
         harness.stop()
     data = tmp_path / "data"
-    (data / "recovery-point-offset-checkpoint").write_bytes(format_offsets({("orders", 0): 7, ("deleted", 0): 3}))
+    (data / "recovery-point-offset-checkpoint").write_bytes(
+        format_offset_checkpoint({("orders", 0): 7, ("deleted", 0): 3})
+    )
     assert judge(data, topics=["orders"], checks=["layout"]) == []
     shutil.rmtree(data / "orders-0")
     (finding,) = judge(data, topics=["orders"])
@@ -220,11 +224,11 @@ def test_a_just_removed_first_segment_is_not_a_data_loss(tmp_path: Path) -> None
         file.unlink()
     assert kinds(judge(tmp_path)) == {"log-start": 1}
     start = int(second.stem)
-    (tmp_path / "log-start-offset-checkpoint").write_bytes(format_offsets({("orders", 0): start}))
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(format_offset_checkpoint({("orders", 0): start}))
     assert judge(tmp_path) == []
     (tmp_path / ".kafka_cleanshutdown").write_bytes(b"")
     assert kinds(judge(tmp_path))["log-start"] == 1
-    (path / "leader-epoch-checkpoint").write_bytes(format_epochs([(0, start)]))
+    (path / "leader-epoch-checkpoint").write_bytes(format_leader_epochs([(0, start)]))
     assert "log-start" not in kinds(judge(tmp_path))
-    (tmp_path / "log-start-offset-checkpoint").write_bytes(format_offsets({("orders", 0): start - 1}))
+    (tmp_path / "log-start-offset-checkpoint").write_bytes(format_offset_checkpoint({("orders", 0): start - 1}))
     assert kinds(judge(tmp_path))["log-start"] == 1

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from minibroker.pipeline.verifying import record_checks
 from minibroker.pipeline.verifying.record_checks import Checked, check_records
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.records.batch import read_header, seal
+from minibroker.protocol.records.batch import read_header, set_checksum
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.elision import without_attributes
+from minibroker.protocol.records.elision import elide_attributes
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from tests.pipeline.verifying.support import block_of
@@ -31,7 +31,7 @@ def checked(batches: list[bytes], *, compacted: bool = False) -> Checked:
 
 def built(number: int, given: list[Record], codec: int, *, elided: bool = False) -> bytes:
     batch = build_batch(given, base_offset=1000 * number, compression=codec)
-    short = without_attributes(batch, read_header(batch)) if elided else None
+    short = elide_attributes(batch, read_header(batch)) if elided else None
     return bytes(short or batch)
 
 
@@ -73,7 +73,7 @@ def test_the_verdict_on_a_changed_byte_is_that_of_the_brokers_reader(
     changed = bytearray(whole[5])
     at = data.draw(st.integers(61, len(changed) - 1))
     changed[at] = data.draw(st.integers(0, 255))
-    seal(changed, 0, len(changed))
+    set_checksum(changed, 0, len(changed))
     problems = checked([*whole[:5], bytes(changed), *whole[6:]]).problems
     assert (problems == []) == reads_well(bytes(changed))
     assert {problem.offset for problem in problems} <= {5000}
@@ -90,7 +90,7 @@ def test_offset_gaps_are_accepted_only_in_a_compacted_log() -> None:
     second = 61 + 1 + (batch[61] >> 1)
     batch[second + 3] = 5 << 1  # the offset delta
     batch[26] = 5  # the last offset delta
-    seal(batch, 0, len(batch))
+    set_checksum(batch, 0, len(batch))
     assert [problem.kind for problem in checked([bytes(batch)]).problems] == ["record-offset"]
     assert checked([bytes(batch)], compacted=True).problems == []
 
@@ -99,7 +99,7 @@ def test_offset_gaps_are_accepted_only_in_a_compacted_log() -> None:
 def test_records_that_cannot_be_decompressed_are_found(codec: int) -> None:
     batch = bytearray(built(0, [Record(timestamp=1, value=b"x" * 500)], codec))
     batch[61:] = b"\xff" * (len(batch) - 61)
-    seal(batch, 0, len(batch))
+    set_checksum(batch, 0, len(batch))
     assert [problem.kind for problem in checked([bytes(batch)]).problems] == ["codec"]
 
 

@@ -10,7 +10,7 @@ from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.records.batch import ELIDED_BIT, LOG_APPEND_TIME
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from tests.protocol.explaining.explained import check_that_each_byte_has_one_part, named
@@ -60,7 +60,7 @@ def test_a_batch_without_times_says_so() -> None:
 
 
 def test_control_records_are_explained() -> None:
-    marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
+    marker = make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
     data = build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0)
     assert named(explain_records(bytes(data)), "key").meaning == "control record: COMMIT"
 

@@ -26,9 +26,9 @@ from minibroker.protocol.messages.metadata_records import (
     METADATA_TOPIC_ID,
     TopicRecord,
 )
-from minibroker.protocol.primitives import varint
+from minibroker.protocol.primitives import encode_unsigned_varint
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker, make_control_record
+from minibroker.protocol.records.control import make_control_record, make_transaction_marker
 from minibroker.protocol.records.internal import COORDINATOR_KINDS, GROUPS_TOPIC
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
@@ -74,7 +74,12 @@ def test_each_coordinator_record_is_explained_in_all_versions(
 @for_each("kind", METADATA_KINDS.values())
 def test_each_metadata_record_is_explained_in_all_versions(kind: type[Message]) -> None:
     for version in kind.versions:
-        data = varint(1) + varint(kind.api_key) + varint(version) + random_message(kind, version, 1).encode(version)
+        data = (
+            encode_unsigned_varint(1)
+            + encode_unsigned_varint(kind.api_key)
+            + encode_unsigned_varint(version)
+            + random_message(kind, version, 1).encode(version)
+        )
         _, value = explained(METADATA_TOPIC, None, bytes(data))
         assert value.meaning == f"{kind.__name__} version {version}"
         assert list(value.problems()) == []
@@ -100,7 +105,7 @@ def test_quorum_control_records_are_explained(message: Any) -> None:
 
 
 def test_a_transaction_marker_has_its_coordinator_epoch() -> None:
-    marker = end_transaction_marker(committed=False, coordinator_epoch=5, timestamp=0)
+    marker = make_transaction_marker(committed=False, coordinator_epoch=5, timestamp=0)
     key, value = explained("orders", marker.key, marker.value, control=True, transactional=True)
     assert key.meaning == "control record: ABORT"
     assert (named(key, "type").value, named(key, "type").meaning) == (0, "ABORT")
@@ -156,7 +161,9 @@ def test_the_topic_of_a_fetched_record_is_known_by_its_id() -> None:
     from minibroker.protocol.explaining.messages import explain_message
     from minibroker.protocol.messages.fetch import FetchResponse
 
-    written = bytes(varint(1) + varint(TopicRecord.api_key) + varint(0)) + TopicRecord(name="orders").encode(0)
+    written = bytes(
+        encode_unsigned_varint(1) + encode_unsigned_varint(TopicRecord.api_key) + encode_unsigned_varint(0)
+    ) + TopicRecord(name="orders").encode(0)
     partition = FetchResponse.FetchableTopicResponse.PartitionData(
         records=memoryview(build_batch([Record(value=written)]))
     )

@@ -11,10 +11,10 @@ from minibroker.broker.configs.settings_table import SETTINGS, ConfigType
 from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
 from minibroker.protocol.declare import Message
 from minibroker.protocol.explaining.explained_page import write_page
-from minibroker.protocol.explaining.explained_text import document, lines
+from minibroker.protocol.explaining.explained_text import make_json, write_lines
 from minibroker.protocol.explaining.messages import explain_message, explain_records
 from minibroker.protocol.explaining.parts import Explained
-from minibroker.protocol.explaining.secret_fields import is_password
+from minibroker.protocol.explaining.secret_fields import is_password_config
 from minibroker.protocol.messages.configs import AlterConfigsRequest, IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.delegation_tokens import (
     CreateDelegationTokenResponse,
@@ -28,7 +28,7 @@ from minibroker.protocol.messages.security import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
-from minibroker.protocol.primitives import varint
+from minibroker.protocol.primitives import encode_unsigned_varint
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
@@ -67,7 +67,11 @@ RECORDS = [UserScramCredentialRecord(salt=SECRET, stored_key=SECRET, server_key=
 
 def shown(item: Explained) -> str:
     """Return all forms of an explanation, their hex without blanks and tags."""
-    forms = ["\n".join(lines(item.part, item.data)), json.dumps(document(item.part)), "".join(write_page([item]))]
+    forms = [
+        "\n".join(write_lines(item.part, item.data)),
+        json.dumps(make_json(item.part)),
+        "".join(write_page([item])),
+    ]
     return "\n".join(forms) + "".join(re.sub(r"<[^>]*>| ", "", form) for form in forms)
 
 
@@ -101,7 +105,9 @@ def test_secrets_in_truncated_messages_are_hidden(message: Message) -> None:
 @pytest.mark.parametrize("message", RECORDS, ids=lambda message: type(message).__name__)
 @pytest.mark.parametrize("codec", [0, 1])
 def test_secrets_in_metadata_records_are_hidden(message: Message, codec: int) -> None:
-    value = bytes(varint(1) + varint(message.api_key) + varint(0)) + message.encode(0)
+    value = bytes(
+        encode_unsigned_varint(1) + encode_unsigned_varint(message.api_key) + encode_unsigned_varint(0)
+    ) + message.encode(0)
     for size in range(3, len(value) + 1):
         data = bytes(build_batch([Record(value=value[:size])], compression=codec))
         check_that_no_form_shows_it(Explained(explain_records(data, topic=METADATA_TOPIC), data))
@@ -115,4 +121,4 @@ def test_other_configs_are_shown() -> None:
 def test_all_password_settings_are_recognized_by_name() -> None:
     passwords = [each.name for each in [*SETTINGS, *WITHOUT_EFFECT.values()] if each.type is ConfigType.PASSWORD]
     assert len(passwords) > 10
-    assert [name for name in passwords if not is_password(name)] == []
+    assert [name for name in passwords if not is_password_config(name)] == []

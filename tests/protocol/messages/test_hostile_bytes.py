@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import list_messages
-from minibroker.protocol.primitives import MalformedMessage, varint
+from minibroker.protocol.primitives import MalformedMessage, encode_unsigned_varint
 from tests.protocol.random_messages import in_all_versions, random_message
 
 PATTERNS = [bytes([value]) * 64 for value in (0x00, 0x01, 0x02, 0x7F, 0x80, 0xFE, 0xFF)]
@@ -86,5 +86,13 @@ def test_unknown_tagged_fields_are_skipped(message: type[Message], version: int)
         return
     whole = random_message(message, version, 4).encode(version)
     assert whole[-1] == 0
-    unknown = whole[:-1] + varint(2) + varint(7) + varint(3) + b"abc" + varint(9000) + varint(0)
+    unknown = (
+        whole[:-1]
+        + encode_unsigned_varint(2)
+        + encode_unsigned_varint(7)
+        + encode_unsigned_varint(3)
+        + b"abc"
+        + encode_unsigned_varint(9000)
+        + encode_unsigned_varint(0)
+    )
     assert message.decode(unknown, version) == message.decode(whole, version)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import find_background, list_messages
-from minibroker.protocol.fields import Field, fields
+from minibroker.protocol.fields import Field, list_fields
 from minibroker.protocol.record_fields import STRUCTS
 from minibroker.protocol.shared_fields import ABOUT
 
@@ -20,7 +20,7 @@ def fields_of(message: type[Message]) -> Iterator[tuple[str, Field, type]]:
     """Yield the path of each field of a message, the field, and the struct that has it."""
 
     def visit(struct: type, path: str, seen: tuple[type, ...]) -> Iterator[tuple[str, Field, type]]:
-        for field in fields(struct):
+        for field in list_fields(struct):
             yield f"{path}.{field.name}", field, struct
             nested = (field.kind.item or field.kind).struct
             if nested is not None and nested not in seen:

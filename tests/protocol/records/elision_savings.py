@@ -12,7 +12,7 @@ from random import Random
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.elision import without_attributes
+from minibroker.protocol.records.elision import elide_attributes
 from minibroker.protocol.records.record import Record
 from tests.protocol.records.samples import T
 
@@ -43,7 +43,7 @@ def main() -> None:
         saved = []
         for codec in Compression:
             batch = build_batch(shape(Random(1)), compression=codec)
-            shorter = without_attributes(batch, check_batch(batch))
+            shorter = elide_attributes(batch, check_batch(batch))
             assert shorter is not None
             saved.append(f"{codec.name.lower()} {100 * (1 - len(shorter) / len(batch)):.1f} %")
         print(shape.__name__, *saved)

@@ -17,13 +17,13 @@ from minibroker.protocol.records.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     BatchHeader,
-    assign,
-    batches,
     check_batch,
+    iterate_batches,
     read_header,
-    seal,
+    set_checksum,
     set_log_append_time,
     set_max_timestamp,
+    set_offset_and_epoch,
 )
 from minibroker.protocol.records.payload import iterate_records
 from tests.cases import for_each
@@ -37,7 +37,7 @@ def changed(**fields: int) -> bytes:
     """`BATCH` with other values in its header, and a checksum that is right."""
     batch = bytearray(BATCH)
     HEADER.pack_into(batch, 0, *read_header(batch)._replace(**fields))
-    seal(batch, 0, len(batch))
+    set_checksum(batch, 0, len(batch))
     return bytes(batch)
 
 
@@ -128,18 +128,18 @@ class TestIterating:
     def test_each_batch_is_returned_with_its_position(self) -> None:
         data = BATCH + JAVA["abort"] + BATCH
         positions = [0, len(BATCH), len(BATCH) + len(JAVA["abort"])]
-        assert list(batches(data)) == [(position, read_header(data, position)) for position in positions]
+        assert list(iterate_batches(data)) == [(position, read_header(data, position)) for position in positions]
 
     def test_a_truncated_last_batch_is_omitted(self) -> None:
         for end in range(len(BATCH), 2 * len(BATCH)):
-            assert [position for position, _ in batches((BATCH + BATCH)[:end])] == [0]
+            assert [position for position, _ in iterate_batches((BATCH + BATCH)[:end])] == [0]
 
     def test_empty_data_has_no_batches(self) -> None:
-        assert list(batches(b"")) == []
+        assert list(iterate_batches(b"")) == []
 
     @pytest.mark.parametrize("bad", [changed(batch_length=48), changed(batch_length=-1), changed(magic=1)])
     def test_iteration_stops_where_the_next_batch_cannot_be_found(self, bad: bytes) -> None:
-        found = batches(BATCH + bad)
+        found = iterate_batches(BATCH + bad)
         assert next(found)[0] == 0
         with pytest.raises(CorruptBatch) as refusal:
             next(found)
@@ -148,7 +148,7 @@ class TestIterating:
     @given(st.binary(max_size=300))
     def test_iteration_over_arbitrary_bytes_ends(self, data: bytes) -> None:
         try:
-            for position, header in batches(data):
+            for position, header in iterate_batches(data):
                 assert position + header.size_bytes <= len(data)
         except CorruptBatch:
             pass
@@ -157,7 +157,7 @@ class TestIterating:
 class TestChangingInPlace:
     def test_setting_offset_and_epoch_keeps_the_checksum_valid(self) -> None:
         data = bytearray(b"xxx" + BATCH)
-        assign(memoryview(data), 3, 2**40, 17)
+        set_offset_and_epoch(memoryview(data), 3, 2**40, 17)
         header = check_batch(data, 3)
         assert header == read_header(BATCH)._replace(base_offset=2**40, partition_leader_epoch=17)
         assert [record.offset - 2**40 for record in iterate_records(data, 3)] == [0, 1, 2, 3, 4]

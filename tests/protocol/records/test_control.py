@@ -25,8 +25,8 @@ from minibroker.protocol.records.control import (
     decode_control_message,
     decode_control_type,
     encode_control_key,
-    end_transaction_marker,
     make_control_record,
+    make_transaction_marker,
 )
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
@@ -65,7 +65,7 @@ QUORUM: dict[str, tuple[ControlType, int, QuorumMessage]] = {
 class TestMarkers:
     @pytest.mark.parametrize(("name", "committed"), [("abort", False), ("commit", True)])
     def test_quorum_batches_equal_those_of_kafka(self, name: str, committed: bool) -> None:
-        marker = end_transaction_marker(committed=committed, coordinator_epoch=12, timestamp=T)
+        marker = make_transaction_marker(committed=committed, coordinator_epoch=12, timestamp=T)
         batch = build_batch(
             [marker],
             base_offset=5,

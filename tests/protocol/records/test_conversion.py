@@ -10,9 +10,9 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.conversion import build, down_convert_in_steps
-from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
+from minibroker.protocol.records.control import make_transaction_marker
+from minibroker.protocol.records.conversion import build_in_format, down_convert_in_steps
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import run_all_steps
@@ -31,8 +31,8 @@ def records_of_data(data: bytes | bytearray) -> list[Record]:
     """All records of some batches, each of which must be sound."""
     found = []
     for position, header in iterate_batches_in(data):
-        assert check_any(data, position) == header
-        found += records_in(data, position)
+        assert check_batch_or_message(data, position) == header
+        found += iterate_records_in(data, position)
     return found
 
 
@@ -48,7 +48,7 @@ def test_records_are_the_same_in_every_format(
 ) -> None:
     expected = records
     for magic in (2, *path, last):
-        data = build(expected, magic, compression=codec)
+        data = build_in_format(expected, magic, compression=codec)
         expected = bare(expected, magic)
         assert records_of_data(data) == expected
     assert [(r.offset, r.key, r.value) for r in expected] == [(r.offset, r.key, r.value) for r in records]
@@ -57,7 +57,7 @@ def test_records_are_the_same_in_every_format(
 @given(record_lists(), st.sampled_from(CODECS), st.sampled_from([(2, 1), (2, 0), (1, 0)]))
 def test_a_batch_is_down_converted_with_its_codec(records: list[Record], codec: int, formats: tuple[int, int]) -> None:
     source, target = formats
-    data = build(records, source, compression=codec)
+    data = build_in_format(records, source, compression=codec)
     converted = bytearray()
     for position, header in iterate_batches_in(data):
         converted += down_converted(data[position : position + header.size_bytes], header, target)
@@ -69,7 +69,7 @@ def test_a_batch_is_down_converted_with_its_codec(records: list[Record], codec: 
 @given(record_lists(), st.sampled_from((*CODECS, Compression.ZSTD)))
 def test_an_up_converted_batch_equals_one_written_by_kafka(records: list[Record], codec: int) -> None:
     expected = build_batch(records, base_offset=records[0].offset, keep_offsets=True, compression=codec)
-    assert build(records, 2, compression=codec) == expected
+    assert build_in_format(records, 2, compression=codec) == expected
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -81,7 +81,7 @@ def test_headers_are_dropped_by_down_conversion(magic: int) -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_control_batches_are_omitted(magic: int) -> None:
-    marker = end_transaction_marker(committed=True, coordinator_epoch=3, timestamp=T)
+    marker = make_transaction_marker(committed=True, coordinator_epoch=3, timestamp=T)
     data = build_batch([marker], control=True, transactional=True, producer_id=5, producer_epoch=0)
     assert down_converted(data, check_batch(data), magic) == b""
 
@@ -110,7 +110,7 @@ def test_uncompressed_records_below_the_requested_offset_are_omitted(codec: int)
 @for_each("magic", [1, 2])
 def test_log_append_time_is_kept(codec: int, magic: int) -> None:
     stamped = [record._replace(timestamp=T, headers=()) for record in SMALL]
-    data = build(stamped, 2, compression=codec, timestamp_type=LOG_APPEND_TIME)
+    data = build_in_format(stamped, 2, compression=codec, timestamp_type=LOG_APPEND_TIME)
     converted = down_converted(data, check_batch(data), 1) if magic == 1 else data
     assert {header.timestamp_type for _, header in iterate_batches_in(converted)} == {LOG_APPEND_TIME}
     assert records_of_data(converted) == stamped
@@ -118,4 +118,4 @@ def test_log_append_time_is_kept(codec: int, magic: int) -> None:
 
 @pytest.mark.parametrize("magic", MAGICS)
 def test_an_empty_list_of_records_is_converted_to_no_bytes(magic: int) -> None:
-    assert build([], magic, compression=Compression.GZIP) == b""
+    assert build_in_format([], magic, compression=Compression.GZIP) == b""

@@ -13,13 +13,14 @@ from minibroker.protocol.errors import InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.control import end_transaction_marker
-from minibroker.protocol.records.elision import with_attributes_in_steps, without_attributes
-from minibroker.protocol.records.formats import check_any, records_in
+from minibroker.protocol.records.control import make_transaction_marker
+from minibroker.protocol.records.elision import elide_attributes, restore_attributes_in_steps
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import elide_records, restore_attributes
+from minibroker.protocol.records.restarting import elide_attributes as elide_records
+from minibroker.protocol.records.restarting import restore_attributes
 from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import CODECS, SMALL, T, damaged, payload, recompress, records, similar_records
@@ -27,7 +28,7 @@ from tests.protocol.records.test_conversion import down_converted, records_of_da
 
 
 def elided_batch(batch: bytearray) -> bytearray:
-    found = without_attributes(batch, check_batch(batch))
+    found = elide_attributes(batch, check_batch(batch))
     assert found is not None
     return found
 
@@ -41,7 +42,7 @@ def test_a_batch_with_elided_attributes_has_the_same_records(batch: list[Record]
     unchanged = {"batch_length": 0, "crc": 0, "attributes": 0}
     assert after._replace(**unchanged) == before._replace(**unchanged)
     assert list(iterate_records(found)) == list(iterate_records(data))
-    restored_batch = run_all_steps(with_attributes_in_steps(found, after))
+    restored_batch = run_all_steps(restore_attributes_in_steps(found, after))
     assert list(iterate_records(restored_batch)) == list(iterate_records(data))
     if codec == Compression.NONE:
         assert restored_batch == data
@@ -72,14 +73,14 @@ def test_nonzero_attributes_are_kept() -> None:
 
 
 def test_other_batches_are_unchanged_by_elision() -> None:
-    marker = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
+    marker = make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=T)
     control = build_batch([marker], control=True, transactional=True, producer_id=1, producer_epoch=0)
-    assert without_attributes(control, check_batch(control)) is None
+    assert elide_attributes(control, check_batch(control)) is None
     once = elided_batch(build_batch(SMALL))
-    assert without_attributes(once, check_batch(once)) is None
+    assert elide_attributes(once, check_batch(once)) is None
     old = build_message_set(SMALL, 1)
 
-    assert without_attributes(old, check_any(old)) is None
+    assert elide_attributes(old, check_batch_or_message(old)) is None
 
 
 @given(records(), st.sampled_from(CODECS[:4]), st.sampled_from([0, 1]))
@@ -94,7 +95,7 @@ def test_recompressing_restores_the_attributes() -> None:
     data = elided_batch(build_batch(SMALL))
     found = recompress(data, Compression.GZIP)
     assert check_batch(found).attributes == Compression.GZIP
-    assert list(records_in(found)) == SMALL
+    assert list(iterate_records_in(found)) == SMALL
 
 
 @for_each("seed", range(40))

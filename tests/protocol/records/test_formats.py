@@ -10,7 +10,13 @@ from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.formats import check_any, is_old, iterate_batches_in, read_header_at, records_in
+from minibroker.protocol.records.formats import (
+    check_batch_or_message,
+    is_old_format,
+    iterate_batches_in,
+    iterate_records_in,
+    read_header_at,
+)
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
@@ -40,12 +46,12 @@ def test_batches_of_all_formats_are_iterated() -> None:
         (2, 8),
     ]
     for position, header in found:
-        assert read_header_at(mixed(), position) == check_any(mixed(), position) == header
-        assert is_old(mixed(), position) == (header.magic < 2)
+        assert read_header_at(mixed(), position) == check_batch_or_message(mixed(), position) == header
+        assert is_old_format(mixed(), position) == (header.magic < 2)
 
 
 def test_records_of_all_formats_are_decoded_alike() -> None:
-    found = [record for position, _ in iterate_batches_in(mixed()) for record in records_in(mixed(), position)]
+    found = [record for position, _ in iterate_batches_in(mixed()) for record in iterate_records_in(mixed(), position)]
     assert [record.offset for record in found] == list(range(9))
     assert [record.value for record in found] == [record.value for record in RECORDS]
 
@@ -63,7 +69,7 @@ def test_an_unknown_magic_is_corrupt(magic: int) -> None:
     with pytest.raises(CorruptBatch, match="magic"):
         list(iterate_batches_in(data))
     with pytest.raises(CorruptBatch):
-        check_any(data)
+        check_batch_or_message(data)
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
@@ -76,10 +82,10 @@ def test_an_invalid_length_is_corrupt(magic: int) -> None:
 
 def test_a_batch_of_format_2_is_verified() -> None:
     data = build_batch(RECORDS)
-    assert check_any(data) == check_batch(data)
+    assert check_batch_or_message(data) == check_batch(data)
     data[-1] ^= 1
     with pytest.raises(CorruptBatch):
-        check_any(data)
+        check_batch_or_message(data)
 
 
 @given(st.binary(max_size=200))

@@ -7,7 +7,7 @@ import pytest
 from minibroker.protocol.messages.group_records import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.primitives import MalformedMessage
-from minibroker.protocol.records.internal import Decoded, UnknownRecord, decode_internal
+from minibroker.protocol.records.internal import Decoded, UnknownRecord, decode_internal_record
 from tests.cases import for_each
 
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
@@ -18,11 +18,11 @@ def test_an_offset_commit_record_is_decoded_as_kafka_writes_it() -> None:
     value = b"\x00\x03" + (77).to_bytes(8) + (4).to_bytes(4) + b"\x00\x04note" + (1700).to_bytes(8)
     key = OffsetCommitKey(group="g", topic="topic", partition=3)
     committed = OffsetCommitValue(offset=77, leader_epoch=4, metadata="note", commit_timestamp=1700)
-    assert decode_internal(GROUPS, KEY, value) == (Decoded(key, 0), Decoded(committed, 3))
+    assert decode_internal_record(GROUPS, KEY, value) == (Decoded(key, 0), Decoded(committed, 3))
 
 
 def test_a_tombstone_has_no_value() -> None:
-    assert decode_internal(GROUPS, b"\x00\x02\x00\x01g", None) == (Decoded(GroupMetadataKey(group="g"), 0), None)
+    assert decode_internal_record(GROUPS, b"\x00\x02\x00\x01g", None) == (Decoded(GroupMetadataKey(group="g"), 0), None)
 
 
 @pytest.mark.parametrize("version", TransactionLogValue.versions)
@@ -30,7 +30,7 @@ def test_a_transaction_record_is_decoded_in_each_version(version: int) -> None:
     value = TransactionLogValue(producer_id=5, transaction_status=2, transaction_partitions=None)
     data = version.to_bytes(2) + value.encode(version)
     key = TransactionLogKey(transactional_id="tx")
-    assert decode_internal(TRANSACTIONS, b"\x00\x00" + key.encode(0), data) == (
+    assert decode_internal_record(TRANSACTIONS, b"\x00\x00" + key.encode(0), data) == (
         Decoded(key, 0),
         Decoded(value, version),
     )
@@ -49,14 +49,14 @@ def test_a_transaction_record_is_decoded_in_each_version(version: int) -> None:
 )
 def test_records_that_kafka_never_writes_are_unknown(key: bytes | None, value: bytes, reason: str) -> None:
     with pytest.raises(UnknownRecord, match=reason):
-        decode_internal(GROUPS, key, value)
+        decode_internal_record(GROUPS, key, value)
 
 
 def test_truncated_keys_are_malformed() -> None:
     with pytest.raises(MalformedMessage):
-        decode_internal(GROUPS, KEY[:-1], None)
+        decode_internal_record(GROUPS, KEY[:-1], None)
 
 
 def test_records_of_other_topics_are_not_decoded() -> None:
     with pytest.raises(ValueError, match="the format of the records of orders is unknown"):
-        decode_internal("orders", KEY, None)
+        decode_internal_record("orders", KEY, None)

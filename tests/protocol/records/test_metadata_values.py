@@ -13,7 +13,7 @@ from minibroker.protocol.records.metadata_values import (
     choose_version,
     decode_metadata,
     encode_metadata,
-    read_frame,
+    read_metadata_frame,
 )
 from tests.cases import for_each
 
@@ -53,7 +53,7 @@ def test_a_truncated_metadata_record_is_rejected(value: bytes) -> None:
 
 
 def test_the_frame_of_an_unknown_metadata_record_can_be_decoded() -> None:
-    assert read_frame(b"\x01\xe3\x07\x02rest") == (995, 2, 4)
+    assert read_metadata_frame(b"\x01\xe3\x07\x02rest") == (995, 2, 4)
 
 
 @pytest.mark.parametrize(

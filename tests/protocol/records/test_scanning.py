@@ -13,7 +13,7 @@ from minibroker.protocol.records import scanning
 from minibroker.protocol.records.batch import BatchHeader, read_header
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.scanning import MAX_HEADERS, MAX_RUN, MAX_WALK, MIN_RUN, Run, Scan, find_run
-from minibroker.protocol.records.strides import stride
+from minibroker.protocol.records.strides import step_over_short_records
 from minibroker.protocol.records.varints import encode_zigzag, from_zigzag
 from tests.cases import for_each
 from tests.protocol.records.samples import JAVA, T, damaged, payload, similar_records
@@ -198,7 +198,7 @@ def test_a_stride_passes_no_record_that_ends_behind_its_stop() -> None:
     data = payload(equal(5))
     size = len(data) // 5
     for stop, passed in ((3 * size - 1, 2), (3 * size, 3), (len(data), 5)):
-        assert stride(data, 0, stop, 0, 5, set())[:2] == (passed, passed * size)
+        assert step_over_short_records(data, 0, stop, 0, 5, set())[:2] == (passed, passed * size)
 
 
 def equal(count: int, size: int = 10, **fields: object) -> list[Record]:

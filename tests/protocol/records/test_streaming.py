@@ -14,13 +14,13 @@ from minibroker.protocol.records import streaming, windows
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression, cut_into_pieces
-from minibroker.protocol.records.conversion import build
-from minibroker.protocol.records.elision import without_attributes
-from minibroker.protocol.records.formats import records_in
+from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.elision import elide_attributes
+from minibroker.protocol.records.formats import iterate_records_in
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import move_timestamps, renumber_records, restore_chunks
-from minibroker.protocol.records.slicing import slices
-from minibroker.protocol.records.streaming import check_sizes, slice_keyed_records, stream_records, stream_slices
+from minibroker.protocol.records.restarting import move_timestamps, renumber_records, restore_attributes_of_chunks
+from minibroker.protocol.records.slicing import iterate_slices
+from minibroker.protocol.records.streaming import check_record_sizes, slice_keyed_records, stream_records, stream_slices
 from minibroker.protocol.records.windows import Window
 from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
@@ -45,10 +45,10 @@ def test_streamed_records_equal_those_of_the_reader(
     if magic < 2 and codec == Compression.ZSTD:
         return
     sent = [record._replace(offset=7 + record.offset) for record in similar_records(Random(seed))]
-    data = bytes(build(sent, magic, compression=codec))
+    data = bytes(build_in_format(sent, magic, compression=codec))
     if magic < 2 and not codec:
         data = data[: read_header_size(data)]
-    expected = [record._replace(headers=()) for record in records_in(data)]
+    expected = [record._replace(headers=()) for record in iterate_records_in(data)]
     assert there(stream_records(data)) == expected
     found = there(stream_records(data, with_values=False))
     assert [record[:2] for record in found] == [record[:2] for record in expected]
@@ -65,7 +65,7 @@ def test_streamed_keys_offsets_and_timestamps_equal_those_of_slices(seed: int, p
     sent = similar_records(Random(seed))
     data = payload(sent)
     found = slice_keyed_records(Window(cut_into_pieces((data,), piece), large), len(sent))
-    expected = [each[2:] for each in slices(data, len(sent))]
+    expected = [each[2:] for each in iterate_slices(data, len(sent))]
     assert [each[2:] for each in found if each is not None] == expected
 
 
@@ -90,8 +90,8 @@ def test_records_are_omitted_and_shifted_in_time(seed: int, piece: int, by_ms: i
     sent = similar_records(random)
     stays = bytes(random.randrange(2) for _ in sent)
     found = b"".join(move_timestamps(cut_into_pieces((payload(sent),), piece), stays, by_ms))
-    kept = [each for each, stay in zip(slices(payload(sent), len(sent)), stays, strict=True) if stay]
-    again = list(slices(found, len(kept)))
+    kept = [each for each, stay in zip(iterate_slices(payload(sent), len(sent)), stays, strict=True) if stay]
+    again = list(iterate_slices(found, len(kept)))
     assert [(each[2], each[4], each[5]) for each in again] == [(each[2], each[4], each[5]) for each in kept]
     assert [number(each[3]) for each in again] == [number(each[3]) + by_ms for each in kept]
 
@@ -113,10 +113,10 @@ def test_records_get_new_offset_deltas(seed: int, piece: int) -> None:
 @given(SEEDS, PIECES)
 def test_attributes_are_restored_in_pieces(seed: int, piece: int) -> None:
     batch = build_batch(similar_records(Random(seed)))
-    elided = without_attributes(batch, read_header(batch))
+    elided = elide_attributes(batch, read_header(batch))
     assert elided is not None
     count = read_header(batch).record_count
-    assert b"".join(restore_chunks(cut_into_pieces((elided[61:],), piece), count)) == batch[61:]
+    assert b"".join(restore_attributes_of_chunks(cut_into_pieces((elided[61:],), piece), count)) == batch[61:]
 
 
 def test_long_streaming_pauses_often() -> None:
@@ -130,7 +130,7 @@ def test_long_streaming_pauses_often() -> None:
 def test_a_compressed_record_above_the_limit_is_rejected(codec: int, limit: int) -> None:
     sent = [Record(value=bytes(20)), Record(value=bytes(93))]  # 100 bytes, which its length does not count
     batch = bytes(build_batch(sent, compression=codec))
-    check = check_sizes(batch, read_header(batch), limit)
+    check = check_record_sizes(batch, read_header(batch), limit)
     if codec and limit < 100:
         with pytest.raises(InvalidRecords, match=f"bytes, max.decompressed.message.bytes is {limit}"):
             run_all_steps(check)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
-from minibroker.protocol.records.building import assemble, build_batch, encode_record
+from minibroker.protocol.records.building import assemble_batch, build_batch, encode_record
 from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.payload import get_payload, iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.validation import (
     MisnumberedRecords,
     Rules,
-    check_header,
+    check_batch_header,
     check_plain_records,
     check_records,
 )
@@ -50,7 +50,7 @@ def refused(batch: bytes | bytearray, **rules: int) -> InvalidRecords:
 def with_payload(data: bytes, count: int, codec: int = 0) -> bytearray:
     """A sound batch of `count` records, whose bytes are `data`."""
     header = HEADER._replace(record_count=count, last_offset_delta=count - 1, attributes=codec)
-    return assemble(header, compress(codec, data))
+    return assemble_batch(header, compress(codec, data))
 
 
 class TestGoodBatches:
@@ -73,7 +73,7 @@ class TestGoodBatches:
     def test_a_wrong_largest_timestamp_in_the_header_is_valid(self) -> None:
         """Kafka corrects it, so the true one is returned."""
         header = HEADER._replace(max_timestamp=5)
-        assert check(assemble(header, payload(SMALL))) == T + 100000
+        assert check(assemble_batch(header, payload(SMALL))) == T + 100000
 
     def test_timestamps_before_1970_are_valid(self) -> None:
         assert check(build_batch([Record(timestamp=-7)]), earliest_ms=-7) == -1
@@ -97,11 +97,11 @@ class TestHeaders:
     @for_each("fields, message", HEADERS.values())
     def test_invalid_header_fields_are_rejected(self, fields: dict[str, int], message: str) -> None:
         header = HEADER._replace(**fields)
-        refusal = refused(assemble(header, payload(SMALL)))
+        refusal = refused(assemble_batch(header, payload(SMALL)))
         assert (refusal.code, refusal.message, refusal.record_errors) == (ErrorCode.INVALID_RECORD, message, ())
 
     def test_a_header_with_a_producer_is_valid(self) -> None:
-        check_header(HEADER._replace(producer_id=0, producer_epoch=0, base_sequence=0))
+        check_batch_header(HEADER._replace(producer_id=0, producer_epoch=0, base_sequence=0))
 
 
 class TestRecords:
@@ -131,14 +131,14 @@ class TestRecords:
         assert "still remaining" in str(refused(with_payload(payload(SMALL) + b"\0", 5)))
 
     def test_data_of_another_codec_is_rejected(self) -> None:
-        batch = assemble(HEADER._replace(attributes=1), payload(SMALL))
+        batch = assemble_batch(HEADER._replace(attributes=1), payload(SMALL))
         with pytest.raises(CorruptBatch):
             check(batch)
 
     @pytest.mark.parametrize("codec", [5, 6, 7])
     def test_an_unknown_codec_is_rejected(self, codec: int) -> None:
         with pytest.raises(KafkaError) as refusal:
-            check(assemble(HEADER._replace(attributes=codec), payload(SMALL)))
+            check(assemble_batch(HEADER._replace(attributes=codec), payload(SMALL)))
         assert refusal.value.code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
@@ -176,7 +176,7 @@ class TestAnyOffsets:
             encode_record(record, delta, record.timestamp - T) for record, delta in zip(sent, deltas, strict=True)
         )
         header = HEADER._replace(record_count=len(sent), last_offset_delta=len(sent) - 1, base_timestamp=T)
-        return assemble(header, data)
+        return assemble_batch(header, data)
 
     @given(st.integers(0, 2**32), st.data())
     def test_any_offsets_are_accepted(self, seed: int, data: st.DataObject) -> None:
@@ -231,7 +231,7 @@ class TestTimestamps:
 
     def test_timestamps_beyond_int64_wrap_around(self) -> None:
         header = BatchHeader(*HEADER)._replace(base_timestamp=INT64_MAX)
-        batch = assemble(header, bytes(get_payload(JAVA["small none"], 0, HEADER)))
+        batch = assemble_batch(header, bytes(get_payload(JAVA["small none"], 0, HEADER)))
         deltas = {record.timestamp - T for record in iterate_records(JAVA["small none"])}
         wrapped = {(INT64_MAX + delta + (1 << 63)) % (1 << 64) - (1 << 63) for delta in deltas}
         assert check(batch, earliest_ms=-INT64_MAX - 1) == max(-1, *wrapped)

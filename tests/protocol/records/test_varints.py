@@ -12,7 +12,7 @@ from minibroker.protocol.records.varints import (
     MalformedVarint,
     encode_zigzag,
     from_zigzag,
-    read_raw,
+    read_unsigned,
     read_varint,
     read_varlong,
     wrap_to_64_bits,
@@ -45,7 +45,7 @@ def test_varlongs_are_decoded(value: int) -> None:
 
 @given(INT32)
 def test_raw_numbers_are_zigzag_encoded(value: int) -> None:
-    raw, _ = read_raw(encode_zigzag(value), 0, MAX_VARINT_BYTES)
+    raw, _ = read_unsigned(encode_zigzag(value), 0, MAX_VARINT_BYTES)
     assert from_zigzag(raw) == value
     assert raw % 2 == (value < 0)
 

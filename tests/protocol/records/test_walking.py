@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.protocol.records.batch import seal
+from minibroker.protocol.records.batch import set_checksum
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.conversion import build
+from minibroker.protocol.records.conversion import build_in_format
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver, Wrong, next_sound_batch
+from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver, Wrong, find_next_sound_batch
 
 
 def placed(offset: int, magic: int = 2, value: bytes = b"a value") -> bytes:
     record = Record(offset=offset, timestamp=5, value=value)
     if magic == 2:
         return bytes(build_batch([record], base_offset=offset))
-    return bytes(build([record], magic))
+    return bytes(build_in_format([record], magic))
 
 
 def walker(data: bytes, **more: int) -> BatchWalker:
@@ -114,13 +114,13 @@ def test_a_header_is_accepted_if_its_batch_can_be_complete() -> None:
 def test_the_next_valid_batch_is_found_at_any_position() -> None:
     first, second = placed(0), placed(1, value=b"v" * 600)
     data = b"\2" * 50 + first + second
-    assert next_sound_batch(data, 0) == next_sound_batch(data, 50) == 50
-    assert next_sound_batch(data, 51) == 50 + len(first)
-    assert next_sound_batch(data, 51 + len(first)) is None
+    assert find_next_sound_batch(data, 0) == find_next_sound_batch(data, 50) == 50
+    assert find_next_sound_batch(data, 51) == 50 + len(first)
+    assert find_next_sound_batch(data, 51 + len(first)) is None
 
 
 def test_a_batch_with_a_negative_offset_delta_is_not_found() -> None:
     data = bytearray(placed(5))
     data[23:27] = (-3).to_bytes(4, signed=True)
-    seal(data, 0, len(data))
-    assert next_sound_batch(bytes(data), 0) is None
+    set_checksum(data, 0, len(data))
+    assert find_next_sound_batch(bytes(data), 0) is None

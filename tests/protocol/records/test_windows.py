@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.errors import ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader, read_header
-from minibroker.protocol.records.building import assemble, build_batch, encode_record
+from minibroker.protocol.records.building import assemble_batch, build_batch, encode_record
 from minibroker.protocol.records.compression import (
     MAX_UNCOMPRESSED_BYTES,
     STEP_BYTES,
@@ -204,12 +204,12 @@ def test_a_million_rejected_records_are_counted_but_not_listed() -> None:
 @pytest.mark.parametrize("size_bytes", [20_000_000, 120_000_000])
 def test_a_decompression_bomb_is_never_held_in_memory(size_bytes: int) -> None:
     bomb = compress(Compression.ZSTD, encode_record(Record(value=bytes(size_bytes)), 0, 0))
-    batch = assemble(header_of(1)._replace(attributes=int(Compression.ZSTD)), bomb)
+    batch = assemble_batch(header_of(1)._replace(attributes=int(Compression.ZSTD)), bomb)
     assert steps_of(check_records_in_steps(batch, 0, read_header(batch), Rules(False))) >= size_bytes >> 17
 
 
 def test_validation_stops_soon_after_an_invalid_record() -> None:
     bomb = compress(Compression.ZSTD, bytes(400 << 20))
-    batch = assemble(header_of(1)._replace(attributes=int(Compression.ZSTD)), bomb)
+    batch = assemble_batch(header_of(1)._replace(attributes=int(Compression.ZSTD)), bomb)
     steps = check_records_in_steps(batch, 0, read_header(batch), Rules(False))
     assert steps_of(steps) <= MAX_UNCOMPRESSED_BYTES // STEP_BYTES + 10

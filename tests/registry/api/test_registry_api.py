@@ -404,7 +404,7 @@ async def test_schemas_are_compared_outside_of_the_event_loop(monkeypatch: pytes
         threads.append(threading.current_thread())
         return []
 
-    monkeypatch.setattr("minibroker.registry.formats.json_schema.incompatibilities", compare)
+    monkeypatch.setattr("minibroker.registry.formats.json_schema.list_incompatibilities", compare)
     formats = SchemaFormats()
     parsed = await formats.parse(SchemaState(), "JSON", '{"oneOf":[{"const":1},{"const":2}]}', (), "x")
     assert await formats.incompatibilities("JSON", parsed, parsed) == []

@@ -60,7 +60,7 @@ def test_a_comparison_ends_when_its_client_disconnects(registry: Asking, monkeyp
         raise TooMuch("ended")
 
     registry.register("x", R1)
-    monkeypatch.setattr("minibroker.registry.formats.avro.incompatibilities", compare)
+    monkeypatch.setattr("minibroker.registry.formats.avro.list_incompatibilities", compare)
     body = json.dumps({"schema": json.dumps(R2)}).encode()
     where = urlsplit(registry.url)
     for path in ("/subjects/x/versions", "/compatibility/subjects/x/versions/1"):
@@ -83,7 +83,7 @@ async def test_comparisons_alternate_and_end_when_cancelled(monkeypatch: pytest.
             budget.spend(0)
         return []
 
-    monkeypatch.setattr("minibroker.registry.formats.avro.incompatibilities", compare)
+    monkeypatch.setattr("minibroker.registry.formats.avro.list_incompatibilities", compare)
     formats = SchemaFormats()
     parsed = await formats.parse(SchemaState(), "AVRO", '"int"', (), "x")
     first, second = (asyncio.ensure_future(formats.incompatibilities("AVRO", parsed, parsed)) for _ in range(2))

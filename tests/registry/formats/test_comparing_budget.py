@@ -52,24 +52,24 @@ def protobuf_doubling(leaf: str) -> Any:
 )
 def test_a_schema_with_exponential_repetition_is_compared_once(of: Callable[[str], Any], module: Any) -> None:
     budget = Budget()
-    named = module.incompatibilities(of("string"), of("boolean"), budget)
+    named = module.list_incompatibilities(of("string"), of("boolean"), budget)
     assert 100 < len(named) <= CHANGES + 1 and named[-1] == "and more than 999,999,000 more"
     assert budget.taken < 100 * CHANGES
 
 
 def test_a_protobuf_schema_with_exponential_repetition_is_rejected() -> None:
     with pytest.raises(TooMuch, match="more than 50,000 steps"):
-        protobuf.incompatibilities(protobuf_doubling("string"), protobuf_doubling("int32"), Budget(50_000))
+        protobuf.list_incompatibilities(protobuf_doubling("string"), protobuf_doubling("int32"), Budget(50_000))
 
 
 def test_the_number_of_changes_that_are_not_listed_is_reported() -> None:
-    named = json_schema.incompatibilities(json_doubling("string", 12), json_doubling("number", 12))
+    named = json_schema.list_incompatibilities(json_doubling("string", 12), json_doubling("number", 12))
     assert named[-1] == f"and {(1 << 12) - len(named) + 1:,} more"
     assert len(name_changes(map(str, range(CHANGES + 2)), CHANGES + 2)) == CHANGES + 1
 
 
 def test_long_paths_are_listed_up_to_a_limit() -> None:
-    named = json_schema.incompatibilities(json_doubling("string", 2000), json_doubling("number", 2000))
+    named = json_schema.list_incompatibilities(json_doubling("string", 2000), json_doubling("number", 2000))
     assert CHARACTERS < sum(map(len, named)) < 2 * CHARACTERS and named[-1].startswith("and more than")
 
 
@@ -83,8 +83,8 @@ def union_of(count: int, kind: str) -> Any:
 
 def test_unions_of_many_records_are_compared_by_name() -> None:
     budget = Budget()
-    assert avro.incompatibilities(union_of(1000, "int"), union_of(1000, "int"), budget) == []
-    assert len(avro.incompatibilities(union_of(1000, "int"), union_of(1000, "string"), budget)) == 1000
+    assert avro.list_incompatibilities(union_of(1000, "int"), union_of(1000, "int"), budget) == []
+    assert len(avro.list_incompatibilities(union_of(1000, "int"), union_of(1000, "string"), budget)) == 1000
     assert budget.taken < 50_000
 
 
@@ -93,16 +93,16 @@ def test_a_union_branch_is_read_by_one_with_its_name_as_an_alias() -> None:
     writer = [{"type": "record", "name": "n.A", "fields": fields}, {"type": "fixed", "name": "F", "size": 2}]
     reader = [{"type": "record", "name": "m.A", "fields": fields}, {"type": "fixed", "name": "G", "size": 2}]
     wanted = avro.parse(json.dumps(writer), {})
-    assert len(avro.incompatibilities(avro.parse(json.dumps(reader), {}), wanted)) == 1  # F
+    assert len(avro.list_incompatibilities(avro.parse(json.dumps(reader), {}), wanted)) == 1  # F
     reader[1]["aliases"] = ["F"]
-    assert avro.incompatibilities(avro.parse(json.dumps(reader), {}), wanted) == []
+    assert avro.list_incompatibilities(avro.parse(json.dumps(reader), {}), wanted) == []
 
 
 def test_an_abandoned_comparison_ends_at_its_next_step() -> None:
     budget = Budget()
     budget.abandon()
     with pytest.raises(TooMuch, match="Nobody waits"):
-        avro.incompatibilities(union_of(3, "int"), union_of(3, "int"), budget)
+        avro.list_incompatibilities(union_of(3, "int"), union_of(3, "int"), budget)
     assert budget.taken == 1
 
 
@@ -115,7 +115,7 @@ def test_too_deeply_nested_record_references_are_rejected() -> None:
     backwards = avro.parse(json.dumps(chain), {})
     backwards.type.branches = backwards.type.branches[::-1]
     with pytest.raises(TooMuch, match="nested more than 200 deep"):
-        avro.incompatibilities(schema, backwards)
+        avro.list_incompatibilities(schema, backwards)
 
 
 def test_a_chain_of_references_is_followed_once() -> None:
@@ -124,7 +124,7 @@ def test_a_chain_of_references_is_followed_once() -> None:
     properties = {f"p{n}": {"$ref": f"#/definitions/d{n}"} for n in range(count)}
     text = json.dumps({"definitions": definitions | {f"d{count}": {}}, "properties": properties})
     schema = json_schema.parse(text, {})
-    assert json_schema.incompatibilities(schema, json_schema.parse(text, {})) == []
+    assert json_schema.list_incompatibilities(schema, json_schema.parse(text, {})) == []
     assert all(each.target is schema.root.properties["p0"].target for each in schema.root.properties.values())
 
 

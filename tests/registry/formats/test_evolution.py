@@ -99,7 +99,9 @@ def accepts(schema: Any) -> list[bool]:
 
 def verdict(old: Any, new: Any) -> list[str]:
     """Return why the new schema does not read what was written with the old one."""
-    return json_schema.incompatibilities(json_schema.parse(json.dumps(new), {}), json_schema.parse(json.dumps(old), {}))
+    return json_schema.list_incompatibilities(
+        json_schema.parse(json.dumps(new), {}), json_schema.parse(json.dumps(old), {})
+    )
 
 
 @given(schemas, schemas, some.data())
@@ -211,7 +213,7 @@ def test_a_compatible_protobuf_schema_reads_old_data(
     one_of = set(data.draw(some.lists(some.sampled_from(single), unique=True))) if single else set()
     inner = data.draw(some.tuples(some.sampled_from(["int32", "string"]), some.sampled_from(["int64", "string"])))
     writer, reader = protobuf.parse(proto(old, set(), inner[0]), {}), protobuf.parse(proto(new, one_of, inner[1]), {})
-    assume(protobuf.incompatibilities(reader, writer) == [])
+    assume(protobuf.list_incompatibilities(reader, writer) == [])
     message = filled(find_message(writer, [0]), data)
     read = GetMessageClass(find_message(reader, [0])).FromString(message.SerializeToString())
     for each in find_message(writer, [0]).fields:
@@ -228,7 +230,7 @@ def test_a_compatible_protobuf_schema_reads_old_data(
 def test_an_incompatible_protobuf_field_type_loses_or_changes_data(old: str, new: str) -> None:
     writer = protobuf.parse(proto({1: ("", old)}, set(), "int32"), {})
     reader = protobuf.parse(proto({1: ("", new)}, set(), "int32"), {})
-    assume(protobuf.incompatibilities(reader, writer) != [])
+    assume(protobuf.list_incompatibilities(reader, writer) != [])
     message = GetMessageClass(find_message(writer, [0]))()
     # 2 where a bool would equal 1.
     ones = {"string": "\x08\x7f", "bytes": b"\x08\x7f", "double": -1.0, "float": -1.0, "sint32": 2, "sint64": 2}
@@ -283,7 +285,7 @@ def test_an_avro_schema_reads_old_data_exactly_if_compatible(
     old: dict[str, tuple[Any, bool]], new: dict[str, tuple[Any, bool]]
 ) -> None:
     before, after = record(old), record(new)
-    verdict = avro.incompatibilities(avro.parse(json.dumps(after), {}), avro.parse(json.dumps(before), {}))
+    verdict = avro.list_incompatibilities(avro.parse(json.dumps(after), {}), avro.parse(json.dumps(before), {}))
     values = {name: [value for value in AVRO_VALUES if fits(kind, value)] for name, (kind, _) in old.items()}
     assert all(values.values())
     read = all(

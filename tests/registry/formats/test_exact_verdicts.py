@@ -128,7 +128,7 @@ def of_type(kind: str, schema: dict[str, Any] | None) -> dict[str, Any] | None:
 def test_a_json_schema_accepts_old_values_exactly_if_compatible(data: some.DataObject) -> None:
     old = data.draw(schemas)
     new = data.draw(evolved(old))
-    verdict = json_schema.incompatibilities(
+    verdict = json_schema.list_incompatibilities(
         json_schema.parse(json.dumps(new), {}), json_schema.parse(json.dumps(old), {})
     )
     was, now = jsonschema.Draft7Validator(old), jsonschema.Draft7Validator(new)
@@ -226,6 +226,6 @@ def test_a_protobuf_schema_reads_old_data_exactly_if_compatible(
     inner = data.draw(some.tuples(some.sampled_from(["int32", "string"]), some.sampled_from(["int64", "string"])))
     writer = protobuf.parse(proto(old, labels, set(), inner[0]), {})
     reader = protobuf.parse(proto(new, labels, one_of, inner[1]), {})
-    verdict = protobuf.incompatibilities(reader, writer)
+    verdict = protobuf.list_incompatibilities(reader, writer)
     all_read = all(is_read(filled(find_message(writer, [each])), find_message(reader, [each])) for each in (0, 1))
     assert all_read == (verdict == []), (writer.canonical, reader.canonical, verdict)

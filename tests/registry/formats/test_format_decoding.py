@@ -30,9 +30,9 @@ from minibroker.registry.formats.format_decoding import (
 from minibroker.registry.formats.protobuf import protobuf_decoding
 from minibroker.registry.formats.protobuf.protobuf_decoding import (
     count_values,
+    encode_indexes,
     find_message,
     read_indexes,
-    write_indexes,
 )
 from minibroker.registry.formats.schema import InvalidData
 from tests.cases import for_each
@@ -94,13 +94,13 @@ def test_protobuf_data_is_decoded_by_its_indexes() -> None:
     }
     value = fields | {"raw": b"\0\xff"}
     data = written(schema, (1,), fields)
-    assert decode("PROTOBUF", schema, Framed(1, write_indexes([1]) + data)) == value
-    assert decode("PROTOBUF", schema, Framed(1, data, write_indexes([1]))) == value
+    assert decode("PROTOBUF", schema, Framed(1, encode_indexes([1]) + data)) == value
+    assert decode("PROTOBUF", schema, Framed(1, data, encode_indexes([1]))) == value
     assert decode("PROTOBUF", schema, Framed(1, b"\0" + written(schema, (0,), {"a": 5}))) == {"a": 5}
     inner = written(schema, (1, 1), {"name": "x"})
-    assert decode("PROTOBUF", schema, Framed(1, write_indexes([1, 1]) + inner)) == {"name": "x"}
+    assert decode("PROTOBUF", schema, Framed(1, encode_indexes([1, 1]) + inner)) == {"name": "x"}
     described = protobuf.parse(schema.formatted("serialized"), {})  # where the entries of a map are a message
-    assert decode("PROTOBUF", described, Framed(1, write_indexes([1, 2]) + inner)) == {"name": "x"}
+    assert decode("PROTOBUF", described, Framed(1, encode_indexes([1, 2]) + inner)) == {"name": "x"}
 
 
 def test_unknown_enum_values_are_numbers_and_unset_fields_defaults() -> None:
@@ -119,7 +119,7 @@ def test_corrupt_protobuf_data_is_rejected(data: bytes) -> None:
 
 @given(some.lists(some.integers(0, (1 << 31) - 1), min_size=1, max_size=20))
 def test_message_indexes_are_decoded_unchanged(indexes: list[int]) -> None:
-    assert read_indexes(write_indexes(indexes) + b"rest") == (tuple(indexes), b"rest")
+    assert read_indexes(encode_indexes(indexes) + b"rest") == (tuple(indexes), b"rest")
 
 
 AVRO = {

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from minibroker.storage.checkpoints.checkpoint_texts import (
     MalformedCheckpoint,
-    format_epochs,
-    format_offsets,
+    format_leader_epochs,
+    format_offset_checkpoint,
     format_partition_metadata,
     format_properties,
-    parse_epochs,
-    parse_offsets,
+    parse_leader_epochs,
+    parse_offset_checkpoint,
     parse_properties,
     parse_topic_id,
 )
@@ -27,18 +27,18 @@ OFFSETS = st.integers(0, (1 << 63) - 1)
 
 
 def test_an_offset_checkpoint_is_formatted_as_in_kafka() -> None:
-    assert format_offsets({("orders", 0): 17, ("a-b", 12): 0}) == b"0\n2\na-b 12 0\norders 0 17\n"
-    assert format_offsets({}) == b"0\n0\n"
+    assert format_offset_checkpoint({("orders", 0): 17, ("a-b", 12): 0}) == b"0\n2\na-b 12 0\norders 0 17\n"
+    assert format_offset_checkpoint({}) == b"0\n0\n"
 
 
 def test_an_empty_file_is_a_checkpoint_without_rows() -> None:
-    assert parse_offsets(b"") == {}
-    assert parse_epochs(b"") == []
+    assert parse_offset_checkpoint(b"") == {}
+    assert parse_leader_epochs(b"") == []
 
 
 def test_a_leader_epoch_checkpoint_is_formatted_as_in_kafka() -> None:
-    assert format_epochs([(0, 0), (4, 120)]) == b"0\n2\n0 0\n4 120\n"
-    assert format_epochs([]) == b"0\n0\n"
+    assert format_leader_epochs([(0, 0), (4, 120)]) == b"0\n2\n0 0\n4 120\n"
+    assert format_leader_epochs([]) == b"0\n0\n"
 
 
 def test_partition_metadata_is_formatted_as_in_kafka_without_a_final_newline() -> None:
@@ -61,12 +61,12 @@ def test_properties_may_have_comments_blanks_and_equals_signs_in_values() -> Non
 
 @given(st.dictionaries(st.tuples(TOPICS, st.integers(0, 1 << 31)), OFFSETS))
 def test_offset_checkpoints_are_parsed_back_unchanged(offsets: dict[tuple[str, int], int]) -> None:
-    assert parse_offsets(format_offsets(offsets)) == offsets
+    assert parse_offset_checkpoint(format_offset_checkpoint(offsets)) == offsets
 
 
 @given(st.lists(st.tuples(st.integers(0, 1 << 30), OFFSETS)))
 def test_leader_epoch_checkpoints_are_parsed_back_unchanged(epochs: list[tuple[int, int]]) -> None:
-    assert parse_epochs(format_epochs(epochs)) == epochs
+    assert parse_leader_epochs(format_leader_epochs(epochs)) == epochs
 
 
 @for_each(
@@ -83,7 +83,7 @@ def test_leader_epoch_checkpoints_are_parsed_back_unchanged(epochs: list[tuple[i
 )
 def test_malformed_checkpoints_are_rejected_with_the_reason(text: bytes, why: str) -> None:
     with pytest.raises(MalformedCheckpoint, match=why):
-        parse_offsets(text)
+        parse_offset_checkpoint(text)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_line_that_is_not_a_property_is_rejected() -> None:
 
 @given(st.binary(max_size=60))
 def test_arbitrary_bytes_are_parsed_or_rejected(text: bytes) -> None:
-    for read in (parse_offsets, parse_epochs, parse_topic_id, parse_properties):
+    for read in (parse_offset_checkpoint, parse_leader_epochs, parse_topic_id, parse_properties):
         try:
             read(text)
         except MalformedCheckpoint:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.formats import check_any, records_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import Cleaning, Throttle
 from minibroker.storage.compaction.dirtiness import measure_dirtiness
@@ -71,12 +71,12 @@ def contents(log: Log) -> list[tuple[int, str | None, str | None]]:
 
 def log_records(log: Log) -> list[Record]:
     """All records in the log."""
-    return [record for data in read_batches(log) for record in records_in(data)]
+    return [record for data in read_batches(log) for record in iterate_records_in(data)]
 
 
 def log_headers(log: Log) -> list[BatchHeader]:
     """The headers of all batches in the log."""
-    return [check_any(data) for data in read_batches(log)]
+    return [check_batch_or_message(data) for data in read_batches(log)]
 
 
 def _text(data: bytes | None) -> str | None:

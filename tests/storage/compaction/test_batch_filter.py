@@ -10,7 +10,7 @@ from minibroker.protocol.records import streaming
 from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction import batch_filter
@@ -213,7 +213,7 @@ def test_the_last_batch_of_the_cleaned_range_is_kept_to_mark_its_end() -> None:
 
 
 def marker(offset: int, *, committed: bool) -> bytearray:
-    record = end_transaction_marker(committed=committed, coordinator_epoch=1, timestamp=NOW_MS)
+    record = make_transaction_marker(committed=committed, coordinator_epoch=1, timestamp=NOW_MS)
     return build_batch([record], base_offset=offset, producer_id=7, producer_epoch=3, transactional=True, control=True)
 
 

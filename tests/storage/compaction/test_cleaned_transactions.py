@@ -5,7 +5,7 @@ from __future__ import annotations
 from minibroker.protocol.messages.control_records import LeaderChangeMessage
 from minibroker.protocol.records.batch import BatchHeader, check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker, make_control_record
+from minibroker.protocol.records.control import make_control_record, make_transaction_marker
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from tests.storage.compaction.support import pairs
@@ -23,7 +23,7 @@ def data(offset: int, producer: int = PRODUCER) -> BatchHeader:
 
 
 def marker(offset: int, *, committed: bool, producer: int = PRODUCER) -> tuple[BatchHeader, bytes]:
-    record = end_transaction_marker(committed=committed, coordinator_epoch=1, timestamp=NOW_MS)
+    record = make_transaction_marker(committed=committed, coordinator_epoch=1, timestamp=NOW_MS)
     batch = build_batch(
         [record], base_offset=offset, producer_id=producer, producer_epoch=0, transactional=True, control=True
     )

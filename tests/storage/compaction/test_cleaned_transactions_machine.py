@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import ControlType, decode_control_type, end_transaction_marker
+from minibroker.protocol.records.control import ControlType, decode_control_type, make_transaction_marker
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.storage.log import Log
 from tests.storage.compaction.support import SETTINGS, clean, pairs
@@ -88,7 +88,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         self._end(data.draw(st.sampled_from(sorted(self.open))), commits)
 
     def _end(self, producer: int, commits: bool) -> None:
-        record = end_transaction_marker(committed=commits, coordinator_epoch=1, timestamp=self.now_ms)
+        record = make_transaction_marker(committed=commits, coordinator_epoch=1, timestamp=self.now_ms)
         append(
             self.log, build_batch([record], producer_id=producer, producer_epoch=0, transactional=True, control=True)
         )

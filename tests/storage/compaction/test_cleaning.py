@@ -10,12 +10,12 @@ import pytest
 from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted
 from minibroker.storage.compaction.rewriting import Limits
 from minibroker.storage.log import Log
-from minibroker.storage.producers.aborted_transactions import AbortedTransaction, decode_transactions
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction, decode_aborted_transactions
 from tests.storage.compaction.support import (
     COMPACT,
     LIMITS,
@@ -301,7 +301,7 @@ def test_an_aborted_transaction_is_completely_removed_by_three_cleanings(tmp_pat
     """First its records, then, after its horizon, its marker; the index lists it as long as readers need it."""
     log = open_at(tmp_path, SETTINGS._replace(delete_retention_ms=1000))
     options = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-    record = end_transaction_marker(committed=False, coordinator_epoch=1, timestamp=NOW_MS)
+    record = make_transaction_marker(committed=False, coordinator_epoch=1, timestamp=NOW_MS)
     fill(
         log,
         [
@@ -317,7 +317,7 @@ def test_an_aborted_transaction_is_completely_removed_by_three_cleanings(tmp_pat
     assert [(offset, key) for offset, key, _ in contents(log) if key in ("a", "b")] == [(0, "a"), (3, "b")]
     assert [header.is_control for header in log_headers(log)] == [False, True, False]
     (kept,) = tmp_path.glob("*.txnindex")
-    assert decode_transactions(kept.read_bytes()) == [transaction]
+    assert decode_aborted_transactions(kept.read_bytes()) == [transaction]
     assert log.aborted_transactions(0, 4) == [transaction]
     fill(log, [pairs(("c", "1"))])
     clean(log)
@@ -333,7 +333,7 @@ def test_an_aborted_transaction_without_an_index_entry_is_not_treated_as_committ
     disk = FailingDisk()
     log = open_at(tmp_path, SETTINGS, surroundings=Surroundings(disk))
     options = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-    record = end_transaction_marker(committed=False, coordinator_epoch=1, timestamp=NOW_MS)
+    record = make_transaction_marker(committed=False, coordinator_epoch=1, timestamp=NOW_MS)
     fill(log, [pairs(("a", "committed")), pairs(("a", "aborted"), base_sequence=0, **options)])
     disk.failing, disk.suffix = {"create", "open"}, ".txnindex"
     append(log, build_batch([record], control=True, **options))  # type: ignore[arg-type]

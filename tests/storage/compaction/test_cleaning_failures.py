@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.records.batch import seal
+from minibroker.protocol.records.batch import set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from minibroker.storage.compaction.batch_reading import Uncleanable
@@ -48,7 +48,7 @@ def test_unreadable_records_are_reported(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     data = pairs(("a", "1"), ("b", "2"), compression=4)
     data[61] ^= 0xFF
-    seal(data, 0, len(data))
+    set_checksum(data, 0, len(data))
     fill(log, [pairs(("a", "0")), data])
     with pytest.raises(Uncleanable, match="position 0, offset 1, cannot be read"):
         clean(log)

@@ -22,7 +22,7 @@ from minibroker.storage.compaction.dirtiness import measure_dirtiness
 from minibroker.storage.compaction.rewriting import Limits
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.producers.producer_snapshots import replay
+from minibroker.storage.producers.producer_snapshots import replay_batches
 from minibroker.storage.producers.producer_state import ProducerStates
 from tests.storage.compaction.support import COMPACT, clean, log_headers, log_records
 from tests.storage.support import Surroundings, append, offset_for_timestamp, open_at, read_batches
@@ -277,7 +277,7 @@ class CleaningMachine(RuleBasedStateMachine):
     def the_producers_are_those_that_reading_the_log_anew_finds(self) -> None:
         states = ProducerStates()
         states.clear(self.log.segments[0].base_offset)
-        replay(states, self.log.segments, self.end)
+        replay_batches(states, self.log.segments, self.end)
         found = {producer: (entry.epoch, entry.batches[-1][:4]) for producer, entry in states.entries()}
         known = {producer: (entry.epoch, entry.batches[-1][:4]) for producer, entry in self.log.producers.entries()}
         base_offset = self.log.segments[0].base_offset

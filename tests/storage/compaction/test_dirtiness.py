@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.storage.compaction.dirtiness import Dirtiness, is_due, measure_dirtiness
+from minibroker.storage.compaction.dirtiness import Dirtiness, is_cleaning_due, measure_dirtiness
 from minibroker.storage.log import Log
 from tests.storage.compaction.support import SETTINGS, clean, fill, pairs
 from tests.storage.support import NOW_MS, append, open_at
@@ -43,7 +43,7 @@ def test_a_log_of_one_segment_has_nothing_to_clean(tmp_path: Path) -> None:
     append(log, pairs(("k", "v")))
     found = measure_dirtiness(log, NOW_MS)
     assert (found.end_offset, found.cleanable_bytes) == (0, 0)
-    assert not is_due(log, found)
+    assert not is_cleaning_due(log, found)
 
 
 def test_cleaned_segments_count_as_clean(tmp_path: Path) -> None:
@@ -108,21 +108,21 @@ def test_deleted_records_are_not_dirty(tmp_path: Path) -> None:
 
 def test_a_log_is_due_above_the_minimum_dirty_ratio(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_cleanable_dirty_ratio=0.5))
-    assert not is_due(log, dirt(100, 100))
-    assert is_due(log, dirt(100, 101))
+    assert not is_cleaning_due(log, dirt(100, 100))
+    assert is_cleaning_due(log, dirt(100, 101))
     assert dirt(300, 100).ratio == 0.25
 
 
 def test_an_overdue_log_is_due_if_there_is_anything_to_clean(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
-    assert is_due(log, dirt(1000, 1, is_overdue=True))
-    assert not is_due(log, dirt(1000, 0, is_overdue=True))
+    assert is_cleaning_due(log, dirt(1000, 1, is_overdue=True))
+    assert not is_cleaning_due(log, dirt(1000, 0, is_overdue=True))
     assert dirt(0, 0).ratio == 0
 
 
 def test_only_the_maximum_lag_counts_with_a_dirty_ratio_of_one(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS._replace(min_cleanable_dirty_ratio=1.0))
-    assert not is_due(log, dirt(0, 100))
+    assert not is_cleaning_due(log, dirt(0, 100))
 
 
 def test_a_compacted_log_rolls_its_segments_within_the_maximum_lag(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from minibroker.storage.compaction.cleaning import plan_of
+from minibroker.storage.compaction.cleaning import make_plan
 from minibroker.storage.compaction.dirtiness import measure_dirtiness
 from minibroker.storage.compaction.foreseeing import Foreseen, foresee_cleaning
 from minibroker.storage.log import Log
@@ -13,7 +13,7 @@ from tests.storage.support import NOW_MS, open_at
 
 
 def foreseen_of(log: Log, segment: int = 0, most_offsets: int = 100) -> list[Foreseen]:
-    plan = plan_of(log, measure_dirtiness(log, NOW_MS), LIMITS, NOW_MS)
+    plan = make_plan(log, measure_dirtiness(log, NOW_MS), LIMITS, NOW_MS)
     return list(foresee_cleaning(plan, log.segments[segment].path, most_offsets))
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.conversion import build
-from minibroker.protocol.records.formats import check_any, iterate_batches_in, records_in
+from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.message import read_message
 from minibroker.protocol.records.message_set import decompress_inner_messages, iterate_messages_in
 from minibroker.protocol.records.record import Record
@@ -37,7 +37,7 @@ def write(log: Log, magic: int, codec: int, *pairs: Pair) -> None:
         for index, (key, value) in enumerate(pairs)
     ]
     source = min(magic, 1)
-    data = memoryview(build(records, source, compression=codec))
+    data = memoryview(build_in_format(records, source, compression=codec))
     log.append(*validate(log, data, api_version=2, now_ms=NOW_MS), 0)
     log.roll()
 
@@ -47,7 +47,7 @@ def stored(log: Log) -> Iterator[tuple[BatchHeader, bytes]]:
         data = segment.file.read(0, segment.size_bytes)
         for position, header in iterate_batches_in(data):
             batch = data[position : position + header.size_bytes]
-            assert check_any(batch) == header
+            assert check_batch_or_message(batch) == header
             yield header, batch
 
 
@@ -55,7 +55,7 @@ def contents(log: Log) -> list[tuple[int, str | None, str | None]]:
     return [
         (record.offset, record.key and record.key.decode(), record.value and record.value.decode())
         for _, batch in stored(log)
-        for record in records_in(batch)
+        for record in iterate_records_in(batch)
     ]
 
 
@@ -90,7 +90,7 @@ def test_offsets_in_a_wrapper_keep_their_gaps(tmp_path: Path) -> None:
     wrapper, _ = read_message(first)
     assert wrapper.offset == 3
     assert [message.offset for message in iterate_messages_in(wrapper, decompress_inner_messages(wrapper))] == [0, 2]
-    assert [record.offset for record in records_in(first)] == [1, 3]
+    assert [record.offset for record in iterate_records_in(first)] == [1, 3]
 
 
 def test_a_batch_that_is_kept_completely_is_unchanged(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from minibroker.protocol.records.batch import check_batch
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.producers.aborted_transactions import AbortedTransaction, encode_transactions
+from minibroker.storage.producers.aborted_transactions import AbortedTransaction, encode_aborted_transactions
 from minibroker.storage.segment import Segment
 from tests.storage.support import NOW_MS, batch, files_in
 
@@ -66,7 +66,7 @@ def test_a_cleaned_segment_has_its_own_transaction_index(tmp_path: Path) -> None
     to = writer(tmp_path)
     transaction = AbortedTransaction(7, 100, 110, 105)
     to.finish([transaction], NOW_MS)
-    assert files_in(tmp_path)[f"{NAME}.txnindex.cleaned"] == encode_transactions([transaction])
+    assert files_in(tmp_path)[f"{NAME}.txnindex.cleaned"] == encode_aborted_transactions([transaction])
 
 
 def test_files_of_an_earlier_attempt_are_removed(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from minibroker.operating_system import HAS_POSITIONED_IO
 from minibroker.protocol.errors import KafkaError
-from minibroker.storage.directories.log_directory import LogDirectory, find_lasting_recovery_point
+from minibroker.storage.directories.log_directory import LogDirectory, choose_lasting_recovery_point
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.recovery.recovery import LogDirectoryError
 from tests.storage.faulty_disk import FaultyDisk
@@ -189,7 +189,7 @@ def test_the_checkpoint_stays_valid_when_the_next_append_rolls_a_segment(tmp_pat
     points = []
     for act in (partial(append, log, batch(5)), log.flush, log.roll, partial(append, log, batch(5)), log.flush):
         act()
-        points.append((log.recovery_point, find_lasting_recovery_point(log)))
+        points.append((log.recovery_point, choose_lasting_recovery_point(log)))
     assert points == [(0, 0), (5, 4), (5, 5), (5, 5), (10, 9)]
 
 

@@ -19,9 +19,9 @@ from minibroker.storage.inspection.index_inspection import (
     TransactionEntry,
     iterate_offset_entries,
     iterate_snapshot_entries,
+    iterate_sound_entries,
     iterate_time_entries,
     iterate_transaction_entries,
-    sound_entries,
 )
 from minibroker.storage.inspection.log_inspection import Damage, Note
 from minibroker.storage.producers.producer_state import ProducerStates
@@ -78,7 +78,8 @@ def test_only_the_offset_entry_out_of_order_is_reported(tmp_path: Path, wrong: t
     assert damage.expected == "an offset above 5 and a position above 100"
     assert damage.found == f"offset {wrong[0]} at position {wrong[1]}"
     sound = [
-        (entry.offset, entry.log_position) for entry in sound_entries(iterate_offset_entries(file, 0), OffsetEntry)
+        (entry.offset, entry.log_position)
+        for entry in iterate_sound_entries(iterate_offset_entries(file, 0), OffsetEntry)
     ]
     assert sound == [(5, 100), (9, 250), (12, 300)]
 

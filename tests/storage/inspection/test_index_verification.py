@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.protocol.records.batch import HEADER_BYTES, assign, read_header, seal
+from minibroker.protocol.records.batch import HEADER_BYTES, read_header, set_checksum, set_offset_and_epoch
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.files import Disk, File
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
@@ -29,7 +29,7 @@ def log_of(directory: Path, *batches: bytearray, epoch: int = 0) -> File:
     """A `.log` file of these batches, which get their offsets."""
     offset = 0
     for data in batches:
-        assign(data, 0, offset, epoch)
+        set_offset_and_epoch(data, 0, offset, epoch)
         offset = read_header(data).next_offset
     (directory / "00000000000000000000.log").write_bytes(b"".join(batches))
     return Disk().open_to_read(str(directory / "00000000000000000000.log"))
@@ -81,8 +81,8 @@ def test_a_time_entry_must_have_the_largest_timestamp_so_far_and_its_batch(tmp_p
 
 def test_each_aborting_marker_must_have_an_index_entry(tmp_path: Path) -> None:
     options = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
-    marker = end_transaction_marker(committed=False, coordinator_epoch=0, timestamp=NOW_MS)
-    commit = end_transaction_marker(committed=True, coordinator_epoch=0, timestamp=NOW_MS)
+    marker = make_transaction_marker(committed=False, coordinator_epoch=0, timestamp=NOW_MS)
+    commit = make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=NOW_MS)
     log = log_of(
         tmp_path,
         batch(2, base_sequence=0, **options),
@@ -105,14 +105,14 @@ def test_each_aborting_marker_must_have_an_index_entry(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("padding", [b"", bytes(MAX_CONTROL_BATCH_BYTES)])
 def test_a_control_batch_that_cannot_be_read_needs_no_index_entry(tmp_path: Path, padding: bytes) -> None:
-    marker = end_transaction_marker(committed=False, coordinator_epoch=0, timestamp=NOW_MS)
+    marker = make_transaction_marker(committed=False, coordinator_epoch=0, timestamp=NOW_MS)
     options = {"producer_id": 7, "producer_epoch": 0, "transactional": True, "control": True}
     if padding:
         data = build_batch([marker._replace(value=padding)], **options)  # type: ignore[arg-type]
     else:
         data = build_batch([marker], **options)  # type: ignore[arg-type]
         data[HEADER_BYTES] = 1  # the length of the record
-        seal(data, 0, len(data))
+        set_checksum(data, 0, len(data))
     log = log_of(tmp_path, data)
     assert run(log, TransactionIndexCheck(log, PATH, [])) == []
 

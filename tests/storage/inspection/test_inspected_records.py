@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.protocol.records.batch import HEADER_BYTES, read_header
-from minibroker.protocol.records.building import assemble, build_batch
+from minibroker.protocol.records.building import assemble_batch, build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
@@ -55,7 +55,7 @@ def test_records_of_a_compressed_batch_have_positions_in_the_decompressed_data(t
 
 def test_a_batch_emptied_by_compaction_has_no_records(tmp_path: Path) -> None:
     header = read_header(batch(2))._replace(record_count=0)
-    assert found_in(tmp_path, assemble(header, b"")) == []
+    assert found_in(tmp_path, assemble_batch(header, b"")) == []
 
 
 @given(position=st.integers(HEADER_BYTES, HEADER_BYTES + 40), byte=st.integers(0, 255))
@@ -85,7 +85,7 @@ def test_a_record_that_cannot_be_parsed_ends_the_list_of_records(tmp_path: Path)
 
 def test_bytes_after_the_last_record_are_reported(tmp_path: Path) -> None:
     data = batch(2)
-    longer = assemble(read_header(data), data[HEADER_BYTES:] + b"more")
+    longer = assemble_batch(read_header(data), data[HEADER_BYTES:] + b"more")
     *told, damage = found_in(tmp_path, longer)
     assert len(told) == 2 and isinstance(damage, Damage)
     assert (damage.position, damage.found) == (len(BEFORE) + len(data), "4 bytes more")
@@ -95,7 +95,7 @@ def test_offsets_that_do_not_increase_are_reported(tmp_path: Path) -> None:
     kept = [Record(offset, NOW_MS, None, b"v") for offset in (0, 2, 1, 7)]
     data = build_batch(kept, keep_offsets=True)
     header = read_header(data)._replace(last_offset_delta=3)
-    found = found_in(tmp_path, assemble(header, data[HEADER_BYTES:]))
+    found = found_in(tmp_path, assemble_batch(header, data[HEADER_BYTES:]))
     damages = [each for each in found if isinstance(each, Damage)]
     assert [(each.expected, each.found) for each in damages] == [
         ("an offset from 3 to 3", "1"),
@@ -107,7 +107,7 @@ def test_offsets_that_do_not_increase_are_reported(tmp_path: Path) -> None:
 def test_records_that_cannot_be_decompressed_are_reported(tmp_path: Path, codec: int) -> None:
     data = batch(2)
     header = read_header(data)._replace(attributes=codec)
-    (damage,) = found_in(tmp_path, assemble(header, b"no compressed data"))
+    (damage,) = found_in(tmp_path, assemble_batch(header, b"no compressed data"))
     assert isinstance(damage, Damage)
     assert (damage.position, damage.expected) == (len(BEFORE) + HEADER_BYTES, "records that can be decompressed")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.protocol.records import walking
-from minibroker.protocol.records.batch import assign, read_header, seal
+from minibroker.protocol.records.batch import read_header, set_checksum, set_offset_and_epoch
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.files import Disk
@@ -26,7 +26,7 @@ COUNTS = (1, 2, 3, 2, 1)  # records in each batch of the segment that the tests 
 def placed(offset: int, count: int = 1, *, epoch: int = 0, value: bytes = b"v") -> bytes:
     """A batch as it lies in a log."""
     data = batch(count, value=value)
-    assign(data, 0, offset, epoch)
+    set_offset_and_epoch(data, 0, offset, epoch)
     return bytes(data)
 
 
@@ -284,7 +284,7 @@ def test_memory_does_not_grow_with_the_file_size(tmp_path: Path) -> None:
     path = tmp_path / f"{make_segment_name(0)}.log"
     with path.open("wb") as out:
         for offset in range(8):
-            assign(one, 0, offset, 0)
+            set_offset_and_epoch(one, 0, offset, 0)
             out.write(one)
         out.write(bytes(4 << 20))
     file = Disk().open_to_read(str(path))
@@ -300,7 +300,7 @@ def test_memory_does_not_grow_with_the_file_size(tmp_path: Path) -> None:
 def test_a_negative_offset_delta_is_reported(tmp_path: Path) -> None:
     data = bytearray(placed(5))
     data[23:27] = (-3).to_bytes(4, signed=True)
-    seal(data, 0, len(data))
+    set_checksum(data, 0, len(data))
     (damage,) = damages_in(inspect(tmp_path, bytes(data), base_offset=5))
     assert damage.found == "offsets 5 to 2"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from minibroker.storage.checkpoints.checkpoint_texts import (
-    format_epochs,
-    format_offsets,
+    format_leader_epochs,
+    format_offset_checkpoint,
     format_partition_metadata,
     format_properties,
 )
@@ -17,7 +17,7 @@ from minibroker.storage.inspection.text_inspection import (
     MAX_LINE_BYTES,
     OFFSET_COLUMNS,
     Line,
-    checkpoint_lines,
+    iterate_checkpoint_lines,
     iterate_json_lines,
     iterate_property_lines,
 )
@@ -30,17 +30,17 @@ def file_of(directory: Path, data: bytes) -> File:
 
 
 def test_checkpoint_rows_written_by_the_broker_are_shown(tmp_path: Path) -> None:
-    file = file_of(tmp_path, format_offsets({("orders", 0): 17, ("orders", 1): 0}))
-    assert list(checkpoint_lines(file, OFFSET_COLUMNS)) == [
+    file = file_of(tmp_path, format_offset_checkpoint({("orders", 0): 17, ("orders", 1): 0}))
+    assert list(iterate_checkpoint_lines(file, OFFSET_COLUMNS)) == [
         Line(4, {"topic": "orders", "partition": 0, "offset": 17}),
         Line(16, {"topic": "orders", "partition": 1, "offset": 0}),
     ]
-    file = file_of(tmp_path, format_epochs([(4, 120)]))
-    assert list(checkpoint_lines(file, EPOCH_COLUMNS)) == [Line(4, {"epoch": 4, "start_offset": 120})]
+    file = file_of(tmp_path, format_leader_epochs([(4, 120)]))
+    assert list(iterate_checkpoint_lines(file, EPOCH_COLUMNS)) == [Line(4, {"epoch": 4, "start_offset": 120})]
 
 
 def test_a_checkpoint_that_was_never_written_has_no_rows(tmp_path: Path) -> None:
-    assert list(checkpoint_lines(file_of(tmp_path, b""), OFFSET_COLUMNS)) == []
+    assert list(iterate_checkpoint_lines(file_of(tmp_path, b""), OFFSET_COLUMNS)) == []
 
 
 @for_each(
@@ -61,20 +61,20 @@ def test_a_checkpoint_that_was_never_written_has_no_rows(tmp_path: Path) -> None
 )
 def test_an_invalid_line_is_reported(tmp_path: Path, data: bytes, position: int, expected: str, found: str) -> None:
     file = file_of(tmp_path, data)
-    (damage,) = (each for each in checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Damage))
+    (damage,) = (each for each in iterate_checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Damage))
     assert (damage.position, damage.expected, damage.found) == (position, expected, found)
     assert damage.size_bytes == 0 or damage.expected == "epoch and start_offset"
 
 
 def test_the_lines_after_an_invalid_one_are_shown(tmp_path: Path) -> None:
     file = file_of(tmp_path, b"0\n3\n0 0\n?\n2 7\n")
-    lines = [each for each in checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Line)]
+    lines = [each for each in iterate_checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Line)]
     assert [line.fields["epoch"] for line in lines] == [0, 2]
 
 
 def test_an_endless_line_uses_little_memory_and_hides_nothing(tmp_path: Path) -> None:
     data = b"0\n2\n" + b"1" * (MAX_LINE_BYTES * 3) + b"\n2 7\n"
-    damage, line = checkpoint_lines(file_of(tmp_path, data), EPOCH_COLUMNS)
+    damage, line = iterate_checkpoint_lines(file_of(tmp_path, data), EPOCH_COLUMNS)
     assert isinstance(damage, Damage) and damage.found == repr("1" * 80 + "...")
     assert line == Line(len(data) - 4, {"epoch": 2, "start_offset": 7})
 

@@ -12,9 +12,9 @@ from minibroker.storage.files import Disk
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
     AbortedTransactions,
-    encode_transactions,
+    encode_aborted_transactions,
+    read_aborted_transactions,
     read_counts,
-    read_index,
 )
 from minibroker.storage.segment_indexes import CorruptIndex
 from tests.cases import for_each
@@ -29,7 +29,9 @@ ALL = [FIRST, SECOND, THIRD]
 
 def read(*paths: str) -> AbortedTransactions:
     """Read what the files of these segments have."""
-    return AbortedTransactions(Disk(), [each for path in paths for each in read_index(Disk(), path, 100, None)])
+    return AbortedTransactions(
+        Disk(), [each for path in paths for each in read_aborted_transactions(Disk(), path, 100, None)]
+    )
 
 
 @for_each(
@@ -56,7 +58,7 @@ def test_a_range_of_offsets_has_the_aborted_transactions_that_overlap_it(
 def test_the_transaction_indexes_of_all_segments_are_read(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
-        Path(f"{path}.txnindex").write_bytes(encode_transactions(transactions))
+        Path(f"{path}.txnindex").write_bytes(encode_aborted_transactions(transactions))
     assert list(read(*paths).between(0, 100)) == ALL
 
 
@@ -65,7 +67,7 @@ def test_the_transaction_indexes_of_all_segments_are_read(tmp_path: Path) -> Non
     [
         (b"nonsense", "not a multiple of 34"),
         (bytes(34), "no longer has its 2 entries"),
-        (encode_transactions(ALL[:1]), "no longer has its 2 entries"),
+        (encode_aborted_transactions(ALL[:1]), "no longer has its 2 entries"),
         (b"", "no longer has its 2 entries"),
         (None, "it is missing"),
     ],
@@ -74,30 +76,30 @@ def test_an_index_with_fewer_entries_than_counted_is_corrupt(tmp_path: Path, dat
     path = str(tmp_path / f"{0:020d}")
     if data is not None:
         Path(f"{path}.txnindex").write_bytes(data)
-    expected = None if data == b"nonsense" else (2, crc32c(encode_transactions(ALL[:2])))
+    expected = None if data == b"nonsense" else (2, crc32c(encode_aborted_transactions(ALL[:2])))
     with pytest.raises(CorruptIndex, match=reason):
-        read_index(Disk(), path, 100, expected)
+        read_aborted_transactions(Disk(), path, 100, expected)
 
 
 def test_a_transaction_index_with_more_entries_than_its_checkpoint_is_accepted(tmp_path: Path) -> None:
     path = str(tmp_path / f"{0:020d}")
-    Path(f"{path}.txnindex").write_bytes(encode_transactions(ALL))
-    assert read_index(Disk(), path, 100, (2, crc32c(encode_transactions(ALL[:2])))) == ALL
+    Path(f"{path}.txnindex").write_bytes(encode_aborted_transactions(ALL))
+    assert read_aborted_transactions(Disk(), path, 100, (2, crc32c(encode_aborted_transactions(ALL[:2])))) == ALL
 
 
 @pytest.mark.parametrize(("base_offset", "end_offset"), [(21, 100), (0, 45)])
 def test_an_entry_of_another_segment_is_corrupt(tmp_path: Path, base_offset: int, end_offset: int) -> None:
     path = str(tmp_path / f"{base_offset:020d}")
-    Path(f"{path}.txnindex").write_bytes(encode_transactions(ALL))
+    Path(f"{path}.txnindex").write_bytes(encode_aborted_transactions(ALL))
     with pytest.raises(CorruptIndex, match="another segment"):
-        read_index(Disk(), path, end_offset, None)
+        read_aborted_transactions(Disk(), path, end_offset, None)
 
 
 def test_counts_are_written_for_the_remaining_segments(tmp_path: Path) -> None:
     transactions = AbortedTransactions(Disk(), ALL)
     transactions.count(25)
     transactions.write_counts(str(tmp_path), [0, 25])
-    counts = {25: (2, crc32c(encode_transactions(ALL[1:])))}
+    counts = {25: (2, crc32c(encode_aborted_transactions(ALL[1:])))}
     assert read_counts(Disk(), str(tmp_path)) == counts
     transactions.write_counts(str(tmp_path), [0])
     assert read_counts(Disk(), str(tmp_path)) == {}
@@ -115,20 +117,20 @@ def test_truncation_removes_aborted_transactions_beyond_the_end(
 ) -> None:
     path = str(tmp_path / f"{0:020d}")
     file = Path(f"{path}.txnindex")
-    file.write_bytes(encode_transactions(ALL))
+    file.write_bytes(encode_aborted_transactions(ALL))
     transactions = read(path)
     transactions.truncate(path, end)
     assert list(transactions.between(0, 100)) == left
-    assert (file.read_bytes() if file.exists() else b"") == encode_transactions(left)
+    assert (file.read_bytes() if file.exists() else b"") == encode_aborted_transactions(left)
 
 
 def test_truncation_keeps_the_remaining_transactions_of_each_segment(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
-        Path(f"{path}.txnindex").write_bytes(encode_transactions(transactions))
+        Path(f"{path}.txnindex").write_bytes(encode_aborted_transactions(transactions))
     read(*paths).truncate(paths[1], 40)
-    assert Path(f"{paths[0]}.txnindex").read_bytes() == encode_transactions([FIRST])
-    assert Path(f"{paths[1]}.txnindex").read_bytes() == encode_transactions([SECOND])
+    assert Path(f"{paths[0]}.txnindex").read_bytes() == encode_aborted_transactions([FIRST])
+    assert Path(f"{paths[1]}.txnindex").read_bytes() == encode_aborted_transactions([SECOND])
 
 
 @pytest.mark.parametrize("cut", ["beginning", "end"])
@@ -172,7 +174,7 @@ def test_an_entry_that_does_not_fit_on_the_disk_leaves_no_part() -> None:
     transactions.add(path, FIRST)
     disk.room_bytes = 10
     transactions.add(path, SECOND)
-    assert disk.read_whole(f"{path}.txnindex") == encode_transactions([FIRST])
+    assert disk.read_whole(f"{path}.txnindex") == encode_aborted_transactions([FIRST])
     disk.heal()
     transactions.catch_up()
-    assert disk.read_whole(f"{path}.txnindex") == encode_transactions([FIRST, SECOND])
+    assert disk.read_whole(f"{path}.txnindex") == encode_aborted_transactions([FIRST, SECOND])

@@ -6,8 +6,8 @@ import pytest
 
 from minibroker.storage.producers.aborted_transactions import (
     AbortedTransaction,
-    decode_transactions,
-    encode_transactions,
+    decode_aborted_transactions,
+    encode_aborted_transactions,
 )
 from minibroker.storage.segment_indexes import CorruptIndex
 
@@ -16,26 +16,26 @@ SECOND = AbortedTransaction(producer_id=8, first_offset=12, last_offset=20, last
 
 
 def test_a_transaction_index_entry_is_encoded_as_in_kafka() -> None:
-    assert encode_transactions([FIRST]) == bytes.fromhex(
+    assert encode_aborted_transactions([FIRST]) == bytes.fromhex(
         "00000000000000000007000000000000000a000000000000000e000000000000000c"
     )
 
 
 def test_encoded_transactions_are_decoded_unchanged() -> None:
-    assert decode_transactions(encode_transactions([FIRST, SECOND])) == [FIRST, SECOND]
-    assert decode_transactions(b"") == []
+    assert decode_aborted_transactions(encode_aborted_transactions([FIRST, SECOND])) == [FIRST, SECOND]
+    assert decode_aborted_transactions(b"") == []
 
 
 @pytest.mark.parametrize(
     "data",
     [
-        encode_transactions([FIRST])[:-1],
-        b"\x00\x01" + encode_transactions([FIRST])[2:],
-        encode_transactions([FIRST._replace(first_offset=-1)]),
-        encode_transactions([FIRST._replace(first_offset=15)]),
+        encode_aborted_transactions([FIRST])[:-1],
+        b"\x00\x01" + encode_aborted_transactions([FIRST])[2:],
+        encode_aborted_transactions([FIRST._replace(first_offset=-1)]),
+        encode_aborted_transactions([FIRST._replace(first_offset=15)]),
     ],
     ids=["cut", "version 1", "negative", "backwards"],
 )
 def test_an_invalid_transaction_index_is_rejected(data: bytes) -> None:
     with pytest.raises(CorruptIndex):
-        decode_transactions(data)
+        decode_aborted_transactions(data)

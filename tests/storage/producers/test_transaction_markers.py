@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch, read_marker
 from tests.storage.support import NOW_MS, batch
 
@@ -22,13 +22,13 @@ def test_a_marker_is_decoded_unchanged(marker: Marker) -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_marker_is_a_batch_of_one_control_record(committed: bool) -> None:
-    record = end_transaction_marker(committed=committed, coordinator_epoch=5, timestamp=NOW_MS)
+    record = make_transaction_marker(committed=committed, coordinator_epoch=5, timestamp=NOW_MS)
     built = build_batch([record], producer_id=7, producer_epoch=3, transactional=True, control=True)
     assert make_marker_batch(7, 3, Marker(committed, 5), NOW_MS) == built
 
 
 def test_a_differently_encoded_marker_is_decoded() -> None:
-    record = end_transaction_marker(committed=True, coordinator_epoch=5, timestamp=NOW_MS)
+    record = make_transaction_marker(committed=True, coordinator_epoch=5, timestamp=NOW_MS)
     longer = record._replace(value=bytes(record.value or b"") + b"more of a later version")
     built = build_batch([longer], producer_id=7, producer_epoch=3, transactional=True, control=True)
     assert read_marker(built) == Marker(True, 5)

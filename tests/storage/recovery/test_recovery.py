@@ -14,7 +14,7 @@ from minibroker.operating_system import remove_tree
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.control import end_transaction_marker
+from minibroker.protocol.records.control import make_transaction_marker
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
@@ -399,7 +399,7 @@ def test_producer_states_of_an_unreadable_log_are_restored_up_to_the_damage(
 def test_transactions_are_replayed_unchanged(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
-    record = end_transaction_marker(committed=False, coordinator_epoch=5, timestamp=NOW_MS)
+    record = make_transaction_marker(committed=False, coordinator_epoch=5, timestamp=NOW_MS)
     append(log, build_batch([record], producer_id=7, producer_epoch=0, transactional=True, control=True))
     append(log, batch(2, producer_id=8, producer_epoch=0, base_sequence=0, transactional=True))
     before = states_of(log)

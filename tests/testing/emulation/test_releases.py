@@ -6,7 +6,7 @@ import pytest
 from kafka.protocol.broker_version_data import BROKER_API_VERSIONS
 
 from minibroker.protocol.apis import ApiKey
-from minibroker.testing.emulation.releases import RELEASES, list_versions, release_of
+from minibroker.testing.emulation.releases import RELEASES, list_versions, parse_release
 
 # kafka-python has asked 4.0.0, the only one of 4.x without JoinGroup 0 and 1 (KAFKA-19444), and up to 3.9 brokers with
 # ZooKeeper, where ours have KRaft from 3.3 on.
@@ -48,10 +48,10 @@ def test_a_release_has_the_api_versions_known_to_kafka_python(release: str) -> N
     ],
 )
 def test_a_version_maps_to_a_release(text: str, release: str) -> None:
-    assert release_of(text) == release
+    assert parse_release(text) == release
 
 
 @pytest.mark.parametrize("text", ["", "0.7", "5.0", "0.10", "latest"])
 def test_an_unknown_version_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="is not a known release; they are 0.8.2, "):
-        release_of(text)
+        parse_release(text)

@@ -7,7 +7,7 @@ import pytest
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import check_batch, read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.formats import check_any, iterate_batches_in
+from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
@@ -53,9 +53,9 @@ def test_the_offsets_fault_sends_a_batch_with_decreasing_offsets() -> None:
 @pytest.mark.parametrize("magic", [0, 1])
 def test_checksums_of_old_messages_are_corrupted(magic: int) -> None:
     data = bytes(build_message_set(RECORDS, magic=magic))
-    check_any(data)
+    check_batch_or_message(data)
     with pytest.raises(CorruptBatch):
-        check_any(corrupt_first_batch(data, "crc"))
+        check_batch_or_message(corrupt_first_batch(data, "crc"))
 
 
 @pytest.mark.parametrize("how", ["crc", "length", "codec", "truncated", "offsets"])

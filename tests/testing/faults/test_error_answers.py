@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
-from minibroker.testing.faults.error_answers import put_in
+from minibroker.testing.faults.error_answers import add_errors_of_rule
 from minibroker.testing.faults.rules import Rule
 
 Topic = ShareFetchResponse.ShareFetchableTopicResponse
@@ -23,5 +23,7 @@ def answer(*partitions: tuple[int, int]) -> ShareFetchResponse:
 
 def test_a_partition_with_a_fault_has_only_the_error() -> None:
     response = answer((0, 0), (1, 0))  # as behind a proxy, which cannot change the node's share session
-    put_in(response, answer((0, 56), (1, 56)), Rule(topic="t", partition=1, error="KAFKA_STORAGE_ERROR"), lambda _: "t")
+    add_errors_of_rule(
+        response, answer((0, 56), (1, 56)), Rule(topic="t", partition=1, error="KAFKA_STORAGE_ERROR"), lambda _: "t"
+    )
     assert [(each.partition_index, each.error_code) for each in response.responses[0].partitions] == [(0, 0), (1, 56)]

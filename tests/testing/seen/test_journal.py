@@ -22,7 +22,7 @@ from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from minibroker.testing import Broker
 from minibroker.testing.reports.failure_report import write_report
 from minibroker.testing.seen.journal import Journal
-from minibroker.testing.verbs.own_requests import ask
+from minibroker.testing.verbs.own_requests import execute_request
 from tests.broker.harness import frame_of
 
 pytestmark = pytest.mark.usefixtures("leaves_sockets")
@@ -192,7 +192,7 @@ def test_a_disconnected_client_is_in_the_journal(broker: Broker) -> None:
 def test_the_test_kits_own_requests_are_not_recorded(broker: Broker) -> None:
     async def own() -> None:
         cluster = broker.running.cluster
-        await ask(cluster, next(iter(cluster.nodes.values())), MetadataRequest(topics=[]))
+        await execute_request(cluster, next(iter(cluster.nodes.values())), MetadataRequest(topics=[]))
 
     broker.loop.run(own())
     broker.produce("t", "a")

@@ -27,7 +27,7 @@ from minibroker.broker.groups.heartbeats import (
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from minibroker.protocol.primitives import uuid_text
+from minibroker.protocol.primitives import format_uuid
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group_coordinator import GroupCoordinator
@@ -47,7 +47,7 @@ def heartbeat(
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     group, update = _find_group_to_update(coordinator, request)
     update.check_room(request.member_id, request.instance_id)
-    member_id = request.member_id or uuid_text(coordinator.cluster.make_uuid())
+    member_id = request.member_id or format_uuid(coordinator.cluster.make_uuid())
     owned = _read_owned_partitions(request.topic_partitions)
     before = _find_member(update, request, member_id, owned)
     after = _apply_request(before, request, caller)

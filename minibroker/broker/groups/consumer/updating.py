@@ -33,7 +33,7 @@ from minibroker.broker.security.operations import DESCRIBE_TOPIC
 from minibroker.patterns.program import Pattern
 from minibroker.patterns.syntax import InvalidPattern
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, split_into_portions
 
 log = logging.getLogger("minibroker.groups")
 
@@ -305,7 +305,7 @@ def _filter_describable_topics(group: ConsumerGroupState, topics: frozenset[str]
     if authorizer is None or caller is None:
         return topics
     allowed = []
-    for portion in chunks(list(topics)):
+    for portion in split_into_portions(list(topics)):
         allowed += [
             name for name in portion if authorizer.allows(caller.principal, caller.address, DESCRIBE_TOPIC, name)
         ]

@@ -16,7 +16,7 @@ from minibroker.broker.groups.consumer.assignors.specification import (
     group_by_topic,
     list_partitions,
 )
-from minibroker.protocol.steps import CHUNK_ITEMS, Steps, chunks
+from minibroker.protocol.steps import CHUNK_ITEMS, Steps, split_into_portions
 
 
 def assign_partitions(
@@ -58,13 +58,13 @@ def _share_out_evenly(
     sharing = -(-len(members) // len(wanted))  # the members of each partition
     quotas = _make_quotas(members, sharing * len(wanted))
     readers: dict[TopicPartition, set[str]] = {}
-    for portion in chunks(list(wanted)):
+    for portion in split_into_portions(list(wanted)):
         readers.update((one, set()) for one in portion)
         yield
     shares: dict[str, set[TopicPartition]] = {}
     for member_id in members:
         share = shares[member_id] = set()
-        for portion in chunks(list(list_partitions(present.get(member_id, {})))):
+        for portion in split_into_portions(list(list_partitions(present.get(member_id, {})))):
             for one in portion:
                 if one in readers:
                     share.add(one)
@@ -72,7 +72,7 @@ def _share_out_evenly(
             yield
     yield from _revoke_surplus(readers, shares, quotas, sharing)
     unfilled = deque(member_id for member_id in members if len(shares[member_id]) < quotas[member_id])
-    for portion in chunks(list(wanted)):
+    for portion in split_into_portions(list(wanted)):
         for one in portion:
             _assign_to_members(one, readers[one], sharing, unfilled, shares, quotas)
         yield
@@ -115,7 +115,7 @@ def _revoke_surplus(
 ) -> Steps[None]:
     """Take partitions that have too many members from some, first from members that have too many; then from these."""
     overfilled = {member_id for member_id, share in shares.items() if len(share) > quotas[member_id]}
-    for portion in chunks(list(readers.items())):
+    for portion in split_into_portions(list(readers.items())):
         for one, sharers in portion:
             surplus = len(sharers) - sharing
             if surplus > 0:
@@ -124,7 +124,7 @@ def _revoke_surplus(
                     shares[member_id].discard(one)
         yield
     for member_id in overfilled:
-        for some in chunks(sorted(shares[member_id])[quotas[member_id] :]):
+        for some in split_into_portions(sorted(shares[member_id])[quotas[member_id] :]):
             for one in some:
                 readers[one].discard(member_id)
                 shares[member_id].discard(one)

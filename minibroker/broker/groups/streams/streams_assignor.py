@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from minibroker.broker.groups.streams.tasks import NO_TASKS, TaskId, Tasks, group_by_subtopology, list_tasks
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, split_into_portions
 
 log = logging.getLogger("minibroker.groups")
 
@@ -96,12 +96,12 @@ class _Assignment:
         candidates: dict[TaskId, list[tuple[bool, int, str]]] = {}
         for member_id, member in members.items():
             standbys = {*list_tasks(member.tasks.standby), *list_tasks(member.tasks.warmup)}
-            for portion in chunks([*standbys, *(member.offsets.keys() - standbys)]):
+            for portion in split_into_portions([*standbys, *(member.offsets.keys() - standbys)]):
                 for task in portion:
                     rank = task not in standbys, -member.offsets.get(task, 0), member_id
                     candidates.setdefault(task, []).append(rank)
                 yield
-        for some in chunks(list(candidates.items())):
+        for some in split_into_portions(list(candidates.items())):
             for task, ranks in some:
                 self._had_standby[task] = [member_id for *_, member_id in sorted(ranks)]
             yield
@@ -113,12 +113,12 @@ class _Assignment:
         left = sorted(tasks, key=lambda task: (task.partition, task.subtopology_id))
         for had in (self._had_active.get, self._find_least_loaded):
             others = []
-            for portion in chunks(left):
+            for portion in split_into_portions(left):
                 others += [task for task in portion if not self._give_active(had(task), task)]
                 yield
             left = others
         heap = self._make_heap()
-        for portion in chunks(sorted(left)):
+        for portion in split_into_portions(sorted(left)):
             for task in portion:
                 *_, position, process = heappop(heap)
                 self._add_active(process.find_least_loaded_member(), task)
@@ -163,14 +163,16 @@ class _Assignment:
     def assign_standbys(self, tasks: Iterable[TaskId]) -> Steps[None]:
         """Assign the standbys of each task, to as many processes as there are."""
         left: list[tuple[TaskId, int]] = []
-        for portion in chunks(sorted(tasks, key=lambda task: (task.partition, task.subtopology_id), reverse=True)):
+        for portion in split_into_portions(
+            sorted(tasks, key=lambda task: (task.partition, task.subtopology_id), reverse=True)
+        ):
             for task in portion:
                 missing = self._give_standbys_to_previous_owners(task)
                 if missing:
                     left.append((task, missing))
             yield
         heap, short = self._make_heap(), 0
-        for some in chunks(sorted(left, reverse=True)):
+        for some in split_into_portions(sorted(left, reverse=True)):
             for task, missing in some:
                 short += missing - sum(self._give_to_least_loaded(heap, task) for _ in range(missing))
                 yield
@@ -227,7 +229,7 @@ def assign_tasks(
     yield from assignment.assign_active(every)
     yield from assignment.assign_standbys(kept)
     target: dict[str, Tasks] = {}
-    for portion in chunks(list(members)):
+    for portion in split_into_portions(list(members)):
         for member_id in portion:
             active, standby = assignment.active[member_id], assignment.standby[member_id]
             target[member_id] = Tasks(group_by_subtopology(active), group_by_subtopology(standby))

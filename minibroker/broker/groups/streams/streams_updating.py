@@ -44,7 +44,7 @@ from minibroker.broker.groups.streams.warm_ups import (
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
-from minibroker.protocol.steps import Steps, chunks, run_all_steps
+from minibroker.protocol.steps import Steps, run_all_steps, split_into_portions
 
 log = logging.getLogger("minibroker.groups")
 
@@ -373,7 +373,7 @@ class Update:
 
         The last record makes the target valid. What is there of it before is the start of the next one.
         """
-        for portion in chunks(self._changes, PORTION):
+        for portion in split_into_portions(self._changes, PORTION):
             if self.is_obsolete:
                 return
             self.group.append_changes(portion)

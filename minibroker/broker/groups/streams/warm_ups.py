@@ -33,7 +33,7 @@ from minibroker.broker.groups.streams.tasks import (
     group_by_subtopology,
     list_tasks,
 )
-from minibroker.protocol.steps import Steps, chunks
+from minibroker.protocol.steps import Steps, split_into_portions
 
 FIRST_WITH_WARM_UPS = 1  # version of StreamsGroupHeartbeat
 
@@ -163,7 +163,7 @@ class _Planner:
             process = self._processes.setdefault(member.process_id, _Process())
             process.members.append(member)
             active = list(self._iterate_stateful_tasks(member.assigned.active))
-            for portion in chunks(active):
+            for portion in split_into_portions(active):
                 self._owners.update(dict.fromkeys(portion, member.member_id))
                 yield
             process.count += len(active)
@@ -192,7 +192,7 @@ class _Planner:
         for target_id, tasks in sorted(self._situation.target.items()):
             if target_id not in self._situation.members:
                 continue
-            for portion in chunks(sorted(self._iterate_stateful_tasks(tasks.active))):
+            for portion in split_into_portions(sorted(self._iterate_stateful_tasks(tasks.active))):
                 for task in portion:
                     owner_id = self._owners.get(task, target_id)
                     if owner_id != target_id and not self._may_move(task, owner_id, target_id):
@@ -284,7 +284,7 @@ class _Planner:
         one that the target has elsewhere.
         """
         standbys = yield from self._list_target_standbys()
-        for portion in chunks(self._moves):
+        for portion in split_into_portions(self._moves):
             for task, owner_id, target_id in portion:
                 self._get_patch(owner_id).active.add(task)
                 self._get_patch(target_id).not_active.add(task)
@@ -308,7 +308,7 @@ class _Planner:
             if member_id not in self._situation.members:
                 continue
             standbys: Iterable[TaskId] = list_tasks(tasks.standby)
-            for portion in chunks(list(standbys)):
+            for portion in split_into_portions(list(standbys)):
                 for task in held.intersection(portion):
                     found.setdefault(task, []).append(member_id)
                 yield

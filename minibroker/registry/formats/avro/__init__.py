@@ -64,7 +64,7 @@ def parse(text: str, references: Mapping[str, str], *, check_defaults: bool = Fa
         raise InvalidSchema(TOO_DEEP) from None
 
 
-def incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget | None = None) -> list[str]:
+def list_incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: Budget | None = None) -> list[str]:
     """Return why the reader cannot read what was written with the writer, in Confluent's words. Raises TooMuch."""
     assert isinstance(reader, AvroSchema) and isinstance(writer, AvroSchema)
     budget = budget or Budget()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from minibroker.registry.formats.avro.avro_types import DEPTH_MAX, AvroType, Field, Name
-from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch, forget
+from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch, forget_pairs
 
 # Which other types a primitive type reads.
 PROMOTIONS: Final = {
@@ -63,7 +63,7 @@ class Comparison:
 
     def forget(self) -> None:
         """Forget what was compared, in small portions, once the differences are not needed any more."""
-        forget(self._known, list(self._known))
+        forget_pairs(self._known, list(self._known))
 
     def differences(self, reader: AvroType, writer: AvroType, path: Path = ()) -> list[Part]:
         """Return what keeps the reader from reading; nothing if it can. Raises TooMuch."""
@@ -140,7 +140,7 @@ class Comparison:
         written = {field.name: field for field in writer.fields}
         for index, field in enumerate(reader.fields):
             place = (*path, "fields", str(index))
-            source = _find_source(field, written)
+            source = _find_writer_field(field, written)
             if source is not None:
                 parts += self.differences(field.type, source.type, (*place, "type"))
             elif field.has_default:
@@ -152,7 +152,7 @@ class Comparison:
         return parts
 
 
-def _find_source(field: Field, written: dict[str, Field]) -> Field | None:
+def _find_writer_field(field: Field, written: dict[str, Field]) -> Field | None:
     """Return the field of the writer that a field of the reader reads, by its name or an alias."""
     return next((written[name] for name in (field.name, *field.aliases) if name in written), None)
 

@@ -128,14 +128,14 @@ class Parser:
             self._depth -= 1
         raise InvalidSchema(f"Schema not yet supported: {format_json(node)}")
 
-    def _find(self, text: str, space: str | None) -> AvroType | None:
+    def _find_known_type(self, text: str, space: str | None) -> AvroType | None:
         if text in PLAIN:
             return PLAIN[text]
         name = _parse_name(text, space)
         return self.names.get(name.full) or self.names.get(name.simple)
 
     def _find_type(self, text: str, space: str | None) -> AvroType:
-        found = self._find(text, space)
+        found = self._find_known_type(text, space)
         if found is None:
             raise InvalidSchema(f"Undefined name: {format_json(text)}")
         return found
@@ -155,7 +155,7 @@ class Parser:
                 raise InvalidSchema(f"No {part} type: {format_json(node)}")
             made.element = self._parse_element(node[part], space, what)
         else:
-            other = self._find(kind, space)
+            other = self._find_known_type(kind, space)
             if other is None:
                 raise InvalidSchema(f"Type not supported: {kind}")
             return other
@@ -166,7 +166,7 @@ class Parser:
         return made
 
     def _parse_element(self, node: Any, space: str | None, what: str) -> AvroType:
-        if isinstance(node, str) and self._find(node, space) is None:
+        if isinstance(node, str) and self._find_known_type(node, space) is None:
             raise InvalidSchema(
                 f'{format_json(node)} is not a defined name. The type of the "{what}" field must be a defined name or '
                 'a {"type": ...} expression.'

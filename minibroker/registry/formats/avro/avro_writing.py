@@ -13,7 +13,7 @@ from struct import pack, unpack
 from typing import Any, Final
 
 from minibroker.registry.formats.avro.avro_types import LONG_MAX, AvroType, Field, Name
-from minibroker.registry.formats.java_json import format_json, quote
+from minibroker.registry.formats.java_json import format_json, quote_string
 
 # The types of Java's logical types; another logical type is a property like any other.
 LOGICAL_TYPES: Final = {
@@ -59,17 +59,17 @@ class _Writer:
 
     def _write_named(self, kind: AvroType, name: Name, space: str | None) -> str:
         if self._known.get(name) is kind:
-            return quote(name.qualified(space))
+            return quote_string(name.qualified(space))
         self._known[name] = kind
-        parts = [f'"type":"{kind.kind}"', f'"name":{quote(name.simple)}']
+        parts = [f'"type":"{kind.kind}"', f'"name":{quote_string(name.simple)}']
         if name.space != space:
-            parts.append(f'"namespace":{quote(name.space or "")}')
+            parts.append(f'"namespace":{quote_string(name.space or "")}')
         if kind.doc or (kind.doc is not None and not self._sort):
-            parts.append(f'"doc":{quote(kind.doc)}')
+            parts.append(f'"doc":{quote_string(kind.doc)}')
         if kind.kind == "enum":
             parts.append(f'"symbols":{format_json(list(kind.symbols))}')
             if kind.default is not None:
-                parts.append(f'"default":{quote(kind.default)}')
+                parts.append(f'"default":{quote_string(kind.default)}')
         elif kind.kind == "fixed":
             parts.append(f'"size":{kind.size}')
         else:
@@ -81,9 +81,9 @@ class _Writer:
         return _write_object(parts)
 
     def _write_field(self, field: Field, space: str | None) -> str:
-        parts = [f'"name":{quote(field.name)}', f'"type":{self.text(field.type, space)}']
+        parts = [f'"name":{quote_string(field.name)}', f'"type":{self.text(field.type, space)}']
         if field.doc is not None:
-            parts.append(f'"doc":{quote(field.doc)}')
+            parts.append(f'"doc":{quote_string(field.doc)}')
         default = _convert_default(field.type, field.default) if self._converts else field.default
         if field.has_default and default is not _NOTHING:
             parts.append(f'"default":{format_json(self._order_values(default))}')
@@ -117,7 +117,7 @@ def _convert_default(kind: AvroType, value: Any) -> Any:
             return value
         case int() | float() if kind.kind in ("float", "double"):
             small = isinstance(value, float) or abs(value) <= LONG_MAX
-            return (_round_to_single(value) if kind.kind == "float" else float(value)) if small else _NOTHING
+            return (_shorten_single(value) if kind.kind == "float" else float(value)) if small else _NOTHING
         case int():
             return value if kind.kind in ("int", "long") else _NOTHING
         case str() if kind.kind in ("bytes", "fixed"):
@@ -140,7 +140,7 @@ def _convert_inner_default(kind: AvroType, value: Any) -> Any:
     return value if found is _NOTHING else found
 
 
-def _round_to_single(value: float) -> float:
+def _shorten_single(value: float) -> float:
     """Return the number with the fewest digits that is the same one in 32 bits."""
     try:
         single = unpack("f", pack("f", value))
@@ -162,7 +162,7 @@ def _write_object(parts: Iterable[str]) -> str:
 
 
 def _write_members(props: Mapping[str, Any]) -> list[str]:
-    return [f"{quote(name)}:{format_json(value)}" for name, value in props.items()]
+    return [f"{quote_string(name)}:{format_json(value)}" for name, value in props.items()]
 
 
 def _sort_keys(value: Any) -> Any:

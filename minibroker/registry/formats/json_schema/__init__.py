@@ -14,7 +14,7 @@ from minibroker.registry.formats.comparing_budget import Budget, name_changes, w
 from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT, Change, Changes
 from minibroker.registry.formats.json_schema.json_comparing import Comparison
 from minibroker.registry.formats.json_schema.json_model import Object, Schema
-from minibroker.registry.formats.json_schema.loading import load
+from minibroker.registry.formats.json_schema.loading import load_schema
 from minibroker.registry.formats.json_schema.text import read_json, write_json
 from minibroker.registry.formats.schema import InvalidSchema
 
@@ -52,10 +52,10 @@ def parse(text: str, references: Mapping[str, str]) -> JsonSchema:
         canonical.encode()
     except UnicodeEncodeError:
         raise InvalidSchema("Invalid JSON: a text has half of a surrogate pair") from None
-    return JsonSchema(canonical, document, load(document, references))
+    return JsonSchema(canonical, document, load_schema(document, references))
 
 
-def incompatibilities(
+def list_incompatibilities(
     reader: JsonSchema, writer: JsonSchema, budget: Budget | None = None, *, lenient: bool = False
 ) -> list[str]:
     """Return why `reader` does not accept all that `writer` accepts, in Confluent's words; nothing if it does.

@@ -105,7 +105,7 @@ class Change(NamedTuple):
         return f'{{errorType:"{self.kind}", description:"{sentence}\'}}'  # the odd quote is Confluent's
 
 
-def move_under(step: str, parts: Sequence[Part]) -> list[Part]:
+def move_changes_under(step: str, parts: Sequence[Part]) -> list[Part]:
     """Return changes of a part as changes of the whole."""
     return [Below(step, parts)] if parts else []
 

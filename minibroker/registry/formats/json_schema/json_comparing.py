@@ -13,9 +13,16 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget, forget
+from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget, forget_pairs
 from minibroker.registry.formats.java_order import unite_in_java_order
-from minibroker.registry.formats.json_schema.json_changes import STRICT, Change, Changes, InCircle, Part, move_under
+from minibroker.registry.formats.json_schema.json_changes import (
+    STRICT,
+    Change,
+    Changes,
+    InCircle,
+    Part,
+    move_changes_under,
+)
 from minibroker.registry.formats.json_schema.json_model import (
     Array,
     Combined,
@@ -37,14 +44,14 @@ from minibroker.registry.formats.json_schema.plain_changes import (
     compare_required,
     describe_necessity,
     get_rest_schema,
-    open_array,
-    open_object,
+    is_open_array,
+    is_open_object,
 )
 from minibroker.registry.formats.json_schema.scalars import (
     compare_limits,
     compare_numbers,
+    compare_sets,
     compare_strings,
-    set_changes,
 )
 from minibroker.registry.formats.searching import Finder
 
@@ -105,7 +112,7 @@ class Comparison:
 
     def forget(self) -> None:
         """Forget what was compared, in small portions, once the changes are not needed any more."""
-        forget(self._known, reversed(list(self._known)))
+        forget_pairs(self._known, reversed(list(self._known)))
 
     def refute(self) -> bool:
         """Return whether an assumption was wrong, after which all has to be compared again."""
@@ -233,7 +240,7 @@ def _compare_alike(original: Schema, update: Schema) -> Comparing:
     if isinstance(original, Number) and isinstance(update, Number):
         return compare_numbers(original, update)
     if isinstance(original, Enum) and isinstance(update, Enum):
-        return move_under("enum", set_changes("ENUM_ARRAY", original.values, update.values))
+        return move_changes_under("enum", compare_sets("ENUM_ARRAY", original.values, update.values))
     if isinstance(original, Const) and isinstance(update, Const):
         return [] if original.value == update.value else [Change("ENUM_ARRAY_CHANGED", ("const",))]
     if isinstance(original, Combined) and isinstance(update, Combined):
@@ -266,7 +273,7 @@ def _compare_combined(original: Combined, update: Combined) -> Comparing:
                 edges[index, other_index] = between
     pairs: list[tuple[int, int]] = yield Matching(edges, len(before))
     for index, other_index in pairs:
-        changes += move_under(original.criterion, move_under(str(index), [edges[index, other_index]]))
+        changes += move_changes_under(original.criterion, move_changes_under(str(index), [edges[index, other_index]]))
     if len(pairs) < min(len(before), len(after)):
         changes.append(Change("COMBINED_TYPE_SUBSCHEMAS_CHANGED"))
     return changes
@@ -275,13 +282,13 @@ def _compare_combined(original: Combined, update: Combined) -> Comparing:
 def _compare_objects(original: Object, update: Object) -> Comparing:
     """Return the changes of an object."""
     return [
-        *move_under("required", compare_required(original, update)),
-        *move_under("properties", (yield from _compare_properties(original, update))),
-        *move_under("dependencies", (yield from _compare_dependencies(original, update))),
-        *move_under(
+        *move_changes_under("required", compare_required(original, update)),
+        *move_changes_under("properties", (yield from _compare_properties(original, update))),
+        *move_changes_under("dependencies", (yield from _compare_dependencies(original, update))),
+        *move_changes_under(
             "additionalProperties", (yield from _compare_additional("ADDITIONAL_PROPERTIES", original, update))
         ),
-        *move_under(
+        *move_changes_under(
             "unevaluatedProperties",
             (yield from _compare_unevaluated("UNEVALUATED_PROPERTIES", original.unevaluated, update.unevaluated)),
         ),
@@ -302,13 +309,13 @@ def _compare_properties(original: Object, update: Object) -> Comparing:
         else:
             assert after is not None
             between = yield from _compare_added(name, after, original, name in update.required)
-        changes += move_under(name, between)
+        changes += move_changes_under(name, between)
     return changes
 
 
 def _compare_removed(name: str, before: Schema, update: Object) -> Comparing:
     """Return the changes of a property that was removed: the content model of the update counts."""
-    if open_object(update):
+    if is_open_object(update):
         return [Change("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     covering = yield from _find_covering(update, name)
     if covering is not None:
@@ -320,7 +327,7 @@ def _compare_removed(name: str, before: Schema, update: Object) -> Comparing:
 
 def _compare_added(name: str, after: Schema, original: Object, required: bool) -> Comparing:
     """Return the changes of a property that was added: the content model of the original counts."""
-    if open_object(original):
+    if is_open_object(original):
         if isinstance(after, Empty):
             return [Change("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
         return [Change(f"{describe_necessity(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
@@ -345,14 +352,14 @@ def _compare_dependencies(original: Object, update: Object) -> Comparing:
             kind = "DEPENDENCY_ARRAY_ADDED" if before is None else "DEPENDENCY_ARRAY_REMOVED"
             changes.append(Change(kind, (name,)))
         else:
-            changes += move_under(name, set_changes("DEPENDENCY_ARRAY", before, after))
+            changes += move_changes_under(name, compare_sets("DEPENDENCY_ARRAY", before, after))
     for name in unite_in_java_order(original.schema_dependencies, update.schema_dependencies):
         earlier, later = original.schema_dependencies.get(name), update.schema_dependencies.get(name)
         if earlier is None or later is None:
             kind = "DEPENDENCY_SCHEMA_ADDED" if earlier is None else "DEPENDENCY_SCHEMA_REMOVED"
             changes.append(Change(kind, (name,)))
         else:
-            changes += move_under(name, [(yield earlier, later)])
+            changes += move_changes_under(name, [(yield earlier, later)])
     return changes
 
 
@@ -382,11 +389,15 @@ def _compare_unevaluated(kind: str, before: Schema | None, after: Schema | None)
 
 def _compare_arrays(original: Array, update: Array) -> Comparing:
     """Return the changes of an array."""
-    changes = move_under("items", [(yield (original.items, update.items))])
+    changes = move_changes_under("items", [(yield (original.items, update.items))])
     for index in range(max(len(original.first), len(update.first))):
-        changes += move_under("items", move_under(str(index), (yield from _compare_items(original, update, index))))
-    changes += move_under("additionalItems", (yield from _compare_additional("ADDITIONAL_ITEMS", original, update)))
-    changes += move_under(
+        changes += move_changes_under(
+            "items", move_changes_under(str(index), (yield from _compare_items(original, update, index)))
+        )
+    changes += move_changes_under(
+        "additionalItems", (yield from _compare_additional("ADDITIONAL_ITEMS", original, update))
+    )
+    changes += move_changes_under(
         "unevaluatedItems",
         (yield from _compare_unevaluated("UNEVALUATED_ITEMS", original.unevaluated, update.unevaluated)),
     )
@@ -413,7 +424,7 @@ def _compare_items(original: Array, update: Array, index: int) -> Comparing:
 
 def _compare_removed_item(before: Schema, update: Array) -> Comparing:
     """Return the changes of an item that was removed: the content model of the update counts."""
-    if open_array(update):
+    if is_open_array(update):
         return [Change("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     covering = get_rest_schema(update)
     if covering is not None:
@@ -425,7 +436,7 @@ def _compare_removed_item(before: Schema, update: Array) -> Comparing:
 
 def _compare_added_item(after: Schema, original: Array) -> Comparing:
     """Return the changes of an item that was added: the content model of the original counts."""
-    if open_array(original):
+    if is_open_array(original):
         if isinstance(after, Empty):
             return [Change("ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
         return [Change("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]

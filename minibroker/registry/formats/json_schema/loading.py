@@ -43,7 +43,7 @@ CONDITIONS: Final = ("if", "then", "else")
 Raw = dict[str, Any]
 
 
-def load(document: Any, references: Mapping[str, str]) -> Schema:
+def load_schema(document: Any, references: Mapping[str, str]) -> Schema:
     """Return the node of a document. Raises InvalidSchema."""
     if isinstance(document, bool):
         return Always() if document else Never()
@@ -63,13 +63,13 @@ class _Loader:
         self._parts_characters = 0
         self._references: deque[tuple[Reference, Raw]] = deque()
         self._makers: dict[str, Callable[[Raw], Schema]] = {
-            "string": _string,
-            "integer": lambda raw: self._number(raw, integer=True),
-            "number": self._number,
+            "string": _load_string,
+            "integer": lambda raw: self._load_number(raw, integer=True),
+            "number": self._load_number,
             "boolean": lambda raw: Boolean(),
             "null": lambda raw: Null(),
-            "array": self._array,
-            "object": self._object,
+            "array": self._load_array,
+            "object": self._load_object,
         }
 
     def load_all(self, document: Raw) -> Schema:
@@ -89,7 +89,7 @@ class _Loader:
         if isinstance(raw, bool):
             return Always() if raw else Never()
         if not isinstance(raw, dict):
-            raise InvalidSchema(f"a schema is an object or a boolean, not {_kind_of(raw)}")
+            raise InvalidSchema(f"a schema is an object or a boolean, not {_get_json_kind(raw)}")
         node = self._nodes.get(id(raw))
         if node is None:
             if len(self._nodes) >= MAXIMUM_SCHEMAS:
@@ -103,7 +103,9 @@ class _Loader:
         if len(parts) == 1:
             node = parts[0]
         elif parts:
-            node = Combined(criterion="allOf", parts=_combined_first([self._with_text(part, raw) for part in parts]))
+            node = Combined(
+                criterion="allOf", parts=_sort_combined_first([self._with_text(part, raw) for part in parts])
+            )
         else:
             node = Empty()
         node.id = _get_optional_text(raw, self._draft.id_keyword)
@@ -120,7 +122,9 @@ class _Loader:
         parts: list[Schema] = [self._load_reference(raw)] if "$ref" in raw else []
         if "enum" in raw:
             parts.append(Enum(values=frozenset(write_json(value, ordered=True) for value in _get_list(raw, "enum"))))
-        parts += [self._combination(raw, criterion) for criterion in ("allOf", "anyOf", "oneOf") if criterion in raw]
+        parts += [
+            self._load_combination(raw, criterion) for criterion in ("allOf", "anyOf", "oneOf") if criterion in raw
+        ]
         if "not" in raw:
             parts.append(Not(inner=self._load_schema(raw["not"])))
         if "const" in raw and self._draft.constant:
@@ -133,11 +137,11 @@ class _Loader:
         self._references.append((reference, raw))
         return reference
 
-    def _combination(self, raw: Raw, criterion: str) -> Combined:
+    def _load_combination(self, raw: Raw, criterion: str) -> Combined:
         """Return the node of "allOf", "anyOf" or "oneOf"."""
         return Combined(
             criterion=criterion,
-            parts=_combined_first(
+            parts=_sort_combined_first(
                 [self._with_text(self._load_schema(part), part) for part in _get_list(raw, criterion)]
             ),
         )
@@ -148,15 +152,15 @@ class _Loader:
             return []
         kinds = raw["type"]
         if isinstance(kinds, str):
-            return [self._of_type(kinds, raw)]
+            return [self._load_type(kinds, raw)]
         return [
             Combined(
                 criterion="anyOf",
-                parts=[self._with_text(self._of_type(kind, raw), raw, str(kind)) for kind in _get_list(raw, "type")],
+                parts=[self._with_text(self._load_type(kind, raw), raw, str(kind)) for kind in _get_list(raw, "type")],
             )
         ]
 
-    def _of_type(self, kind: Any, raw: Raw) -> Schema:
+    def _load_type(self, kind: Any, raw: Raw) -> Schema:
         """Return the node of one type, with the keywords that are about it."""
         maker = self._makers.get(kind) if isinstance(kind, str) else None
         if maker is None:
@@ -185,7 +189,7 @@ class _Loader:
             return False
         return not (self._draft.modern and keyword in ("properties", "patternProperties") and raw[keyword] == {})
 
-    def _number(self, raw: Raw, integer: bool = False) -> Number:
+    def _load_number(self, raw: Raw, integer: bool = False) -> Number:
         """Return the node of a number."""
         exclusive = {
             name: None if self._draft.boolean_limits and isinstance(raw.get(name), bool) else _get_limit(raw, name)
@@ -200,7 +204,7 @@ class _Loader:
             integer=integer,
         )
 
-    def _array(self, raw: Raw) -> Array:
+    def _load_array(self, raw: Raw) -> Array:
         """Return the node of an array."""
         array = Array(
             max_items=_get_count(raw, "maxItems"),
@@ -209,7 +213,7 @@ class _Loader:
         )
         items, rest = raw.get("items"), raw.get("additionalItems")
         if self._draft.modern:
-            self._modern_array(array, raw)
+            self._add_modern_array_keywords(array, raw)
             if "prefixItems" in raw:
                 items, rest = raw["prefixItems"], items
             elif isinstance(items, bool):
@@ -226,7 +230,7 @@ class _Loader:
             self._load_schema(raw["contains"])
         return array
 
-    def _modern_array(self, array: Array, raw: Raw) -> None:
+    def _add_modern_array_keywords(self, array: Array, raw: Raw) -> None:
         """Add the keywords of an array that came with 2019-09."""
         if "contains" in raw:
             self._load_schema(raw["contains"])
@@ -235,7 +239,7 @@ class _Loader:
         if "unevaluatedItems" in raw:
             array.unevaluated = self._load_schema(raw["unevaluatedItems"])
 
-    def _object(self, raw: Raw) -> Object:
+    def _load_object(self, raw: Raw) -> Object:
         """Return the node of an object."""
         node = Object(
             properties=self._load_named(raw, "properties"),
@@ -252,12 +256,12 @@ class _Loader:
         if "propertyNames" in raw and "propertyNames" in self._draft.keywords["object"]:
             self._load_schema(raw["propertyNames"])
         if self._draft.modern:
-            self._modern_object(node, raw)
+            self._add_modern_object_keywords(node, raw)
         else:
-            self._dependencies(node, raw)
+            self._add_dependencies(node, raw)
         return node
 
-    def _modern_object(self, node: Object, raw: Raw) -> None:
+    def _add_modern_object_keywords(self, node: Object, raw: Raw) -> None:
         """Add the keywords of an object that came with 2019-09."""
         node.schema_dependencies = self._load_named(raw, "dependentSchemas")
         node.property_dependencies = {
@@ -267,7 +271,7 @@ class _Loader:
         if "unevaluatedProperties" in raw:
             node.unevaluated = self._load_schema(raw["unevaluatedProperties"])
 
-    def _dependencies(self, node: Object, raw: Raw) -> None:
+    def _add_dependencies(self, node: Object, raw: Raw) -> None:
         """Add `dependencies`."""
         for name, needed in _get_mapping(raw, "dependencies").items():
             if isinstance(needed, list):
@@ -288,7 +292,7 @@ class _Loader:
         return {name: self._load_schema(schema) for name, schema in _get_mapping(raw, keyword).items()}
 
 
-def _string(raw: Raw) -> String:
+def _load_string(raw: Raw) -> String:
     """Return the node of a text."""
     return String(
         max_length=_get_count(raw, "maxLength"),
@@ -297,12 +301,12 @@ def _string(raw: Raw) -> String:
     )
 
 
-def _combined_first(parts: list[Schema]) -> list[Schema]:
+def _sort_combined_first(parts: list[Schema]) -> list[Schema]:
     """Return parts in Everit's order."""
     return sorted(parts, key=lambda part: not isinstance(part, Combined))
 
 
-def _kind_of(value: Any) -> str:
+def _get_json_kind(value: Any) -> str:
     """Return what JSON calls the kind of a value."""
     kinds = {dict: "an object", list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
     return kinds.get(type(value), "a number")
@@ -310,7 +314,7 @@ def _kind_of(value: Any) -> str:
 
 def _make_kind_error(raw: Raw, keyword: str, kind: str) -> InvalidSchema:
     """Return the error of a keyword whose value is of another kind."""
-    return InvalidSchema(f"{keyword}: expected {kind}, found {_kind_of(raw[keyword])}")
+    return InvalidSchema(f"{keyword}: expected {kind}, found {_get_json_kind(raw[keyword])}")
 
 
 def _get_text(raw: Raw, keyword: str) -> str:

@@ -53,7 +53,7 @@ def compare_required(original: Object, update: Object) -> list[Part]:
     return changes
 
 
-def open_object(schema: Object) -> bool:
+def is_open_object(schema: Object) -> bool:
     """Return whether an object may have any other properties."""
     return (
         not schema.patterns
@@ -63,7 +63,7 @@ def open_object(schema: Object) -> bool:
     )
 
 
-def open_array(schema: Array) -> bool:
+def is_open_array(schema: Array) -> bool:
     """Return whether an array may have any other items."""
     return (
         schema.additional

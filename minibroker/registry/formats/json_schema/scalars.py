@@ -69,7 +69,7 @@ def compare_limits(name: str, kind: str, before: Limit | None, after: Limit | No
     return [Change(f"{kind}_{'INCREASED' if before < after else 'DECREASED'}", (name,))]
 
 
-def set_changes(kind: str, before: frozenset[str] | set[str], after: frozenset[str] | set[str]) -> list[Part]:
+def compare_sets(kind: str, before: frozenset[str] | set[str], after: frozenset[str] | set[str]) -> list[Part]:
     """Return the change of a set, if it changed."""
     if before == after:
         return []

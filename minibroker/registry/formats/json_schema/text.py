@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal, DecimalException
 from typing import Any, Final
 
-from minibroker.registry.formats.java_json import make_json_decoder, quote
+from minibroker.registry.formats.java_json import make_json_decoder, quote_string
 from minibroker.registry.formats.schema import InvalidSchema
 
 MAXIMUM_CHARACTERS: Final = 1 << 20
@@ -33,7 +33,7 @@ def read_json(text: str) -> Any:
 def write_json(value: Any, *, ordered: bool = False) -> str:
     """Return a value as a text without spaces; `ordered` sorts the names of each object as Java sorts texts."""
     if isinstance(value, str):
-        return quote(value)
+        return quote_string(value)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, Decimal):
@@ -42,7 +42,7 @@ def write_json(value: Any, *, ordered: bool = False) -> str:
         return f"[{','.join(write_json(item, ordered=ordered) for item in value)}]"
     if isinstance(value, dict):
         names = sorted(value, key=make_java_sort_key) if ordered else value
-        return f"{{{','.join(f'{quote(name)}:{write_json(value[name], ordered=ordered)}' for name in names)}}}"
+        return f"{{{','.join(f'{quote_string(name)}:{write_json(value[name], ordered=ordered)}' for name in names)}}}"
     return str(value)
 
 

@@ -112,7 +112,7 @@ def parse(text: str, references: Mapping[str, str]) -> ProtobufSchema:
     return schema
 
 
-def incompatibilities(reader: ProtobufSchema, writer: ProtobufSchema, budget: Budget | None = None) -> list[str]:
+def list_incompatibilities(reader: ProtobufSchema, writer: ProtobufSchema, budget: Budget | None = None) -> list[str]:
     """Return why `reader` does not read what was written with `writer`, in Confluent's words; nothing if it does.
 
     Raises TooMuch.

@@ -44,7 +44,7 @@ from minibroker.registry.formats.protobuf.protobuf_model import (
     Range,
     Service,
     Type,
-    map_types,
+    parse_map_type,
 )
 from minibroker.registry.formats.protobuf.words import MAXIMUM_DEPTH
 from minibroker.registry.formats.schema import InvalidSchema
@@ -307,7 +307,7 @@ class _Builder:
     ) -> None:
         """Fill in the descriptor of a field of a message, or of an extension."""
         proto.name, proto.number, proto.label = field.name, field.number, _parse_label(field.label)
-        if entry := map_types(field.type):
+        if entry := parse_map_type(field.type):
             if parent is None:
                 raise InvalidSchema(f"{field.name}: an extension is no map")
             self._add_map(parent, proto, entry, scope)

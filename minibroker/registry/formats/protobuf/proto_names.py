@@ -18,7 +18,7 @@ from minibroker.registry.formats.protobuf.protobuf_model import (
     File,
     Message,
     Type,
-    map_types,
+    parse_map_type,
 )
 
 
@@ -74,7 +74,7 @@ class Names:
         """Return the types of keys and values, if a type is a map, or stands for the entries of one."""
         if type_name in SCALARS:
             return None
-        if types := map_types(type_name):
+        if types := parse_map_type(type_name):
             return types
         found = self.find(type_name, scope)
         if found is None or not isinstance(found.type, Message) or not found.type.is_map_entry:

@@ -43,12 +43,12 @@ def merge_options(first: Option, second: Option) -> Option:
 def format_plain_number(text: str) -> str:
     """Return a number in decimal, with at most three digits behind the point. "-inf" and the like stay as they are."""
     try:
-        return _format_decimal(text)
+        return _normalize_number(text)
     except (ValueError, DecimalException):
         return text
 
 
-def _format_decimal(text: str) -> str:
+def _normalize_number(text: str) -> str:
     """Return a number in decimal. Raises ValueError or DecimalException."""
     if "_" in text:  # which Python takes in a number
         raise ValueError(text)

@@ -90,9 +90,9 @@ class _Writer:
         blocks = [
             inner._write_ranges("reserved", message.reserved),
             inner._write_option_statements(message.options),
-            [inner._write_field(each) for each in inner._by_number(message.fields)],
+            [inner._write_field(each) for each in inner._sort_by_number(message.fields)],
             [inner._write_one_of(each) for each in inner._order_one_ofs(message.one_ofs)],
-            [inner._write_group(each) for each in inner._by_number(message.groups)],
+            [inner._write_group(each) for each in inner._sort_by_number(message.groups)],
             inner._write_ranges("extensions", message.extensions if self._extensions else []),
             [inner._write_extend(each) for each in inner._group_extends(message.extends)],
             inner._write_types(message.types),
@@ -115,20 +115,20 @@ class _Writer:
         blocks = [
             self._write_option_statements(one_of.options),
             [self._write_field(each) for each in one_of.fields],
-            [self._write_group(each) for each in self._by_number(one_of.groups)],
+            [self._write_group(each) for each in self._sort_by_number(one_of.groups)],
         ]
         return _write_block(f"oneof {one_of.name}", blocks)
 
     def _write_group(self, group: Group) -> str:
         """Return a group."""
         label = f"{group.label} " if group.label else ""
-        fields = [self._write_field(each) for each in self._by_number(group.fields)]
+        fields = [self._write_field(each) for each in self._sort_by_number(group.fields)]
         return _write_block(f"{label}group {group.name} = {group.number}", [fields])
 
     def _write_extend(self, extend: Extend) -> str:
         """Return an extension."""
         return _write_block(
-            f"extend {extend.name}", [[self._write_field(each) for each in self._by_number(extend.fields)]]
+            f"extend {extend.name}", [[self._write_field(each) for each in self._sort_by_number(extend.fields)]]
         )
 
     def _write_service(self, service: Service) -> str:
@@ -181,7 +181,7 @@ class _Writer:
     def _drop_repeated(self, texts: Sequence[str]) -> Sequence[str]:
         return sorted(set(texts)) if self._names else texts
 
-    def _by_number(self, parts: Sequence[Numbered]) -> Sequence[Numbered]:
+    def _sort_by_number(self, parts: Sequence[Numbered]) -> Sequence[Numbered]:
         return sorted(parts, key=lambda part: part.number) if self._names else parts
 
     def _order_one_ofs(self, one_ofs: Sequence[OneOf]) -> Sequence[OneOf]:
@@ -245,7 +245,7 @@ class _Writer:
         if self._names is None or not options:
             return options
         by_name: dict[str, list[Option]] = {}
-        for option in sorted(map(self._name_in_full, options), key=lambda each: each.name):
+        for option in sorted(map(self._qualify_option, options), key=lambda each: each.name):
             by_name.setdefault(option.name, []).append(option)
         result: list[Option] = []
         for name, of_name in by_name.items():
@@ -254,7 +254,7 @@ class _Writer:
             result += [reduce(merge_options, of_name)] if merges else of_name
         return result
 
-    def _name_in_full(self, option: Option) -> Option:
+    def _qualify_option(self, option: Option) -> Option:
         """Return an option with its full name, and with a map for what is set of a message."""
         assert self._names is not None
         full = self._names.resolve_extension(option.name, self._scope) if option.custom else None

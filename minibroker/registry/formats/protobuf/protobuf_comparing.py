@@ -147,7 +147,7 @@ class _Comparison:
         homes = _find_one_ofs_of_fields(original), _find_one_ofs_of_fields(update)
         before = {field.number: field for field in original.all_fields()}
         after = {field.number: field for field in update.all_fields()}
-        gone = _find_gone_one_ofs(original, update, after.keys())
+        gone = _find_removed_one_ofs(original, update, after.keys())
         for number in sorted(before.keys() | after.keys()):
             home = homes[1].get(number) if number in after else homes[0][number]
             here = (*path, *([home] if home else []), str(number))
@@ -167,9 +167,9 @@ class _Comparison:
         """Compare two fields of the same number."""
         if original.name != update.name:
             self._note_change("FIELD_NAME_CHANGED", path)
-        self._compare_typed((original.type, update.type), (original.label, update.label), sides, path)
+        self._compare_types_and_labels((original.type, update.type), (original.label, update.label), sides, path)
 
-    def _compare_typed(
+    def _compare_types_and_labels(
         self, types: tuple[str, str], labels: tuple[str, str], sides: tuple[Side, Side], path: tuple[str, ...]
     ) -> None:
         """Compare the types and labels of fields, or of the keys or values of maps."""
@@ -190,7 +190,7 @@ class _Comparison:
             self._compare_named(types, (definitions[0], definitions[1]), sides, path)
         elif entries[0] and entries[1]:
             for before, after in zip(entries[0], entries[1], strict=True):
-                self._compare_typed((before, after), ("", ""), sides, path)
+                self._compare_types_and_labels((before, after), ("", ""), sides, path)
 
     def _compare_scalars(self, types: tuple[str, str], labels: tuple[str, str], path: tuple[str, ...]) -> None:
         """Compare scalars and enums: those of one kind have the same form; labels count where both are given."""
@@ -247,7 +247,7 @@ def _measure_message(message: Message) -> int:
     return len(message.fields) + sum(1 + len(one_of.fields) for one_of in message.one_ofs)
 
 
-def _find_gone_one_ofs(original: Message, update: Message, kept: Collection[int]) -> set[str]:
+def _find_removed_one_ofs(original: Message, update: Message, kept: Collection[int]) -> set[str]:
     """Return the oneofs that are gone with all of their fields, which a reader survives."""
     names = {one_of.name for one_of in update.one_ofs}
     return {

@@ -45,7 +45,7 @@ def read_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
     return tuple(indexes) or (0,), data
 
 
-def write_indexes(indexes: Sequence[int]) -> bytes:
+def encode_indexes(indexes: Sequence[int]) -> bytes:
     """Return the form of indexes that choose a message."""
     if list(indexes) == [0]:
         return b"\0"

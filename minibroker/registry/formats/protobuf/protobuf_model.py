@@ -178,7 +178,7 @@ class File:
         return [each for each in self.types if isinstance(each, Message)]
 
 
-def map_types(type_name: str) -> tuple[str, str] | None:
+def parse_map_type(type_name: str) -> tuple[str, str] | None:
     """Return the types of the keys and the values of a map, or None for any other type."""
     if not type_name.startswith("map<"):
         return None

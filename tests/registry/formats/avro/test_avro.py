@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.registry.formats.avro import AvroSchema, incompatibilities, parse
+from minibroker.registry.formats.avro import AvroSchema, list_incompatibilities, parse
 from minibroker.registry.formats.schema import InvalidSchema
 from tests.cases import for_each
 from tests.registry.asking import record
@@ -44,8 +44,8 @@ def schema(value: Any, **references: Any) -> AvroSchema:
 @for_each("case", RECORDED.values())
 def test_avro_verdicts_are_as_recorded(case: tuple[Any, Any, bool, bool]) -> None:
     new, old, backward, forward = case
-    assert (not incompatibilities(schema(new), schema(old))) == backward
-    assert (not incompatibilities(schema(old), schema(new))) == forward
+    assert (not list_incompatibilities(schema(new), schema(old))) == backward
+    assert (not list_incompatibilities(schema(old), schema(new))) == forward
 
 
 CANONICAL = [
@@ -174,7 +174,7 @@ DIFFERENCES = [
 
 @for_each(("reader", "writer", "kind", "path", "detail"), DIFFERENCES)
 def test_an_avro_difference_has_confluents_message(reader: Any, writer: Any, kind: str, path: str, detail: str) -> None:
-    (message,) = incompatibilities(schema(reader), schema(writer))
+    (message,) = list_incompatibilities(schema(reader), schema(writer))
     assert message.startswith(f"{{errorType:'{kind}', description:'")
     assert f"'{path}'" in message and message.endswith(f"additionalInfo:'{detail}'}}")
 
@@ -182,14 +182,14 @@ def test_an_avro_difference_has_confluents_message(reader: Any, writer: Any, kin
 def test_aliases_and_enum_defaults_make_a_reader_compatible() -> None:
     renamed = {**record("New", ("b", "int")), "aliases": ["Old"]}
     renamed["fields"][0]["aliases"] = ["a"]
-    assert not incompatibilities(schema(renamed), schema(record("Old", ("a", "int"))))
-    assert not incompatibilities(schema({**E_A, "default": "A"}), schema(E_AB))
+    assert not list_incompatibilities(schema(renamed), schema(record("Old", ("a", "int"))))
+    assert not list_incompatibilities(schema({**E_A, "default": "A"}), schema(E_AB))
 
 
 def test_a_recursive_schema_is_compared_once() -> None:
     tree = record("Tree", ("left?", "Tree"), ("value", "int"))
-    assert not incompatibilities(schema(tree), schema(tree))
-    assert incompatibilities(schema(tree), schema(record("Tree", ("left?", "Tree"))))
+    assert not list_incompatibilities(schema(tree), schema(tree))
+    assert list_incompatibilities(schema(tree), schema(record("Tree", ("left?", "Tree"))))
 
 
 @for_each(

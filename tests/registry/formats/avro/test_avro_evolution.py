@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minibroker.registry.formats.avro import incompatibilities, parse
+from minibroker.registry.formats.avro import list_incompatibilities, parse
 
 fastavro = pytest.importorskip("fastavro")
 
@@ -76,7 +76,7 @@ def can_read(reader: dict[str, Any], writer: dict[str, Any]) -> bool:
 @given(FIELDS, FIELDS)
 def test_an_avro_verdict_agrees_with_a_reader(new: Any, old: Any) -> None:
     reader, writer = schema_of(new), schema_of(old)
-    verdict = not incompatibilities(parse(json.dumps(reader), {}), parse(json.dumps(writer), {}))
+    verdict = not list_incompatibilities(parse(json.dumps(reader), {}), parse(json.dumps(writer), {}))
     assert can_read(reader, writer) == verdict
 
 

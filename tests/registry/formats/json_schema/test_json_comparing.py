@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from minibroker.registry.formats.comparing_budget import Below
-from minibroker.registry.formats.json_schema import incompatibilities, parse
+from minibroker.registry.formats.json_schema import list_incompatibilities, parse
 from minibroker.registry.formats.json_schema.json_changes import Change, Part
 from minibroker.registry.formats.json_schema.json_comparing import compare_schemas
 from tests.cases import for_each
@@ -38,7 +38,7 @@ def flat(parts: Sequence[Part], path: tuple[str, ...] = ()) -> Iterator[Change]:
 
 def verdict(original: Any, update: Any) -> list[str]:
     """Return why a reader with the update cannot read what was written with the original."""
-    return incompatibilities(parse(json.dumps(update), {}), parse(json.dumps(original), {}))
+    return list_incompatibilities(parse(json.dumps(update), {}), parse(json.dumps(original), {}))
 
 
 def modern(schema: Any) -> Any:
@@ -125,13 +125,15 @@ def test_a_lenient_reader_ignores_unnamed_properties() -> None:
     ]
     for original, update in pairs:
         writer, reader = parse(json.dumps(original), {}), parse(json.dumps(update), {})
-        assert incompatibilities(reader, writer) != [] == incompatibilities(reader, writer, lenient=True), update
+        assert list_incompatibilities(reader, writer) != [] == list_incompatibilities(reader, writer, lenient=True), (
+            update
+        )
     within = {"type": "object", "properties": {"o": {"oneOf": [described]}}}
     wider = {"type": "object", "properties": {"o": {"oneOf": [more]}}}
     writer, reader = parse(json.dumps(within), {}), parse(json.dumps(wider), {})
-    assert incompatibilities(reader, writer) != [] == incompatibilities(reader, writer, lenient=True)
+    assert list_incompatibilities(reader, writer) != [] == list_incompatibilities(reader, writer, lenient=True)
     reader, writer = (parse(json.dumps(each | only_texts), {}) for each in (more, described))
-    assert incompatibilities(reader, writer, lenient=True)  # the new property is no text
+    assert list_incompatibilities(reader, writer, lenient=True)  # the new property is no text
 
 
 OPEN, CLOSED = True, False
@@ -157,8 +159,8 @@ def test_property_changes_depend_on_content_model_and_policy(
     having = without | {"properties": {"a": {"type": "string"}, "b": kind}, "required": ["b"] * (what != MAY_HAVE)}
     fewer, more = parse(json.dumps(without), {}), parse(json.dumps(having), {})
     for reader, writer, verdicts in ((more, fewer, added), (fewer, more, removed)):
-        assert (incompatibilities(reader, writer) == []) is verdicts[0]
-        assert (incompatibilities(reader, writer, lenient=True) == []) is verdicts[1]
+        assert (list_incompatibilities(reader, writer) == []) is verdicts[0]
+        assert (list_incompatibilities(reader, writer, lenient=True) == []) is verdicts[1]
 
 
 NUMBER_AND_TEXT = [{"type": "number"}, {"type": "string"}]

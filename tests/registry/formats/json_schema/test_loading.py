@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.registry.formats.comparing_budget import TooMuch
-from minibroker.registry.formats.json_schema import incompatibilities, parse
+from minibroker.registry.formats.json_schema import list_incompatibilities, parse
 from minibroker.registry.formats.json_schema.json_model import Combined, Object, Reference, Schema, String
 from minibroker.registry.formats.schema import InvalidSchema
 from tests.cases import for_each
@@ -99,13 +99,13 @@ def test_cyclic_references_are_compared_once() -> None:
     circle = {"properties": {"next": {"$ref": "#"}, "id": {"type": "string"}}, "additionalProperties": False}
     changed = json.loads(json.dumps(circle).replace('"string"', '"number"'))
     same, other = parse(json.dumps(circle), {}), parse(json.dumps(changed), {})
-    assert incompatibilities(same, parse(json.dumps(circle), {})) == []
-    assert [text[12:24] for text in incompatibilities(other, same)] == ["TYPE_CHANGED"]
+    assert list_incompatibilities(same, parse(json.dumps(circle), {})) == []
+    assert [text[12:24] for text in list_incompatibilities(other, same)] == ["TYPE_CHANGED"]
 
 
 def test_a_reference_to_itself_accepts_any_value() -> None:
     itself = parse('{"$ref":"#"}', {})
-    assert incompatibilities(itself, parse('{"type":"string"}', {})) == []
+    assert list_incompatibilities(itself, parse('{"type":"string"}', {})) == []
 
 
 def test_a_change_after_a_cycle_is_found_in_each_part_of_a_union() -> None:
@@ -121,7 +121,7 @@ def test_a_change_after_a_cycle_is_found_in_each_part_of_a_union() -> None:
         return json.dumps({"type": "object", "definitions": definitions, "properties": {"root": union}})
 
     before, after = parse(schema("integer", "boolean"), {}), parse(schema("boolean", "number"), {})
-    assert incompatibilities(after, before)
+    assert list_incompatibilities(after, before)
 
 
 def test_a_union_of_many_mutually_referring_schemas_is_compared_in_time() -> None:
@@ -129,32 +129,34 @@ def test_a_union_of_many_mutually_referring_schemas_is_compared_in_time() -> Non
     union = {"oneOf": [{"$ref": f"#/definitions/{name}"} for name in names]}
     definitions = {name: {"type": "object", "properties": {"a": union, "b": union}} for name in names}
     text = json.dumps({"type": "object", "definitions": definitions, "properties": {"product": union}})
-    assert incompatibilities(parse(text, {}), parse(text, {})) == []
+    assert list_incompatibilities(parse(text, {}), parse(text, {})) == []
 
 
 def test_a_long_chain_of_references_is_followed() -> None:
     chain = {f"d{number}": {"properties": {"a": {"$ref": f"#/definitions/d{number + 1}"}}} for number in range(1500)}
     text = json.dumps({"$ref": "#/definitions/d0", "definitions": chain | {"d1500": {"type": "string"}}})
     changed = parse(text.replace("string", "number"), {})
-    assert [sentence[12:24] for sentence in incompatibilities(changed, parse(text, {}))] == ["TYPE_CHANGED"]
+    assert [sentence[12:24] for sentence in list_incompatibilities(changed, parse(text, {}))] == ["TYPE_CHANGED"]
 
 
 def test_too_large_comparisons_are_rejected() -> None:
     wide = json.dumps({"anyOf": [{"maxLength": number} for number in range(800)]})
     with pytest.raises(TooMuch, match="more than 500,000 steps"):
-        incompatibilities(parse(wide, {}), parse(wide.replace("maxLength", "minLength"), {}))
+        list_incompatibilities(parse(wide, {}), parse(wide.replace("maxLength", "minLength"), {}))
 
 
 def test_a_pattern_takes_no_exponential_time() -> None:
     reader = parse('{"additionalProperties":false,"patternProperties":{"^(a+)+$":{"type":"string"}}}', {})
     name = "a" * 40 + "!"
     writer = parse(json.dumps({"additionalProperties": False, "properties": {name: {"type": "string"}}}), {})
-    assert [text[12:54] for text in incompatibilities(reader, writer)] == ["PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL"]
+    assert [text[12:54] for text in list_incompatibilities(reader, writer)] == [
+        "PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL"
+    ]
 
 
 def test_json_schema_messages_are_confluents() -> None:
     writer, reader = parse('{"properties":{}}', {}), parse('{"properties":{"a":{"type":"string"}}}', {})
-    assert incompatibilities(reader, writer) == [
+    assert list_incompatibilities(reader, writer) == [
         '{errorType:"OPTIONAL_PROPERTY_ADDED_TO_OPEN_CONTENT_MODEL", description:"The %s schema has an open content '
         "model and has a property or item at path '#/properties/a' which is missing in the %s schema'}"
     ]
@@ -166,7 +168,7 @@ def test_patterns_that_take_too_long_are_rejected() -> None:
     reader = parse(json.dumps({"additionalProperties": False, "patternProperties": patterns}), {})
     writer = parse(json.dumps({"additionalProperties": False, "properties": names}), {})
     with pytest.raises(TooMuch, match="more than 500,000 steps"):
-        incompatibilities(reader, writer)
+        list_incompatibilities(reader, writer)
 
 
 def test_a_pattern_may_be_searched_any_number_of_times() -> None:
@@ -174,7 +176,7 @@ def test_a_pattern_may_be_searched_any_number_of_times() -> None:
     for number in range(300):
         name = "ab" * (number % 50) + f"c{number}"
         writer = parse(json.dumps({"additionalProperties": False, "properties": {name: {"type": "string"}}}), {})
-        assert incompatibilities(reader, writer) == []
+        assert list_incompatibilities(reader, writer) == []
 
 
 def test_nested_combined_schemas_are_bounded() -> None:

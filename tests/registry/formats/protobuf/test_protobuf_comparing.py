@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.registry.formats.comparing_budget import TooMuch
-from minibroker.registry.formats.protobuf import incompatibilities, parse
+from minibroker.registry.formats.protobuf import list_incompatibilities, parse
 from minibroker.registry.formats.protobuf.protobuf_comparing import compare_files
 from tests.cases import for_each
 
@@ -30,7 +30,7 @@ def test_protobuf_changes_and_verdicts_are_as_recorded() -> None:
         if case["changes"] is not None:
             assert changes(case["from"], case["to"], imports) == case["changes"], case
         reader, writer = parse(case["to"], imports[1]), parse(case["from"], imports[0])
-        assert (incompatibilities(reader, writer) == []) == case["compatible"], case
+        assert (list_incompatibilities(reader, writer) == []) == case["compatible"], case
 
 
 @for_each(
@@ -134,36 +134,36 @@ def test_protobuf_changes_and_verdicts_are_as_recorded() -> None:
 def test_changes_of_fields_and_oneofs_are_compared(before: str, after: str, found: list[str], compatible: bool) -> None:
     original, update = (f"{SYNTAX}message A {{ {each} }}" for each in (before, after))
     assert changes(original, update) == [each.replace(" ", " #/A/") for each in found]
-    assert (incompatibilities(parse(update, {}), parse(original, {})) == []) is compatible
+    assert (list_incompatibilities(parse(update, {}), parse(original, {})) == []) is compatible
 
 
 def test_a_changed_package_is_incompatible() -> None:
     before, after = (parse(f"{SYNTAX}package {name}; message A {{ }}", {}) for name in ("p", "q"))
-    assert incompatibilities(after, before) == [
+    assert list_incompatibilities(after, before) == [
         '{errorType:"PACKAGE_CHANGED", description:"The package at \'#/\' in the %s schema does not match the package '
         'in the %s schema"}'
     ]
-    assert incompatibilities(before, before) == []
+    assert list_incompatibilities(before, before) == []
 
 
 def test_a_map_is_equal_in_a_text_and_in_a_descriptor() -> None:
     schema = parse(SYNTAX + "package p; message A { map<string, A> as = 1; map<int32, bytes> b = 2; }", {})
     described = parse(schema.formatted("serialized"), {})
     assert "AsEntry" in described.canonical
-    assert incompatibilities(described, schema) == incompatibilities(schema, described) == []
+    assert list_incompatibilities(described, schema) == list_incompatibilities(schema, described) == []
 
 
 def test_mutually_referring_messages_of_other_files_are_compared_once() -> None:
     use = SYNTAX + 'import "m.proto"; message U { m.A a = 1; }'
     other = SYNTAX + "package m; message A { B b = 1; } message B { A a = 1; int32 c = 2; }"
     before, after = parse(use, {"m.proto": other}), parse(use, {"m.proto": other.replace("int32", "string")})
-    assert incompatibilities(before, before) == []
-    assert any("FIELD_SCALAR_KIND_CHANGED" in sentence for sentence in incompatibilities(after, before))
+    assert list_incompatibilities(before, before) == []
+    assert any("FIELD_SCALAR_KIND_CHANGED" in sentence for sentence in list_incompatibilities(after, before))
 
 
 def test_protobuf_messages_are_confluents() -> None:
     before, after = parse(SYNTAX + "message A { int32 a = 1; }", {}), parse(SYNTAX + "message B { string a = 1; }", {})
-    assert incompatibilities(after, before) == [
+    assert list_incompatibilities(after, before) == [
         '{errorType:"MESSAGE_REMOVED", description:"The %s schema is missing a MESSAGE type at path '
         "'#/A' in the %s schema\"}"
     ]
@@ -175,4 +175,4 @@ def test_too_large_comparisons_are_rejected() -> None:
     other = f"{SYNTAX}package m;\n{messages}"
     schema = parse(SYNTAX + 'import "m.proto"; message U { m.M0 a = 1; }', {"m.proto": other})
     with pytest.raises(TooMuch, match="too large"):
-        incompatibilities(schema, schema)
+        list_incompatibilities(schema, schema)
