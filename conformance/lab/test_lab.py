@@ -140,7 +140,9 @@ def test_a_link_that_is_damaged_is_told(browser: Browser, url: str) -> None:
     lab.close()
 
 
-def test_a_state_is_opened_from_a_file_and_a_link_and_needs_no_network(browser: Browser, url: str, tmp_path: Path) -> None:
+def test_a_state_is_opened_from_a_file_and_a_link_and_needs_no_network(
+    browser: Browser, url: str, tmp_path: Path
+) -> None:
     lab = Explorer(browser, url)
     lab.page.set_default_timeout(LOAD_MS)
     page = lab.open("#/lab")
