@@ -157,6 +157,11 @@ class CleaningMachine(RuleBasedStateMachine):
         self.log = open_at(
             self.directory, self.settings, clean=clean, surroundings=self.surroundings, log_start_offset=start_offset
         )
+        if self.log.log_end_offset != self.end:  # as in Kafka, an end without a batch before it is not found again
+            assert self.truncated and self.log.log_end_offset == self.log.segments[-1].base_offset
+            self.end = self.log.log_end_offset
+            self.batches = [batch for batch in self.batches if batch.base_offset < self.end]
+            self.clean_offset = min(self.clean_offset, self.end)
         self.log.clean_offset = self.clean_offset
 
     # --- the rules of compaction --------------------------------------------------------------------------------------
