@@ -126,7 +126,7 @@ def await_end(broker: Broker) -> list[int]:
         def left() -> list[int]:
             return [start_offset(connection, GROUP, TOPIC, partition)[1] for partition in range(PARTITIONS)]
 
-        assert repeated(left, lambda lags: set(lags) == {0}) == [0] * PARTITIONS
+        assert repeated(left, lambda lags: set(lags) == {0}, 60) == [0] * PARTITIONS
     return ends
 
 

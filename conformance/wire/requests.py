@@ -225,9 +225,9 @@ def broker_id(connection: Connection) -> int:
     return number
 
 
-def repeated(ask: Callable[[], Any], enough: Callable[[Any], bool]) -> Any:
+def repeated(ask: Callable[[], Any], enough: Callable[[Any], bool], patience_s: float = PATIENCE_S) -> Any:
     """The first answer that is enough, or the last: Kafka's brokers learn later what its controller answered."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     answer = ask()
     while not enough(answer) and time.monotonic() < deadline:
         time.sleep(0.05)

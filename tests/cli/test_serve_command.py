@@ -288,7 +288,8 @@ def test_json_logs_contain_the_reason_of_a_failed_start(tmp_path: Path, setting:
 def test_imported_modules_are_excluded_from_garbage_collection() -> None:
     program = (
         "import gc; from minibroker.broker import process; from minibroker.cli.main import main;"
-        "process.serve_until_signal = lambda *_, **__: print(gc.isenabled(), gc.get_freeze_count() > 10_000) or 0; main(['serve'])"
+        "serve = lambda *_, **__: print(gc.isenabled(), gc.get_freeze_count() > 10_000) or 0;"
+        "process.serve_until_signal = serve; main(['serve'])"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout == "True True\n"
