@@ -81,6 +81,7 @@ def test_no_record_is_lost_or_miscounted_despite_kills(
     for thread in (*writers, *members):
         thread.start()
     killed_at = killed_often(own_broker, tortured, chosen, KILL_AFTER_S[against])
+    await_records(own_broker)
     for writer in writers:
         writer.stop.set()
     for writer in writers:
@@ -116,6 +117,13 @@ def killed_often(
         torture.incarnation += 1
         broker.start()
     return killed_at
+
+
+def await_records(broker: Broker) -> None:
+    """Wait until each partition has records: on a busy machine, transactions take long to begin."""
+    with Connection(broker.bootstrap_servers) as connection:
+        ends = repeated(lambda: [end_offset(connection, TOPIC, index) for index in range(PARTITIONS)], all, 60)
+    assert all(ends), ends
 
 
 def await_end(broker: Broker) -> list[int]:
