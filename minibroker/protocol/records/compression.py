@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
 from enum import IntEnum
 from importlib import import_module
 from struct import Struct
@@ -331,10 +330,19 @@ _ZSTD_MAX_WINDOW_BYTES = 1 << 27  # the limit of Kafka's library
 
 def load_zstandard() -> Any:
     """Return the library, or Python's own. Raises `KafkaError` UNSUPPORTED_COMPRESSION_TYPE without both."""
-    for name in ("zstandard", "minibroker.protocol.records.standard_zstd"):
-        with suppress(ModuleNotFoundError):
-            return import_module(name)
-    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs the library zstandard, or Python 3.14")
+    try:
+        import zstandard  # each batch comes here: `import_module` takes several times as long
+    except ModuleNotFoundError:
+        return _load_standard_zstd()
+    return zstandard
+
+
+def _load_standard_zstd() -> Any:
+    try:
+        return import_module("minibroker.protocol.records.standard_zstd")
+    except ModuleNotFoundError:
+        message = "zstd needs the library zstandard, or Python 3.14"
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message) from None
 
 
 def _compress_zstd(data: Bytes, level: int | None) -> bytes:
