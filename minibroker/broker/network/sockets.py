@@ -40,7 +40,6 @@ Attach = Callable[["ClientSocket", asyncio.BaseTransport], Connection]
 CALLED_BY_LOOP = (
     "connection_made",
     "connection_lost",
-    "eof_received",
     "get_buffer",
     "buffer_updated",
     "pause_writing",
@@ -131,9 +130,6 @@ class ClientSocket:
         self._connection.on_lost()
         self._shared.lost(self._connection)
         del self._connection  # which refers to this socket, too
-
-    def eof_received(self) -> bool:
-        return False  # a client that has closed its side gets no more: close
 
     def close(self) -> None:
         """Close once all queued output is sent."""

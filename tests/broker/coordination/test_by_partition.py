@@ -22,6 +22,7 @@ def test_values_by_partition_behave_as_a_mapping(values: ByPartition[int]) -> No
     del values["8"], expected["8"]
     assert dict(values) == expected
     assert (len(values), values["7"], "8" in values, values.get("8")) == (999, -7, False, None)
+    assert (values.get("7"), values.get("8", 8)) == (-7, 8)
     with pytest.raises(KeyError):
         del values["8"]
 

@@ -21,6 +21,7 @@ from minibroker.protocol.messages.groups import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
+from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 from tests.broker.handlers import cluster_changes
 from tests.broker.handlers.offset_requests import BY_ID, codes_of, commit_request, committed_in
@@ -112,6 +113,23 @@ def test_a_failed_write_fails_all_commits_that_waited_for_it(harness: Harness, v
     client.send(request(harness, version, 20), version)
     assert codes(client) == [0, 0]
     assert offsets(harness) == [20, 21]
+
+
+def test_a_commit_is_refused_once_another_node_is_the_coordinator(tmp_path: Path) -> None:
+    with Harness(tmp_path, settings=SETTINGS, nodes=2) as harness:
+        harness.create_topic("t", 3)
+        harness.coordinator("g")
+        partition = harness.partition(GROUPS_TOPIC)
+        client = harness.client(node=partition.leader_id)
+        for number in range(3):
+            client.send(request(harness, 7, number), 7)
+            assert codes(client) == [0, 0]
+        assert isinstance(client.connection.template, OffsetCommitTemplate)
+        moved = PartitionChangeRecord(partition_id=0, topic_id=partition.topic.topic_id, leader=3 - partition.leader_id)
+        harness.cluster.commit_records([moved])
+        client.send(request(harness, 7, 10), 7)
+        assert codes(client) == [ErrorCode.NOT_COORDINATOR] * 2
+        assert offsets(harness) == [2, 3]
 
 
 def test_a_commit_keeps_its_member_alive(harness: Harness) -> None:

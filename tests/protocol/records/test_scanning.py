@@ -125,6 +125,17 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "IS_COMPILED", False)
 
 
+def test_where_the_walk_is_compiled_every_record_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "IS_COMPILED", True)
+    monkeypatch.setattr(scanning, "find_run", lambda *_: pytest.fail("a run was sought"))
+    data = payload(equal_records(3000, step_ms=1))
+    assert Scan(data, 3000).run()
+    scan = Scan(data, 3000)
+    while scan.advance():
+        pass
+    assert scan.index == 3000
+
+
 @pytest.mark.usefixtures("in_python")
 @pytest.mark.skipif(scanning.IS_COMPILED, reason="a compiled class takes no other method")
 class TestRuns:
