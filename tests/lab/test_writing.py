@@ -1,4 +1,4 @@
-"""The folder of the lab is written from the files of Pyodide, and what is missing is told."""
+"""Writing the folder of the lab from the files of Pyodide, and errors where one of them is missing."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class ParquetArchive:
         self._touched.clear()
 
     def _merge_small_files(self, directory: str) -> None:
-        """Merge small files that have the same columns: those of decoded values differ."""
+        """Merge small files. Only files with the same columns are merged, as decoded values may have others."""
         small = list(self._iterate_small_files(directory))
         by_columns: dict[pa.Schema, list[str]] = {}
         for each in small if len(small) >= FILES_MIN else ():

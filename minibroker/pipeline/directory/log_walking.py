@@ -153,7 +153,7 @@ def iterate_batch_steps(
 def _describe_damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> Damage:
     """Return what is wrong at `position`, where a batch should begin, and where the next sound one is: at most `end`.
 
-    `next_offset` is the expected offset. No later batch can have an offset below `least_offset`. Raises `OSError`.
+    The batch should have the offset `next_offset`; a batch below `least_offset` is damaged, too. Raises `OSError`.
     """
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
     step = make_walker(file, end, next_offset=least_offset, limit=limit).step(position)

@@ -71,7 +71,7 @@ class SplitReader:
             yield from self._decode_blocks(file, stretch)
 
     def _decode_blocks(self, file: File, stretch: Stretch) -> Iterator[pa.RecordBatch]:
-        limit = stretch.start + MAX_RELATIVE_OFFSET + 1  # no later batch can have an offset below `start`
+        limit = stretch.start + MAX_RELATIVE_OFFSET + 1  # a segment cannot name a later offset
         walker = make_walker(file, stretch.end_position, next_offset=stretch.start, limit=limit)
         self._next_offset = max(self._next_offset, stretch.start)
         try:

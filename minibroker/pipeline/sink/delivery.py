@@ -208,7 +208,7 @@ def _skip_rows(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, t
     if _describe_counted(counted) != marker.note:
         raise WriteFailed(
             f"transactional id {transactional_id}: batch {number} is committed with {marker.note}, but now it is given "
-            f"with {_describe_counted(counted)}: a repeated batch must have the same rows in the same tasks"
+            f"with {_describe_counted(counted)}. A batch that Spark repeats must have the same rows in the same tasks"
         )
     return counted.rows
 

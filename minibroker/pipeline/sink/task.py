@@ -61,7 +61,7 @@ def _join_rows(rows: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class Counted(NamedTuple):
-    """The number of rows, and the bytes of their keys and values: two attempts with the same rows have the same."""
+    """How many rows there are, and how many bytes their keys and values have. A repeated attempt must have the same."""
 
     rows: int = 0
     size_bytes: int = 0

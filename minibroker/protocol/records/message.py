@@ -148,7 +148,7 @@ def read_message(data: bytes, position: int = 0, *, is_checked: bool = False) ->
         if timestamp < NO_TIMESTAMP:
             _raise_invalid_time(f"Invalid message timestamp {timestamp}")
     elif attributes & TIMESTAMP_TYPE_BIT:
-        _raise_invalid_time("A message of format 0 has no timestamp, and cannot have the time of its append")
+        _raise_invalid_time("A message of format 0 has no timestamp, so it cannot say that it has that of its append")
     return Message(offset, magic, attributes & KNOWN_MESSAGE_ATTRIBUTES, timestamp, key, value), end
 
 
