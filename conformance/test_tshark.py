@@ -156,7 +156,7 @@ def explained(pairs: list[NumberedPair]) -> Iterator[tuple[float, str, Explained
     explainer = CaptureExplainer()
     for each in pairs:
         frames = [frame for frame in (each.pair.request, each.pair.answer) if frame]
-        for frame, item in zip(frames, explainer.explained(each), strict=True):
+        for frame, item in zip(frames, explainer.explain_pair(each), strict=True):
             yield frame.time or 0, each.name.split()[0], item
 
 
@@ -179,7 +179,7 @@ def test_tshark_decodes_the_same_fields_in_frames_of_clients(release: str | None
         exchanges = [each for each in broker.requests() if each.answer_bytes]
     path = tmp_path / "session.pcap"
     path.write_bytes(captured(exchanges))
-    found = find_conversations(collect_connections(Capture(path.read_bytes()).segments())).found
+    found = find_conversations(collect_connections(Capture(path.read_bytes()).iterate_segments())).found
     ours = sorted(explained(number_pairs(found)), key=lambda each: each[0])
     theirs = list(dissected(path))
     assert len(ours) == len(theirs) == 2 * len(exchanges)
@@ -241,8 +241,8 @@ def test_tls_decrypted_by_tshark_is_explained(tmp_path: Path) -> None:
         relay.close()
     path = tmp_path / "session.pcap"
     path.write_bytes(pcap(relay.wire.packets))
-    assert len(find_conversations(collect_connections(Capture(path.read_bytes()).segments())).tls) == 1
+    assert len(find_conversations(collect_connections(Capture(path.read_bytes()).iterate_segments())).tls) == 1
     followed = tshark(path, "-o", f"tls.keylog_file:{keys}", "-d", "tcp.port==9092,tls", "-q", "-z", "follow,tls,raw,0")
     (pair,) = number_pairs(find_conversations(list(iterate_connections(followed))).found)
     assert pair.name == "ApiVersions 3"
-    assert [item.part.meaning for item in CaptureExplainer().explained(pair)] == ["ApiVersions version 3"] * 2
+    assert [item.part.meaning for item in CaptureExplainer().explain_pair(pair)] == ["ApiVersions version 3"] * 2

@@ -39,7 +39,7 @@ class Asking:
         """Return the answer. The body is JSON, or bytes as they are."""
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         kind = {"content-type": "application/json"} if data else {}
-        return asyncio.run(self._asked(Request.of(method, path, {**self._headers, **kind, **headers}, data)))
+        return asyncio.run(self._asked(Request.make_request(method, path, {**self._headers, **kind, **headers}, data)))
 
     def get(self, path: str, **headers: str) -> Answered:
         return self.ask("GET", path, **headers)

@@ -15,7 +15,9 @@ def checked() -> list[tuple[int, int, int]]:
 
 @for_each("first", [1, 2])
 @for_each(("second", "third"), [(3, 4), pytest.param(5, 6)])
-def test_cases_share_their_fixtures(first: int, second: int, third: int, checked: list[tuple[int, int, int]]) -> None:
+def test_all_cases_of_a_test_share_its_fixtures(
+    first: int, second: int, third: int, checked: list[tuple[int, int, int]]
+) -> None:
     checked.append((first, second, third))
     assert [(1, 3, 4), (1, 5, 6), (2, 3, 4), (2, 5, 6)][: len(checked)] == checked
 
@@ -36,6 +38,6 @@ def test_the_failure_names_the_case() -> None:
     assert [error.__notes__ for error in caught.value.exceptions] == [["number=1"], ["number=2"]]
 
 
-def test_no_cases_are_an_error() -> None:
+def test_a_test_without_cases_is_an_error() -> None:
     with pytest.raises(AssertionError):
         for_each("number", [])

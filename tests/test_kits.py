@@ -35,7 +35,7 @@ def test_each_kit_has_a_limited_number_of_lines(kit: str) -> None:
 
 
 @pytest.mark.parametrize("kit", FIRST_TESTS)
-def test_a_first_test_is_short(kit: str) -> None:
+def test_the_first_test_of_each_kit_is_short(kit: str) -> None:
     name, end = FIRST_TESTS[kit]
     page = (KITS.parent / "docs" / f"first-test-{kit}.md").read_text()
     (text,) = (block.text for block in blocks_of(page) if block.file == name)

@@ -89,7 +89,7 @@ def test_a_named_tuple_can_be_matched_copied_and_pickled() -> None:
         lambda kind: kind("t")._replace(other=1),
     ],
 )
-def test_a_named_tuple_refuses_what_typing_namedtuple_refuses(wrong: Any) -> None:
+def test_a_named_tuple_rejects_the_same_definitions_as_typing_namedtuple(wrong: Any) -> None:
     for kind in (Ours, Theirs):
         with pytest.raises((TypeError, AttributeError, ValueError)):
             wrong(kind)

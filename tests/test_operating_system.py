@@ -160,7 +160,7 @@ def test_an_event_loop_is_available_without_uvloop(monkeypatch: pytest.MonkeyPat
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals for a process")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("is_bare", [False, True])
-def test_a_signal_ends_the_wait(name: str, is_bare: bool) -> None:
+def test_a_signal_interrupts_the_wait_for_events(name: str, is_bare: bool) -> None:
     ran = run(ENDED.format(name=name), is_bare=is_bare)
     assert ran.startswith("ended")
     assert not is_bare or ran == "ended asyncio.unix_events\n"
@@ -217,7 +217,7 @@ def test_the_quota_of_an_older_container_limits_the_cpus(tmp_path: Path, monkeyp
     assert operating_system.count_usable_cpus(_write_files(tmp_path / "b", files)) == 2
 
 
-def test_threads_have_no_clock_where_the_system_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_time_of_threads_is_omitted_if_the_system_does_not_provide_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int) -> int:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 

@@ -43,7 +43,7 @@ def test_powers_of_two_are_formatted_as_whole_numbers() -> None:
     assert [format_binary_bytes(2**power) for power in (9, 10, 14, 21)] == ["512 B", "1 KiB", "16 KiB", "2 MiB"]
 
 
-def test_times_are_in_utc_and_numbers_beyond_the_calendar() -> None:
+def test_timestamps_are_formatted_in_utc_or_as_numbers_beyond_the_calendar() -> None:
     assert format_time(1_790_000_000_000) == "2026-09-21 14:13:20"
     assert format_time(None) == ""
     assert format_time(2**62) == f"{2**62} ms"

@@ -46,7 +46,7 @@ class CaptureExplainer:
     def __init__(self) -> None:
         self._topics = dict(NO_TOPICS)
 
-    def explained(self, numbered: NumberedPair) -> Iterator[Explained]:
+    def explain_pair(self, numbered: NumberedPair) -> Iterator[Explained]:
         """Yield the explained request and the explained answer, as far as they are there."""
         request, answer = numbered.pair.request, numbered.pair.answer
         if request is not None:
@@ -58,9 +58,9 @@ class CaptureExplainer:
                 self._explain_answer(numbered, answer), answer.data, _make_heading(numbered, answer, is_request=False)
             )
 
-    def learn(self, numbered: NumberedPair) -> None:
+    def learn_topic_ids(self, numbered: NumberedPair) -> None:
         """Remember the ids of topics in a pair that is not shown."""
-        for _ in self.explained(numbered):
+        for _ in self.explain_pair(numbered):
             pass
 
     def _explain_request(self, request: Frame) -> Part:

@@ -120,7 +120,7 @@ def find_conversation(connection: Connection, port: int | None = None) -> Conver
     if port is not None and port not in (connection.client.port, connection.server.port):
         return None
     if connection.client.port == port or not (connection.has_begin or _has_requests(connection.to_server)):
-        connection = connection.turned()
+        connection = connection.swap_ends()
     return _pair_frames(connection) if _has_requests(connection.to_server) else None
 
 
@@ -190,7 +190,7 @@ def _iterate_frames(stream: Stream, looks_right: LooksRight, places: re.Pattern[
                     continue
             end = at + SIZE_BYTES + size
             data = run.data[at:end]
-            yield Frame(run.start + at, data, end - at - len(data), run.time_at(run.start + at + len(data) - 1))
+            yield Frame(run.start + at, data, end - at - len(data), run.find_time_at(run.start + at + len(data) - 1))
             at = end
         next_position = run.start + at
 

@@ -49,7 +49,7 @@ class Capture:
         self.others = 0
         self.problem = ""
 
-    def segments(self) -> Iterator[Segment]:
+    def iterate_segments(self) -> Iterator[Segment]:
         """Yield all segments in their order. Raises Malformed for a file that is no capture of a known link type."""
         reader = _make_reader(self._data)
         decode = _find_decoder(reader.datalink())

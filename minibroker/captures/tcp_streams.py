@@ -31,7 +31,7 @@ class Run(NamedTuple):
     def end(self) -> int:
         return self.start + len(self.data)
 
-    def time_at(self, position: int) -> float | None:
+    def find_time_at(self, position: int) -> float | None:
         """Return when the byte at a position of the stream was captured, None if that is not known."""
         if not self.times:
             return None
@@ -68,7 +68,7 @@ class Connection(NamedTuple):
     def __str__(self) -> str:
         return f"{self.client} > {self.server}"
 
-    def turned(self) -> Connection:
+    def swap_ends(self) -> Connection:
         """Return the connection with client and server exchanged."""
         return Connection(self.server, self.client, self.to_client, self.to_server, self.has_begin)
 

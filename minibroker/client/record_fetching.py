@@ -156,7 +156,7 @@ class Reader:
         aborted = Aborted(answer.aborted_transactions if self._read_committed else None)
         for position, header in iterate_batches_in(data):
             check_batch_or_message(data, position)
-            if not aborted.drops(header, data, position):
+            if not aborted.drops_batch(header, data, position):
                 start, end = self._offsets[partition], self._ends.get(partition, NEVER)
                 for record in iterate_records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
                     if start <= record.offset < end:
@@ -199,7 +199,7 @@ class Aborted:
         self._coming = sorted(((each.first_offset, each.producer_id) for each in transactions or ()), reverse=True)
         self._producers: set[int] = set()
 
-    def drops(self, header: BatchHeader, data: Any, position: int) -> bool:
+    def drops_batch(self, header: BatchHeader, data: Any, position: int) -> bool:
         """Return whether a batch has no records for applications: markers, and what was aborted."""
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._producers.add(self._coming.pop()[1])

@@ -29,7 +29,7 @@ class _Said:
     is_transactional: bool = False
     compression: Compression = Compression.NONE
 
-    def add(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Take a line in. Raises ValueError."""
         match line.split():
             case ["@producer", *numbers] if len(numbers) == len(self.producer):
@@ -68,7 +68,7 @@ def compose_records(text: str, now_ms: int, magic: int) -> memoryview:
         return memoryview(bytes.fromhex(text.removeprefix("hex:")))
     said = _Said(now_ms)
     for line in text.splitlines():
-        said.add(line)
+        said.add_line(line)
     if not said.records:
         return memoryview(b"")
     if magic < FORMAT_2:

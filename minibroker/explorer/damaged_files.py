@@ -36,7 +36,7 @@ def make_damage_routes(root: Root) -> Routes:
     @routes.get("/damaged")
     async def list_damaged() -> dict[str, Any]:
         """Return how much damage each damaged file has; `unknown` files were not looked at."""
-        return await asyncio.to_thread(damaged.found_below, root())
+        return await asyncio.to_thread(damaged.count_damage_below, root())
 
     return routes
 
@@ -56,7 +56,7 @@ class DamagedFiles:
     def __init__(self) -> None:
         self._counts: dict[tuple[str, int, int], int] = {}
 
-    def found_below(self, root: Path) -> dict[str, Any]:
+    def count_damage_below(self, root: Path) -> dict[str, Any]:
         """Return how much damage each damaged file has. This ends after `SECONDS`; ask again for the rest.
 
         Large files are left out: one that grows would be read from its beginning each time.

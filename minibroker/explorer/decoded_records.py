@@ -62,11 +62,11 @@ class FoundSchemas:
     def _look_up_schema(self, source: SchemaSource, named: int | str) -> None:
         if named not in self._found:
             try:
-                self._found[named] = source.find(named)
+                self._found[named] = source.find_schema(named)
             except (LookupError, InvalidSchema) as error:
                 self._found[named] = error
 
-    def find(self, named: int | str) -> WireSchema:
+    def find_schema(self, named: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema."""
         found = self._found[named]
         if isinstance(found, Exception):

@@ -125,4 +125,4 @@ def _limit_bodies(routes: Routes) -> Routes:
     """Return the paths of data, whose bodies are no longer than what a page sends."""
     for each in routes:
         each.most_bytes = PAGES_BYTES
-    return routes.below(API)
+    return routes.add_prefix(API)

@@ -46,7 +46,7 @@ class Feed:
         self._marked = 0
         self._open: dict[int, Exchange] = {}
 
-    async def portion(self) -> dict[str, Any] | None:
+    async def take_next_portion(self) -> dict[str, Any] | None:
         """Return the next rows and marks, or None if there are none. It holds the loop for about 5 ms at most."""
         until = time.perf_counter() + SLICE_SECONDS
         rows = []
@@ -80,7 +80,7 @@ async def iterate_events(feed: Feed, state: State | None, closing: asyncio.Event
         if state is not None and now - told_at >= STATE_SECONDS:
             told_at = now
             yield encode_event("state", state())
-        portion = await feed.portion()
+        portion = await feed.take_next_portion()
         if portion is not None:
             yield encode_event("frames", portion)
             await asyncio.sleep(0)

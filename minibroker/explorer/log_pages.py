@@ -210,7 +210,7 @@ def _read_pieces(data: bytes, offset: int, *, is_key: bool) -> list[Bytes] | Non
             whole = None if found is None else found.key if is_key else found.value
             return None if whole is None else [whole]
         stream = _Stream(iterate_payload_chunks(data, position, header))
-        return stream.part(header.record_count, offset - header.base_offset, is_key=is_key)
+        return stream.read_key_or_value(header.record_count, offset - header.base_offset, is_key=is_key)
     return None
 
 
@@ -222,7 +222,7 @@ class _Stream:
         self._chunk = memoryview(b"")
         self._taken = 0  # of all bytes
 
-    def part(self, count: int, delta: int, *, is_key: bool) -> list[Bytes] | None:
+    def read_key_or_value(self, count: int, delta: int, *, is_key: bool) -> list[Bytes] | None:
         """Return the key or the value of a record by the delta of its offset. Raises KafkaError."""
         try:
             for _ in range(count):

@@ -44,9 +44,9 @@ HEADERS: Final = {
 def make_page_routes() -> Routes:
     """Return the paths of the page, at `/explorer/`."""
     routes = Routes(ROOT, is_guarded=False, is_raw=True)
-    routes.on("GET", "", lambda _: make_redirection(f"{ROOT}/"), "page")
-    routes.on("GET", "/", _serve_file, "page")
-    routes.on("GET", "/{name}", _serve_file, "file")
+    routes.add_route("GET", "", lambda _: make_redirection(f"{ROOT}/"), "page")
+    routes.add_route("GET", "/", _serve_file, "page")
+    routes.add_route("GET", "/{name}", _serve_file, "file")
     return routes
 
 

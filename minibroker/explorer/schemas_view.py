@@ -36,10 +36,10 @@ def make_schema_routes(broker: Broker) -> Routes:
     async def list_subjects() -> dict[str, Any]:
         """Return all subjects, also deleted ones, with the level and the mode that apply where none is set."""
         state, slices = await _get_state(broker), Slices()
-        subjects = list(islice(state.subjects_from(""), MOST_SUBJECTS))
+        subjects = list(islice(state.iterate_subjects_with_prefix(""), MOST_SUBJECTS))
         found = []
         for name in subjects:
-            await slices.next()
+            await slices.pause_if_slice_over()
             if name in state.versions:  # still
                 found.append(_summarize_subject(state, name))
         more = len(state.versions) - len(subjects)
@@ -73,7 +73,7 @@ def _add_version_routes(broker: Broker, routes: Routes) -> None:
     async def get_version(subject: str, version: int = LATEST) -> Answer:
         """Return a version with its text, what it refers to, and what refers to it."""
         state = await _get_state(broker)
-        found = state.get(subject, version, deleted=True)
+        found = state.find_version(subject, version, deleted=True)
         if found is None:
             raise LookupError(f"the registry has no version {version} of {subject}")
         said = _describe_schema(state, found) | {
@@ -90,8 +90,12 @@ def _add_version_routes(broker: Broker, routes: Routes) -> None:
     async def find_schema(schema: str, subject: str = "") -> dict[str, Any]:
         """Return where the schema is that records name by id or GUID: in this subject if it is there, or in another."""
         state = await _get_state(broker)
-        id = int(schema) if schema.isdecimal() else state.index("").id_by_guid.get(_check_guid(schema), LATEST)
-        places = state.index("").versions_by_id.get(id)
+        id = (
+            int(schema)
+            if schema.isdecimal()
+            else state.get_context_index("").id_by_guid.get(_check_guid(schema), LATEST)
+        )
+        places = state.get_context_index("").versions_by_id.get(id)
         if not places:
             raise LookupError(f"the registry has no schema {schema}")
         name = subject if subject in places else next(iter(places))
@@ -108,7 +112,7 @@ async def _get_state(broker: Broker) -> SchemaState:
 
 def _list_versions(state: SchemaState, subject: str) -> list[StoredSchema]:
     """Return all versions of a subject, the oldest first. Raises LookupError."""
-    found = state.schemas(subject, deleted=True)
+    found = state.list_versions(subject, deleted=True)
     if not found:
         raise LookupError(f"the registry has no subject {subject}")
     return found
@@ -116,11 +120,11 @@ def _list_versions(state: SchemaState, subject: str) -> list[StoredSchema]:
 
 def _summarize_subject(state: SchemaState, subject: str) -> dict[str, Any]:
     versions = _list_versions(state, subject)
-    latest = state.latest(subject)
+    latest = state.find_latest(subject)
     return {
         "name": subject,
         "kind": versions[-1].kind,
-        "count": len(state.schemas(subject)),
+        "count": len(state.list_versions(subject)),
         "latest": None if latest is None else latest.version,
         "level": get_level(find_config(state, subject)),
     }
@@ -141,13 +145,13 @@ def _describe_schema(state: SchemaState, schema: StoredSchema) -> dict[str, Any]
         "timestamp_ms": schema.timestamp_ms,
         "size": len(schema.text),
         "refers_to": len(schema.references),
-        "referred_by": len(state.index(schema.subject).referrers.get((schema.subject, schema.version), ())),
+        "referred_by": len(state.get_context_index(schema.subject).referrers.get((schema.subject, schema.version), ())),
     }
 
 
 def _iterate_referrers(state: SchemaState, schema: StoredSchema) -> Iterator[tuple[str, int]]:
     """Yield the subjects and versions that refer to a schema."""
-    index = state.index(schema.subject)
+    index = state.get_context_index(schema.subject)
     for id in sorted(index.referrers.get((schema.subject, schema.version), ())):
         yield from sorted(index.versions_by_id.get(id, {}).items())
 

@@ -123,7 +123,7 @@ def make_trying_routes(broker: Broker, name_of: NameOf) -> Routes:
         number = message.versions[-1] if version is None else version
         message.check_version(number)
         form = _Form(number, number in message.flexible, message.versions[-1], *_choose_topic(broker))
-        return {"version": number, "fields": form.fields(message), "values": form.values(message)}
+        return {"version": number, "fields": form.describe_fields(message), "values": form.choose_values(message)}
 
     @routes.post("/encode")
     async def encode(asked: Composed) -> Answer:
@@ -167,7 +167,7 @@ class _Form:
         found = make_layout(struct, self._version, self._flexible)
         return [*found.body, *found.tagged]
 
-    def fields(self, struct: type) -> list[dict[str, Any]]:
+    def describe_fields(self, struct: type) -> list[dict[str, Any]]:
         """Describe the fields of a struct."""
         return [self._describe_field(place) for place in self._list_places(struct)]
 
@@ -179,12 +179,12 @@ class _Form:
     def _describe_kind(self, kind: Kind) -> dict[str, Any]:
         said: dict[str, Any] = {"type": format_type(kind), "kind": KINDS.get(kind.code, kind.code)}
         if kind.struct is not None:
-            return said | {"fields": self.fields(kind.struct), "blank": self.values(kind.struct)}
+            return said | {"fields": self.describe_fields(kind.struct), "blank": self.choose_values(kind.struct)}
         if kind.item is not None:
             return said | {"item": self._describe_kind(kind.item), "blank": self._make_value("", kind.item)}
         return said | {"kind": KINDS.get(kind.code, "integer")}
 
-    def values(self, struct: type) -> dict[str, Any]:
+    def choose_values(self, struct: type) -> dict[str, Any]:
         """Return values for the fields of a struct."""
         places = self._list_places(struct)
         values = {place.name: self._choose_value(place) for place in places}
@@ -211,7 +211,7 @@ class _Form:
 
     def _make_value(self, name: str, kind: Kind, default: Any = None) -> Any:
         if kind.struct is not None:
-            return self.values(kind.struct)
+            return self.choose_values(kind.struct)
         if kind.item is not None:
             return [self._make_item(name, kind.item)] if name in ONE_OF + ALSO_ONE_OF + OF_TRANSACTION else []
         if kind.code == "string":

@@ -219,7 +219,7 @@ class Consumer(LabClient):
         aborted = Aborted(answer.aborted_transactions)
         for position, header in iterate_batches_in(data):
             check_batch_or_message(data, position)
-            if not aborted.drops(header, data, position):
+            if not aborted.drops_batch(header, data, position):
                 self.count += sum(
                     each.offset >= self._positions[partition] for each in iterate_records_in(data, position)
                 )

@@ -97,7 +97,9 @@ class Desk:
             return
         body = message["body"] or b""
         data = body.encode() if isinstance(body, str) else bytes(body)
-        self.ask(message["ask"], Request.of(message["method"], message["target"], dict(message["headers"]), data))
+        self.ask(
+            message["ask"], Request.make_request(message["method"], message["target"], dict(message["headers"]), data)
+        )
 
     def ask(self, number: int, request: Request) -> None:
         """Answer a request, in pieces."""

@@ -49,7 +49,7 @@ class Before(NamedTuple):
     at_start: bool
     word: bool
 
-    def assertions(self, character: str | None) -> frozenset[Assertion]:
+    def list_assertions(self, character: str | None) -> frozenset[Assertion]:
         """Return the assertions that hold here if `character` comes next, None for the end."""
         boundary = self.word != (character is not None and _is_word(character))
         holding = {Assertion.WORD_BOUNDARY if boundary else Assertion.NO_WORD_BOUNDARY}
@@ -72,12 +72,12 @@ class Pattern:
         self._kinds: list[Kind] = []
         self._arguments: list[int] = []
         self._places: list[Assertion] = list(Assertion)
-        self._emit_node(Reader(text).read())
+        self._emit_node(Reader(text).read_pattern())
         self._add_instruction(Kind.MATCH)
         self._following: dict[Before, dict[str, State]] = {}  # by character: what is reached after it
         self._ends: dict[Before, bool] = {}  # whether the name may end there
 
-    def matching(self, names: Iterable[str]) -> Steps[frozenset[str]]:
+    def select_matching(self, names: Iterable[str]) -> Steps[frozenset[str]]:
         """Return the (ASCII) names that match as a whole. Raises InvalidPattern if that takes too long."""
         self.effort = 0
         found = []
@@ -103,7 +103,7 @@ class Pattern:
                 return False
             before = Before(state, False, _is_word(character))
         if before not in self._ends:
-            closed = self._follow_empty_moves(before.state, before.assertions(None))
+            closed = self._follow_empty_moves(before.state, before.list_assertions(None))
             self._ends[before] = any(self._kinds[index] is Kind.MATCH for index in closed)
         return self._ends[before]
 
@@ -111,7 +111,7 @@ class Pattern:
         bit = ord(character)
         return frozenset(
             index + 1
-            for index in self._follow_empty_moves(before.state, before.assertions(character))
+            for index in self._follow_empty_moves(before.state, before.list_assertions(character))
             if self._kinds[index] is Kind.CHARACTERS and self._arguments[index] >> bit & 1
         )
 

@@ -98,7 +98,7 @@ class Reader:
         self._dot = NO_NEWLINE
         self._names: set[str] = set()
 
-    def read(self) -> Node:
+    def read_pattern(self) -> Node:
         """Return the tree of the whole pattern. Raises InvalidPattern."""
         node = self._read_choice(0)
         if self._position < len(self._text):

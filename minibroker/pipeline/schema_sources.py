@@ -49,12 +49,12 @@ class FromRegistry:
         """Forget what was not there."""
         self._missing.clear()
 
-    def find(self, named: int | str) -> WireSchema:
+    def find_schema(self, named: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, RegistryUnavailable."""
         if named in self._missing:
             raise LookupError(named)
         try:
-            return self._client.find(named)
+            return self._client.find_schema(named)
         except LookupError:
             self._missing.add(named)
             raise
@@ -74,16 +74,16 @@ class FromTopic:
         """Forget what was not there."""
         self._is_fresh = False
 
-    def find(self, named: int | str) -> WireSchema:
+    def find_schema(self, named: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema, what reading a log raises."""
         if self._known is not None:
             try:
-                return self._known.find(named)
+                return self._known.find_schema(named)
             except LookupError:
                 if self._is_fresh:
                     raise
         self._known, self._is_fresh = StateSource(_read_state(self._options)), True
-        return self._known.find(named)
+        return self._known.find_schema(named)
 
 
 def _read_state(options: ReadOptions) -> SchemaState:
@@ -92,7 +92,7 @@ def _read_state(options: ReadOptions) -> SchemaState:
         for offset, key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             # As the registry does, skip what is none of its records: what named it has no schema then.
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                state.apply(Record(offset, NO_TIMESTAMP, key, value))
+                state.apply_record(Record(offset, NO_TIMESTAMP, key, value))
     return state
 
 

@@ -47,7 +47,7 @@ class Identities:
     def __init__(self) -> None:
         self._known: dict[tuple[str, Any], Any] = {}
 
-    def learn(self, name: str, before: Any, after: Any) -> bool:
+    def learn_new_id(self, name: str, before: Any, after: Any) -> bool:
         """Learn from a field that differs. Return False if it has no id."""
         kind = IDENTITIES.get(name)
         if kind is None or not before or not after:
@@ -55,7 +55,7 @@ class Identities:
         self._known[kind, before] = after
         return True
 
-    def in_request(self, exchange: Exchange) -> bytes:
+    def translate_request(self, exchange: Exchange) -> bytes:
         """Return the frame of a request with the ids of the new cluster."""
         key, version, frame = exchange.api_key, exchange.version, exchange.request_bytes
         if not self._known or not is_understood(key, version):
@@ -114,7 +114,7 @@ def list_differences(exchange: Exchange, answer: bytes, identities: Identities) 
         return [f"an answer that cannot be read: {error}"]
     if before is None:
         return ["the recorded answer cannot be read"]
-    return list(_compare_values(before, after, "", identities.learn))[:MOST_DIFFERENCES]
+    return list(_compare_values(before, after, "", identities.learn_new_id))[:MOST_DIFFERENCES]
 
 
 def _list_fields(struct: Struct) -> tuple[Field, ...]:

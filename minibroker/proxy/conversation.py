@@ -91,12 +91,12 @@ class Conversation:
 
     # --- the sides --------------------------------------------------------------------------------
 
-    def connected(self, side: Side) -> None:
+    def on_connected(self, side: Side) -> None:
         """Connect to the node for a new client, and let both talk once that is done."""
         if side is self.client:
             self.peer = get_peer_name(side.transport)
             self.local_host = side.transport.get_extra_info("sockname")[0].removeprefix(IPV4_IN_IPV6)
-            self._proxy.came(self)
+            self._proxy.on_connected(self)
         else:
             if not self.client.is_open:
                 side.close()
@@ -105,20 +105,20 @@ class Conversation:
             self.server = str(Address(name[0], name[1]))
             self._resume_reading()
 
-    def ended(self, side: Side) -> None:
+    def on_ended(self, side: Side) -> None:
         """Tell the other side that this one sends nothing more, once it has got everything before."""
         if side.splitter.is_idle and not side.splitter.held:
-            side.splitter.end()
-            side.other.end()
+            side.splitter.pass_incomplete_frame()
+            side.other.send_eof()
 
-    def lost(self, side: Side, error: Exception | None) -> None:
+    def on_lost(self, side: Side, error: Exception | None) -> None:
         """Close the other side as this one was closed."""
         if side is self.client:
             for pending in list(self._pending):
                 pending.drop()
             self._pending.clear()
             self._sent.clear()
-            self._proxy.gone(self)
+            self._proxy.on_closed(self)
             self._client_is_lost = True
         else:
             for pending in list(self._sent):
@@ -127,9 +127,9 @@ class Conversation:
         if error is None:
             side.other.close()
         else:
-            side.other.cut()
+            side.other.reset_connection()
         if self._client_is_lost and not side.other.is_connected:
-            self._proxy.ended(self)
+            self._proxy.on_ended(self)
 
     def close(self) -> None:
         """Close both sides."""
@@ -142,7 +142,7 @@ class Conversation:
         """Return whether a request is needed whole."""
         return bool(self._proxy.interceptors) or START.unpack_from(frame)[0] in READ_ANYWAY
 
-    def request(self, data: bytes | bytearray) -> None:
+    def take_request(self, data: bytes | bytearray) -> None:
         """Take a whole request of the client."""
         frame = memoryview(data)[SIZE.size :]
         if self._is_token(frame):
@@ -163,7 +163,7 @@ class Conversation:
         pending.call = Call(context, route, pending.correlation_id, request, frame.toreadonly(), ask, interceptors)
         self._run_hooks(pending, pending.call)
 
-    def request_begins(self, head: memoryview, size_bytes: int) -> None:
+    def on_request_begins(self, head: memoryview, size_bytes: int) -> None:
         """Forward a request whose pieces follow."""
         frame = head[SIZE.size :]
         if self._is_token(frame):
@@ -189,7 +189,7 @@ class Conversation:
         pending.client_id = read_client_id(frame)
         self._pending.append(pending)
         if len(self._pending) >= MOST_PENDING:
-            self.client.stop(TOO_MANY)
+            self.client.pause_reading(TOO_MANY)
         return pending
 
     def _read_request(self, pending: Pending, frame: memoryview) -> None:
@@ -258,7 +258,7 @@ class Conversation:
         pending.is_forwarded = True
         if pending.api_key == ApiKey.PRODUCE and not is_answered(frame, pending.version):
             if pending.call is None:
-                self.ready(pending, [])
+                self.send_answers_in_order(pending, [])
             return
         pending.answer = Promise()
         self._sent.append(pending)
@@ -272,20 +272,20 @@ class Conversation:
 
     # --- while the proxy logs in again ------------------------------------------------------------
 
-    async def pause(self, link: LoopLink) -> None:
+    async def hold_requests(self, link: LoopLink) -> None:
         """Hold requests from the end of the current one on, and give the next answer of the node to `link`."""
         self._login = link
-        self.request_passed()
+        self.on_request_passed()
         await self._is_paused.wait()
 
-    def request_passed(self) -> None:
+    def on_request_passed(self) -> None:
         """Hold requests between two of them, if the proxy is to log in."""
         if self._login is not None and not self.client.splitter.is_passing:
             self.client.splitter.held = True
             self._earlier_answers = len(self._sent)
             self._is_paused.set()
 
-    def go_on(self) -> None:
+    def release_requests(self) -> None:
         """Send what was held."""
         self._login = None
         self._is_paused.clear()
@@ -296,9 +296,9 @@ class Conversation:
 
     def _resume_reading(self) -> None:
         if self._login is None and self._held is None and self.client.splitter.held and not self._is_ending:
-            self.client.resume()
+            self.client.resume_splitting()
             if self.client.has_ended:
-                self.ended(self.client)
+                self.on_ended(self.client)
 
     # --- answers ----------------------------------------------------------------------------------
 
@@ -318,7 +318,7 @@ class Conversation:
         self._earlier_answers -= 1
         return self._sent.popleft()
 
-    def answer(self, data: bytes | bytearray) -> None:
+    def take_answer(self, data: bytes | bytearray) -> None:
         """Take a whole answer of the node."""
         if self._answers_login and self._login is not None:
             self._login.take(data)
@@ -333,11 +333,11 @@ class Conversation:
         if pending.call is None:
             if pending.message is not None:
                 self.counts.alter_response(cast(Call, pending), pending.message)
-            self.ready(pending, self._make_items(pending))
+            self.send_answers_in_order(pending, self._make_items(pending))
         elif pending.answer is not None:
             pending.answer.resolve(AS_IT_CAME if pending.message is None else pending.message)
 
-    def answer_begins(self, size_bytes: int) -> None:
+    def on_answer_begins(self, size_bytes: int) -> None:
         """Expect the pieces of an answer, which pass as they are."""
         if not self._sent:
             return
@@ -346,7 +346,7 @@ class Conversation:
         if self.wants_answer(pending):
             log.warning("an answer of %d bytes for %s passes unread", size_bytes, self.peer)
 
-    def answer_piece(self, data: bytes, *, is_last: bool) -> None:
+    def pass_answer_piece(self, data: bytes, *, is_last: bool) -> None:
         """Pass a part of an answer on, behind all earlier ones."""
         pending = self._passing
         if pending is None:
@@ -357,11 +357,11 @@ class Conversation:
         if pending is self._pending[0]:
             self.client.write(data)
             if is_last:
-                self.ready(pending, [])
+                self.send_answers_in_order(pending, [])
         else:
             pending.items = [*(pending.items or ()), data]
             self._ready_bytes += len(data)
-            self.upstream.stop(HELD_BACK)
+            self.upstream.pause_reading(HELD_BACK)
 
     def _read_answer(self, pending: Pending, frame: memoryview) -> None:
         """Decode an answer, learn from it, and put the proxy's addresses in."""
@@ -383,9 +383,9 @@ class Conversation:
 
     def _learn_from_answer(self, pending: Pending, answer: Any) -> None:
         if pending.api_key in NAMING:
-            self.known.image.learn(answer)
+            self.known.image.learn_topic_names(answer)
         elif pending.api_key == ApiKey.FETCH and pending.version >= 7 and pending.request is not None:
-            self.node.sessions.learn(pending.request, pending.version, answer.session_id)
+            self.node.sessions.apply_fetch(pending.request, pending.version, answer.session_id)
 
     def _rewrite_addresses(self, pending: Pending, message: Message) -> None:
         """Replace addresses; close the client if there is no port for a node."""
@@ -395,7 +395,7 @@ class Conversation:
             endpoints = list_endpoints(message)
             pending.is_changed = bool(endpoints)
             try:
-                rewrite_endpoints(endpoints, self._proxy.show_at(self.local_host))
+                rewrite_endpoints(endpoints, self._proxy.make_address_mapper(self.local_host))
             except BindError as error:
                 log.error("closing %s: %s", self.peer, error)
                 self.close()
@@ -420,11 +420,11 @@ class Conversation:
             self._go_on_behind_held()
         pending.delayed = None
         if response is None:
-            self.ready(pending, [])
+            self.send_answers_in_order(pending, [])
             return
         try:
             items = [pending.raw] if response is AS_IT_CAME else self._run_answer_hooks(pending, call, response)
-            self.ready(pending, call.alter_frame(items))
+            self.send_answers_in_order(pending, call.alter_frame(items))
         except Exception as error:
             call.fail(error)
 
@@ -435,14 +435,14 @@ class Conversation:
         pending.is_changed = pending.is_changed or is_own
         return self._encode_answer(pending, response) if pending.is_changed else [pending.raw]
 
-    def ready(self, pending: Pending, items: list[Any]) -> None:
+    def send_answers_in_order(self, pending: Pending, items: list[Any]) -> None:
         """Send an answer to the client as soon as all earlier ones are sent."""
         if pending.items is None:
             pending.items = items
             self._ready_bytes += sum(len(item) for item in items if item is not CLOSE)
         self._send_ready_answers()
         if self._ready_bytes > MOST_READY_BYTES:
-            self.upstream.stop(HELD_BACK)
+            self.upstream.pause_reading(HELD_BACK)
 
     def _send_ready_answers(self) -> None:
         while self._pending and self._pending[0].items is not None:
@@ -456,9 +456,9 @@ class Conversation:
                 self._close_both_sides()
                 return
         if self._ready_bytes <= MOST_READY_BYTES:
-            self.upstream.go(HELD_BACK)
+            self.upstream.resume_reading(HELD_BACK)
         if len(self._pending) < MOST_PENDING:
-            self.client.go(TOO_MANY)
+            self.client.resume_reading(TOO_MANY)
 
     def _send_answer(self, pending: Pending, items: list[Any]) -> bool:
         """Write an answer; return whether the connection ends behind it."""

@@ -17,25 +17,25 @@ class Conversing(Protocol):
     def wants_request(self, frame: memoryview) -> bool:
         """Return whether a request is needed whole."""
 
-    def request(self, data: bytes | bytearray) -> None:
+    def take_request(self, data: bytes | bytearray) -> None:
         """Take a whole request."""
 
-    def request_begins(self, head: memoryview, size_bytes: int) -> None:
+    def on_request_begins(self, head: memoryview, size_bytes: int) -> None:
         """Expect the pieces of a request, which pass as they are."""
 
-    def request_passed(self) -> None:
+    def on_request_passed(self) -> None:
         """Go on after the last piece of a request."""
 
     def wants_next_answer(self) -> bool:
         """Return whether the next answer is needed whole."""
 
-    def answer(self, data: bytes | bytearray) -> None:
+    def take_answer(self, data: bytes | bytearray) -> None:
         """Take a whole answer."""
 
-    def answer_begins(self, size_bytes: int) -> None:
+    def on_answer_begins(self, size_bytes: int) -> None:
         """Expect the pieces of an answer."""
 
-    def answer_piece(self, data: bytes, *, is_last: bool) -> None:
+    def pass_answer_piece(self, data: bytes, *, is_last: bool) -> None:
         """Take a part of an answer."""
 
 
@@ -45,21 +45,21 @@ class FromClient:
     def __init__(self, conversation: Conversing) -> None:
         self._of = conversation
 
-    def wants(self, head: memoryview) -> bool:
+    def wants_whole_frame(self, head: memoryview) -> bool:
         return self._of.wants_request(head[SIZE.size :])
 
-    def frame(self, data: bytes | bytearray) -> None:
-        self._of.request(data)
+    def take_frame(self, data: bytes | bytearray) -> None:
+        self._of.take_request(data)
 
-    def frame_begins(self, head: memoryview, size_bytes: int) -> None:
-        self._of.request_begins(head, size_bytes)
+    def on_frame_begins(self, head: memoryview, size_bytes: int) -> None:
+        self._of.on_request_begins(head, size_bytes)
 
-    def piece(self, data: bytes, *, is_last: bool) -> None:
+    def take_piece(self, data: bytes, *, is_last: bool) -> None:
         self._of.upstream.write(data)
         if is_last:
-            self._of.request_passed()
+            self._of.on_request_passed()
 
-    def unframed(self, data: bytes) -> None:
+    def take_unframed(self, data: bytes) -> None:
         self._of.upstream.write(data)
 
 
@@ -69,17 +69,17 @@ class FromNode:
     def __init__(self, conversation: Conversing) -> None:
         self._of = conversation
 
-    def wants(self, head: memoryview) -> bool:
+    def wants_whole_frame(self, head: memoryview) -> bool:
         return self._of.wants_next_answer()
 
-    def frame(self, data: bytes | bytearray) -> None:
-        self._of.answer(data)
+    def take_frame(self, data: bytes | bytearray) -> None:
+        self._of.take_answer(data)
 
-    def frame_begins(self, head: memoryview, size_bytes: int) -> None:
-        self._of.answer_begins(size_bytes)
+    def on_frame_begins(self, head: memoryview, size_bytes: int) -> None:
+        self._of.on_answer_begins(size_bytes)
 
-    def piece(self, data: bytes, *, is_last: bool) -> None:
-        self._of.answer_piece(data, is_last=is_last)
+    def take_piece(self, data: bytes, *, is_last: bool) -> None:
+        self._of.pass_answer_piece(data, is_last=is_last)
 
-    def unframed(self, data: bytes) -> None:
+    def take_unframed(self, data: bytes) -> None:
         self._of.client.write(data)

@@ -35,5 +35,5 @@ def make_exchanges_app(
     saved, image = SavedFrames(exchanges), Image()
     for exchange in saved.exchanges:
         if exchange.api_key in NAMING and exchange.answer is not None:
-            image.learn(exchange.answer)
+            image.learn_topic_names(exchange.answer)
     return make_saved_frames_app(saved, path, image.name_of, closing, logs)

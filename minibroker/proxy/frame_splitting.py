@@ -1,7 +1,7 @@
 """Splits a stream into frames. Frames that somebody wants are collected whole, all others pass in pieces.
 
     size | head ... |  wanted: one call of `frame`
-                    |  else: `frame_begins` with the head, then `piece` for each part
+                    |  else: `on_frame_begins` with the head, then `piece` for each part
 
 A stream whose sizes make no sense is no stream of frames; it passes as it is from there on.
 """
@@ -25,7 +25,7 @@ class Memory:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
 
-    def take(self, size_bytes: int) -> bool:
+    def try_to_reserve(self, size_bytes: int) -> bool:
         """Reserve memory for a frame, if there is any left."""
         if size_bytes <= SMALL_BYTES:
             return True
@@ -34,7 +34,7 @@ class Memory:
         self.held_bytes += size_bytes
         return True
 
-    def give_back(self, size_bytes: int) -> None:
+    def release_bytes(self, size_bytes: int) -> None:
         """Release the memory of a frame."""
         if size_bytes > SMALL_BYTES:
             self.held_bytes -= size_bytes
@@ -43,19 +43,19 @@ class Memory:
 class Receiver(Protocol):
     """Takes the frames of a stream. All bytes include the size of their frame."""
 
-    def wants(self, head: memoryview) -> bool:
+    def wants_whole_frame(self, head: memoryview) -> bool:
         """Return whether a frame that has not arrived yet should be collected."""
 
-    def frame(self, data: bytes | bytearray) -> None:
+    def take_frame(self, data: bytes | bytearray) -> None:
         """Take a whole frame, whose memory is its own from now on."""
 
-    def frame_begins(self, head: memoryview, size_bytes: int) -> None:
+    def on_frame_begins(self, head: memoryview, size_bytes: int) -> None:
         """Expect the pieces of a frame. Its head is in the first one, too."""
 
-    def piece(self, data: bytes, *, is_last: bool) -> None:
+    def take_piece(self, data: bytes, *, is_last: bool) -> None:
         """Take a part of a frame."""
 
-    def unframed(self, data: bytes) -> None:
+    def take_unframed(self, data: bytes) -> None:
         """Take bytes of a stream that has no frames, or none any more."""
 
 
@@ -100,13 +100,13 @@ class Splitter:
         """Return whether the rest of a frame that passes in pieces is still to come."""
         return self._left_bytes > 0
 
-    def room(self, scratch: memoryview) -> memoryview:
+    def get_buffer(self, scratch: memoryview) -> memoryview:
         """Return the buffer for the next bytes: that of a frame that is being collected, or else `scratch`."""
         if self._whole and not self.held:
             return self._whole[self._filled_bytes : self._filled_bytes + len(scratch)]
         return scratch
 
-    def received(self, scratch: memoryview, count: int) -> None:
+    def take_received(self, scratch: memoryview, count: int) -> None:
         """Take the bytes at the start of what `room` has returned."""
         if self._whole and not self.held:
             self._note_filled(count)
@@ -131,17 +131,17 @@ class Splitter:
         if self._backlog:
             self.feed(memoryview(b""))
 
-    def end(self) -> None:
+    def pass_incomplete_frame(self) -> None:
         """Pass on what there is of a frame whose rest will never come."""
         collected = bytes(self._whole[: self._filled_bytes] if self._whole else self._collected or b"")
         self.close()
         self.is_plain = True
         if collected:
-            self._receiver.unframed(collected)
+            self._receiver.take_unframed(collected)
 
     def close(self) -> None:
         """Release the memory of a frame that will never be whole."""
-        self._memory.give_back(len(self._whole))
+        self._memory.release_bytes(len(self._whole))
         self._collected, self._whole = None, memoryview(b"")
 
     def _pass_on(self, data: memoryview) -> int:
@@ -149,12 +149,12 @@ class Splitter:
         position, end = 0, len(data)
         while position < end and not self.held:
             if self.is_plain:
-                self._receiver.unframed(bytes(data[position:]))
+                self._receiver.take_unframed(bytes(data[position:]))
                 return end
             if self._left_bytes:
                 stop = min(position + self._left_bytes, end)
                 self._left_bytes -= stop - position
-                self._receiver.piece(bytes(data[position:stop]), is_last=not self._left_bytes)
+                self._receiver.take_piece(bytes(data[position:stop]), is_last=not self._left_bytes)
                 position = stop
             elif self._whole:
                 stop = min(position + len(self._whole) - self._filled_bytes, end)
@@ -176,7 +176,7 @@ class Splitter:
                 self.is_plain = True
                 return position
             if stop <= len(data):
-                self._receiver.frame(bytes(data[position:stop]))
+                self._receiver.take_frame(bytes(data[position:stop]))
                 return stop
         self._collected = bytearray()
         return position
@@ -204,7 +204,7 @@ class Splitter:
         if self._filled_bytes == len(self._whole):
             frame = cast(bytearray, self._whole.obj)
             self.close()
-            self._receiver.frame(frame)
+            self._receiver.take_frame(frame)
 
     def _decide_on_pieces(self, collected: bytearray) -> None:
         """Decide whether a frame passes in pieces, as its head is here."""
@@ -213,11 +213,11 @@ class Splitter:
         head = bytes(collected)
         if size < 0:
             self._collected, self.is_plain = None, True
-            self._receiver.unframed(head)
+            self._receiver.take_unframed(head)
         elif len(head) == size_bytes:
             self._collected = None
-            self._receiver.frame(head)
-        elif self._receiver.wants(memoryview(head)) and self._memory.take(size_bytes):
+            self._receiver.take_frame(head)
+        elif self._receiver.wants_whole_frame(memoryview(head)) and self._memory.try_to_reserve(size_bytes):
             self._collected = None
             self._whole = memoryview(bytearray(size_bytes))  # the system finds the memory as bytes arrive
             self._whole[: len(head)] = head
@@ -225,8 +225,8 @@ class Splitter:
         else:
             self._collected = None
             self._left_bytes = size_bytes - len(head)
-            self._receiver.frame_begins(memoryview(head), size_bytes)
-            self._receiver.piece(head, is_last=False)
+            self._receiver.on_frame_begins(memoryview(head), size_bytes)
+            self._receiver.take_piece(head, is_last=False)
 
 
 def _read_size(data: bytearray | memoryview, position: int = 0) -> int:

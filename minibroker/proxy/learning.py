@@ -33,7 +33,7 @@ class Image:
         self.topics: OrderedDict[str, Topic] = OrderedDict()
         self.topics_by_id: dict[bytes, Topic] = {}
 
-    def learn(self, response: Any) -> None:
+    def learn_topic_names(self, response: Any) -> None:
         """Learn from an answer to a request of `NAMING`."""
         for topic in response.topics:
             topic_id = getattr(topic, "topic_id", ZERO_UUID)
@@ -62,11 +62,11 @@ class Sessions:
         self._sessions: OrderedDict[int, dict[tuple[str | bytes, int], None]] = OrderedDict()
         self._partitions = 0
 
-    def partitions_of(self, session_id: int) -> Iterable[tuple[str | bytes, int]]:
+    def list_partitions(self, session_id: int) -> Iterable[tuple[str | bytes, int]]:
         """Return the partitions of a session, by name or id of the topic; none if it is not known."""
         return self._sessions.get(session_id, {})
 
-    def learn(self, request: Any, version: int, session_id: int) -> None:
+    def apply_fetch(self, request: Any, version: int, session_id: int) -> None:
         """Learn what a Fetch has changed, whose answer names this session."""
         before = self._sessions.pop(request.session_id, {}) if request.session_id else {}
         self._partitions -= len(before)

@@ -141,7 +141,7 @@ class Pending:
 
     def close_after_failure(self) -> None:
         """Close the client's connection once earlier answers are sent."""
-        self._of.ready(self, [CLOSE])
+        self._of.send_answers_in_order(self, [CLOSE])
 
     def drop(self) -> None:
         """End the request without an answer, as the client or the node has gone."""

@@ -61,7 +61,7 @@ class Packets:
     def __init__(self) -> None:
         self._streams: OrderedDict[tuple[str, str], Stream] = OrderedDict()
 
-    def format(self, exchange: Exchange, server: str) -> Iterator[bytes]:
+    def iterate_packets(self, exchange: Exchange, server: str) -> Iterator[bytes]:
         """Return the packets of an exchange with the node at this address, each of which is made when it is wanted."""
         begin_us = exchange.started_ms * 1000
         end_us = begin_us + round((exchange.duration_ms or 0) * 1000)

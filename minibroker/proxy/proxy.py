@@ -73,8 +73,17 @@ class ProxyFaults(Faults):
         "shared",
         "memory",
     ),
-    *("known", "has_struck", "reads_requests", "witnesses_of_bytes", "came", "gone", "ended", "call_soon"),
-    *("show_at", "topic_name", "server_of", "watch", "client_settings", "lends_its_login"),
+    *(
+        "known",
+        "has_struck",
+        "reads_requests",
+        "witnesses_of_bytes",
+        "on_connected",
+        "on_closed",
+        "on_ended",
+        "call_soon",
+    ),
+    *("make_address_mapper", "topic_name", "find_server", "watch", "client_settings", "lends_its_login"),
 )
 class Proxy(Served):
     """A proxy for `with` (a thread of its own) or `async with` (the caller's event loop)."""
@@ -137,7 +146,7 @@ class Proxy(Served):
             self._nodes = Nodes(self._listening, self.upstream, self._clock, self._make_acceptor, running)
         except BindError as error:
             raise StartError(str(error)) from None
-        await self._nodes.started()
+        await self._nodes.wait_until_started()
 
     async def _close_last_loop(self) -> None:
         nodes, self._nodes = self._nodes, None
@@ -152,8 +161,8 @@ class Proxy(Served):
         while self._conversations and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.005)
         for conversation in list(self._conversations):
-            conversation.client.cut()
-            conversation.upstream.cut()
+            conversation.client.reset_connection()
+            conversation.upstream.reset_connection()
         await asyncio.sleep(0)
 
     def _end_loop(self) -> None:
@@ -178,7 +187,7 @@ class Proxy(Served):
     @property
     def bootstrap_servers(self) -> str:
         """Return HOST:PORT of the proxy, for clients. Raises NotRunning."""
-        return str(Address(self._all.shown_host("localhost"), self._all.first.port))
+        return str(Address(self._all.get_advertised_host("localhost"), self._all.first.port))
 
     @property
     def ports(self) -> dict[str, int]:
@@ -245,15 +254,15 @@ class Proxy(Served):
         """Return whether a fault may have changed a request or its answer."""
         return call is not None and self.faults.has_struck(call)
 
-    def show_at(self, local_host: str) -> Show:
+    def make_address_mapper(self, local_host: str) -> Show:
         """Return the function that gives the nodes' addresses for clients that have connected to this host."""
-        return functools.partial(self._all.show, local_host=local_host)
+        return functools.partial(self._all.get_advertised_address, local_host=local_host)
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, if an answer has named it."""
         return self.known.image.name_of(topic_id)
 
-    def server_of(self, peer: str) -> str:
+    def find_server(self, peer: str) -> str:
         """Return HOST:PORT of the node that the client with this address talks to, or "" if it has gone."""
         conversation = self._by_peer.get(peer)
         return "" if conversation is None else conversation.server
@@ -265,10 +274,10 @@ class Proxy(Served):
     def _make_acceptor(self, node: Node) -> Any:
         return Conversation(self, node).client
 
-    def came(self, conversation: Conversation) -> None:
+    def on_connected(self, conversation: Conversation) -> None:
         """Connect to the node of a new client."""
         if self._nodes is None:
-            conversation.client.cut()
+            conversation.client.reset_connection()
             return
         self._conversations.add(conversation)
         self._by_peer[conversation.peer] = conversation
@@ -276,7 +285,7 @@ class Proxy(Served):
         self._upstream_tasks[conversation] = task
         task.add_done_callback(lambda _: self._upstream_tasks.pop(conversation, None))
 
-    def gone(self, conversation: Conversation) -> None:
+    def on_closed(self, conversation: Conversation) -> None:
         """Forget the address of a client that has gone."""
         if self._by_peer.get(conversation.peer) is conversation:
             del self._by_peer[conversation.peer]
@@ -284,7 +293,7 @@ class Proxy(Served):
         if connecting is not None:
             connecting.cancel()
 
-    def ended(self, conversation: Conversation) -> None:
+    def on_ended(self, conversation: Conversation) -> None:
         """Forget a client whose node has gone, too."""
         self._conversations.discard(conversation)
 
@@ -340,10 +349,10 @@ def _parse_address(text: str) -> Address:
 class Renewed(Protocol):
     """A conversation, whose upstream connection is that of a link."""
 
-    async def pause(self, link: LoopLink) -> None:
+    async def hold_requests(self, link: LoopLink) -> None:
         """Hold requests from the end of the current one on, and give the next answer of the node to `link`."""
 
-    def go_on(self) -> None:
+    def release_requests(self) -> None:
         """Send what was held."""
 
 
@@ -357,6 +366,6 @@ async def keep_logged_in(conversation: Renewed, link: LoopLink, settings: Client
             await is_due.wait()
         finally:
             timer.cancel()
-        await conversation.pause(link)
+        await conversation.hold_requests(link)
         await log_in_again(link, settings, network, settings.setup_timeout_ms / 1000)
-        conversation.go_on()
+        conversation.release_requests()

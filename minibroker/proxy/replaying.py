@@ -71,12 +71,12 @@ class Replay:
         if line is None:
             address = self._nodes.get(exchange.node_id, self._settings.bootstrap[0])
             line = self._lines[exchange.connection] = Line(address, self._settings)
-        frame = self._identities.in_request(exchange)
+        frame = self._identities.translate_request(exchange)
         expects = exchange.outcome != LEAVING and (
             exchange.api_key != ApiKey.PRODUCE or is_answered(memoryview(frame), exchange.version)
         )
         try:
-            answer = await line.ask(frame, expects)
+            answer = await line.send_and_receive(frame, expects)
         except TimeoutError:
             return Replayed(exchange, [], f"no answer within {self._settings.request_timeout_ms:,} ms")
         except (*FAILURES, EOFError) as error:
@@ -95,7 +95,7 @@ class Line:
         self._opening: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]] | None = None
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
 
-    async def ask(self, frame: bytes, expects_answer: bool) -> bytes:
+    async def send_and_receive(self, frame: bytes, expects_answer: bool) -> bytes:
         """Send a frame; return the next answer, or nothing. Raises EOFError, or one of `FAILURES`."""
         try:
             return await self._send_frame(frame, expects_answer)

@@ -100,7 +100,7 @@ def _open_recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) 
     recordings = []
     for path, head, format in (
         (wishes.flows, make_first_line(str(proxy.upstream)), iterate_pieces_of_line),
-        (wishes.packets, make_file_head(), Packets().format),
+        (wishes.packets, make_file_head(), Packets().iterate_packets),
     ):
         if path is not None:
             file = files.enter_context(path.open("wb", buffering=GATHERED_BYTES))
@@ -117,7 +117,7 @@ def _make_listener(
     shows: Callable[[Exchange], bool] | None,
 ) -> Callable[[Exchange], None]:
     def tell(exchange: Exchange) -> None:
-        server = proxy.server_of(exchange.connection)
+        server = proxy.find_server(exchange.connection)
         for recording in recordings:
             recording.add(exchange, server)
         if printing is not None and shows is not None and shows(exchange):

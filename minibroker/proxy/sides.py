@@ -19,13 +19,13 @@ READ_BYTES: Final = 256 << 10
 class Between(Protocol):
     """What connects the two sides."""
 
-    def connected(self, side: Side) -> None:
+    def on_connected(self, side: Side) -> None:
         """Called when a side is open."""
 
-    def ended(self, side: Side) -> None:
+    def on_ended(self, side: Side) -> None:
         """Called when a side sends nothing more."""
 
-    def lost(self, side: Side, error: Exception | None) -> None:
+    def on_lost(self, side: Side, error: Exception | None) -> None:
         """Called when a side is closed."""
 
 
@@ -50,33 +50,33 @@ class Side(asyncio.BufferedProtocol):
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._transport = cast(asyncio.Transport, transport)
         self._is_tls = transport.get_extra_info("ssl_object") is not None
-        self._between.connected(self)
+        self._between.on_connected(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self.splitter.room(self._scratch)
+        return self.splitter.get_buffer(self._scratch)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self.splitter.received(self._scratch, nbytes)
+        self.splitter.take_received(self._scratch, nbytes)
         if self.splitter.is_full:
-            self.stop("backlog")
+            self.pause_reading("backlog")
 
     def eof_received(self) -> bool:
         self.has_ended = True
-        self._between.ended(self)
+        self._between.on_ended(self)
         return not self._is_tls  # the other direction stays open, which TLS cannot do
 
     def pause_writing(self) -> None:
-        self.other.stop("the other side is full")
+        self.other.pause_reading("the other side is full")
 
     def resume_writing(self) -> None:
-        self.other.go("the other side is full")
+        self.other.resume_reading("the other side is full")
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         if error is None:
-            self.splitter.end()
+            self.splitter.pass_incomplete_frame()
         self.splitter.close()
-        self._between.lost(self, error)
+        self._between.on_lost(self, error)
 
     # --- for what is between ----------------------------------------------------------------------
 
@@ -96,31 +96,31 @@ class Side(asyncio.BufferedProtocol):
         assert self._transport is not None
         return self._transport
 
-    def stop(self, reason: str) -> None:
-        """Do not read from it until `go` is called with the same reason."""
+    def pause_reading(self, reason: str) -> None:
+        """Do not read from it until `resume_reading` is called with the same reason."""
         if not self._stops and self.is_open:
             self.transport.pause_reading()
         self._stops.add(reason)
 
-    def go(self, reason: str) -> None:
+    def resume_reading(self, reason: str) -> None:
         """Read from it again, unless there is another reason not to."""
         if reason in self._stops:
             self._stops.discard(reason)
             if not self._stops and self.is_open:
                 self.transport.resume_reading()
 
-    def resume(self) -> None:
+    def resume_splitting(self) -> None:
         """Go on with what waits in its splitter."""
         self.splitter.resume()
         if not self.splitter.is_full:
-            self.go("backlog")
+            self.resume_reading("backlog")
 
     def write(self, data: bytes | bytearray) -> None:
         """Send bytes, or drop them if it is closed."""
         if data and self.is_open:
             self.transport.write(data)
 
-    def end(self) -> None:
+    def send_eof(self) -> None:
         """Send nothing more; what was written still goes out."""
         if not self.is_open:
             return
@@ -135,7 +135,7 @@ class Side(asyncio.BufferedProtocol):
         if self.is_open:
             self.transport.close()
 
-    def cut(self) -> None:
+    def reset_connection(self) -> None:
         """Reset the connection."""
         if self.is_open:
             with contextlib.suppress(OSError):

@@ -61,7 +61,7 @@ class Listening:
         asks = self.has_tls and get_listener_setting(self.settings, "ssl.client.auth", NAME) == "required"
         return not (asks or is_loopback(self.host))
 
-    def bind(self, port: int) -> BoundListener:
+    def bind_port(self, port: int) -> BoundListener:
         """Bind a port. Raises BindError."""
         return bind_listener(self._listener._replace(port=port), self.settings)
 
@@ -94,30 +94,30 @@ class Nodes:
             from minibroker.broker.security.tls import make_tls_settings  # which most proxies do not need
 
             self._tls = make_tls_settings(NAME, "SSL", listening.settings)
-        self.first = self._make_node(upstream, self._listening.bind(listening.port))
+        self.first = self._make_node(upstream, self._listening.bind_port(listening.port))
 
     def __iter__(self) -> Any:
         return iter(self._nodes.values())
 
-    async def started(self) -> None:
+    async def wait_until_started(self) -> None:
         """Wait until the ports that are bound accept clients."""
         while self._starting:
             await asyncio.gather(*self._starting)
 
-    def show(self, host: str, port: int, node_id: int, local_host: str) -> Shown:
+    def get_advertised_address(self, host: str, port: int, node_id: int, local_host: str) -> Shown:
         """Return the address for clients of the node with this address. `local_host` is where the client connected.
 
         Raises BindError if no port can be had.
         """
-        node = self.at(Address(host, port))
+        node = self.find_or_add_node(Address(host, port))
         node.node_id = node_id
-        return Shown(self.shown_host(local_host), node.port)
+        return Shown(self.get_advertised_host(local_host), node.port)
 
-    def shown_host(self, local_host: str) -> str:
+    def get_advertised_host(self, local_host: str) -> str:
         """Return the proxy's host for a client that has connected to this address of it."""
         return self._listening.advertised_host or self._listening.host or local_host
 
-    def at(self, address: Address) -> Node:
+    def find_or_add_node(self, address: Address) -> Node:
         """Return the node with this address. A new one gets the next free port. Raises BindError."""
         node = self._nodes.get(address)
         if node is None:
@@ -130,12 +130,12 @@ class Nodes:
     def _bind_next_port(self) -> BoundListener:
         first = self._listening.port
         if first == 0:
-            return self._listening.bind(0)
+            return self._listening.bind_port(0)
         taken = {node.port for node in self._nodes.values()}
         for port in range(first + 1, min(first + PORTS_TRIED, 1 << 16)):
             if port not in taken:
                 try:
-                    return self._listening.bind(port)
+                    return self._listening.bind_port(port)
                 except BindError:
                     continue  # somebody else has it
         raise BindError(f"no port behind {first} is free")

@@ -42,7 +42,7 @@ class WireSchema(NamedTuple):
 class SchemaSource(Protocol):
     """Finds schemas."""
 
-    def find(self, named: int | str) -> WireSchema:
+    def find_schema(self, named: int | str) -> WireSchema:
         """Return the schema with an id, or with a GUID. Raises LookupError."""
 
 
@@ -52,10 +52,10 @@ class StateSource:
     def __init__(self, state: SchemaState) -> None:
         self._state = state
 
-    def find(self, named: int | str) -> WireSchema:
+    def find_schema(self, named: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema."""
-        id = named if isinstance(named, int) else self._state.index("").id_by_guid.get(named, -1)
-        found = self._state.by_id(id, "")
+        id = named if isinstance(named, int) else self._state.get_context_index("").id_by_guid.get(named, -1)
+        found = self._state.find_by_id(id, "")
         if found is None:
             raise LookupError(named)
         references = resolve_references(self._state, found.references, found.subject)
@@ -85,7 +85,7 @@ class Decoder:
     def _find_schema(self, named: int | UUID) -> tuple[str, ParsedSchema]:
         """Return the schema with an id or a GUID, and its kind. Raises DecodingError."""
         try:
-            found = self._source.find(named if isinstance(named, int) else str(named))
+            found = self._source.find_schema(named if isinstance(named, int) else str(named))
         except LookupError:
             kind = "id" if isinstance(named, int) else "GUID"
             raise NoSchema(f"the registry has no schema with the {kind} {named}") from None

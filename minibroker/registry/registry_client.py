@@ -53,7 +53,7 @@ class RegistryClient:
             handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=authority)))
         self._opener = urllib.request.build_opener(*handlers)
 
-    def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
+    def send_request(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
         """Send a request to a path of these segments; return the answer's JSON. Raises RequestFailed."""
         pairs = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in (query or {}).items())
         url = self._base + "".join(f"/{quote(part, safe='')}" for part in path) + (f"?{pairs}" if pairs else "")
@@ -79,22 +79,22 @@ class RegistryClient:
             return f"cannot connect to {self._base}: the server does not speak HTTP"
         return f"cannot connect to {self._base}: {getattr(reason, 'strerror', None) or reason}"
 
-    def ask_all(self, *path: str, query: Mapping[str, object]) -> list[Any]:
+    def fetch_list(self, *path: str, query: Mapping[str, object]) -> list[Any]:
         """Return a list that the registry answers in parts, or at once if it knows no parts. Raises RequestFailed."""
         found: list[Any] = []
         while True:
-            part = self.ask("GET", *path, query={**query, "offset": len(found)})
+            part = self.send_request("GET", *path, query={**query, "offset": len(found)})
             if not isinstance(part, list):
                 raise RequestFailed("the registry's answer is no list")
             if not part or part[0] in found[:1]:
                 return found
             found += part
 
-    def find(self, named: int | str) -> WireSchema:
+    def find_schema(self, named: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, RequestFailed."""
         path = ("ids", str(named)) if isinstance(named, int) else ("guids", named)
         try:
-            answer = self.ask("GET", "schemas", *path, query=IN_CONTEXT)
+            answer = self.send_request("GET", "schemas", *path, query=IN_CONTEXT)
         except RequestFailed as error:
             if error.code == 40403:
                 raise LookupError(named) from None
@@ -113,7 +113,7 @@ class RegistryClient:
             if name not in visited:
                 visited.add(name)
                 text, referenced = _parse_schema(
-                    self.ask("GET", "subjects", subject, "versions", str(version), query=IN_CONTEXT)
+                    self.send_request("GET", "subjects", subject, "versions", str(version), query=IN_CONTEXT)
                 )
                 self._resolve_references(referenced, found, visited, depth + 1)
                 found[name] = text

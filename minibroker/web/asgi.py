@@ -62,7 +62,7 @@ class Incoming:
                     await self._read_all(STRANGERS_BYTES)
         return self._is_whole
 
-    async def left(self) -> None:
+    async def wait_until_gone(self) -> None:
         """Return when the client is gone, after its whole body."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
@@ -78,7 +78,7 @@ class Asgi:
         assert scope["type"] == "http"
         request = make_request(scope)
         incoming = Incoming(receive, self._body_seconds, request.headers)
-        request.rest, request.left = incoming.read, incoming.left
+        request.rest, request.left = incoming.read, incoming.wait_until_gone
         answer = await self._answer(request)
         is_over = not _has_body(request.headers) or await incoming.is_over()
         headers = _make_headers(answer) | ({} if is_over else {"connection": "close"})
@@ -119,7 +119,7 @@ async def _send_pieces(pieces: AsyncIterator[bytes], incoming: Incoming, send: S
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    tasks = [asyncio.ensure_future(sent()), asyncio.ensure_future(incoming.left())]
+    tasks = [asyncio.ensure_future(sent()), asyncio.ensure_future(incoming.wait_until_gone())]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:

@@ -108,9 +108,9 @@ class HttpConnection(asyncio.Protocol):
             if isinstance(event, h11.Request):
                 self._begin_request(event)
             elif isinstance(event, h11.Data) and self.cycle is not None:
-                self.cycle.add(bytes(event.data))
+                self.cycle.add_body_part(bytes(event.data))
             elif isinstance(event, h11.EndOfMessage) and self.cycle is not None:
-                self.cycle.end()
+                self.cycle.end_body()
                 if self.parser.our_state is h11.DONE:
                     self.parser.start_next_cycle()
             else:  # more is needed, or the client is gone
@@ -137,7 +137,7 @@ class HttpConnection(asyncio.Protocol):
         """Write what h11 makes of these events."""
         self.transport.write(b"".join(self.parser.send(event) or b"" for event in events))
 
-    def answered(self) -> None:
+    def begin_next_request(self) -> None:
         """Go on with the next request, if the connection stays."""
         if self.parser.our_state is not h11.DONE:
             return self._close_behind_body()
@@ -197,7 +197,7 @@ class Cycle:
         if not self.response_complete:
             self._connection.transport.close()
 
-    def add(self, data: bytes) -> None:
+    def add_body_part(self, data: bytes) -> None:
         """Add a part of the body, unless it comes too late."""
         if self.response_complete:
             return
@@ -206,7 +206,7 @@ class Cycle:
             self._connection.transport.pause_reading()
         self.changed.set()
 
-    def end(self) -> None:
+    def end_body(self) -> None:
         """Note that the body is whole."""
         self._is_whole = True
         self.changed.set()
@@ -250,4 +250,4 @@ class Cycle:
         connection.write(events)
         if self.response_complete:
             self.changed.set()
-            connection.answered()
+            connection.begin_next_request()

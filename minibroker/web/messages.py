@@ -53,7 +53,9 @@ class Request:
     variables: dict[str, str] = field(default_factory=dict)  # the parts of the path with names
 
     @classmethod
-    def of(cls, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Self:
+    def make_request(
+        cls, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Self:
         """Return a request of a path with its query, as a client writes it."""
         path, _, query = target.partition("?")
         return cls(method, split_path(path), query, headers or {}, body)

@@ -196,13 +196,13 @@ class Routes(list[Route]):
         super().__init__()
         self._prefix, self._defaults = prefix, defaults
 
-    def below(self, prefix: str) -> Routes:
+    def add_prefix(self, prefix: str) -> Routes:
         """Return the routes, moved below a path."""
         for each in self:
             each.path = prefix + each.path
         return self
 
-    def on(self, method: str, path: str, function: Callable[..., Any], name: str, **given: Any) -> None:
+    def add_route(self, method: str, path: str, function: Callable[..., Any], name: str, **given: Any) -> None:
         """Let a function answer a method and a path; `given` is as in `Route`."""
         options = {**self._defaults, **given}
         options["kinds"] = {**self._defaults.get("kinds", {}), **given.get("kinds", {})}
@@ -222,7 +222,7 @@ class Routes(list[Route]):
 
     def _make_decorator(self, method: str, path: str, given: dict[str, Any]) -> Callable[[Function], Function]:
         def add(function: Function) -> Function:
-            self.on(method, path, function, function.__name__, **given)
+            self.add_route(method, path, function, function.__name__, **given)
             return function
 
         return add

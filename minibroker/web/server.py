@@ -57,10 +57,10 @@ class Server:
         self._tls = tls is not None
         self._connections = connections = Connections(application)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(connections.new, sock=listening, ssl=tls, backlog=BACKLOG)
-        loop.call_later(MOMENT_SECONDS, connections.prepare)
+        self._server = await loop.create_server(connections.make_protocol, sock=listening, ssl=tls, backlog=BACKLOG)
+        loop.call_later(MOMENT_SECONDS, connections.import_late_modules)
         stalled = StalledConnections(connections.connections, self._idle_seconds)
-        self._watching = asyncio.ensure_future(stalled.watch())
+        self._watching = asyncio.ensure_future(stalled.cut_stalled_periodically())
 
     async def stop(self) -> None:
         """Answer the requests that run, and close all connections."""
@@ -72,13 +72,13 @@ class Server:
         until = monotonic() + CLOSING_SECONDS
         while connections.connections and monotonic() < until:
             await asyncio.sleep(0.002)
-        connections.cut()
+        connections.cut_all()
 
     def abort(self) -> None:
         """Cut all connections."""
         connections = self._stop_listening()
         if connections is not None:
-            connections.cut()
+            connections.cut_all()
 
     def close(self) -> None:
         """Release the port, after `stop` or `abort`."""
@@ -103,17 +103,17 @@ class Connections:
         self._tasks: set[asyncio.Task[None]] = set()
         self._application = application
 
-    def new(self) -> asyncio.Protocol:
+    def make_protocol(self) -> asyncio.Protocol:
         """Return the protocol of a new connection."""
         from minibroker.web.http_connection import HttpConnection
 
         return HttpConnection(self._application, self.connections, self._tasks, CONNECTIONS_MAX)
 
-    def prepare(self) -> None:
+    def import_late_modules(self) -> None:
         """Import what the first connection needs."""
         import_module("minibroker.web.http_connection")
 
-    def cut(self) -> None:
+    def cut_all(self) -> None:
         """Cut all connections, and end what answers their requests."""
         for connection in list(self.connections):
             connection.transport.abort()

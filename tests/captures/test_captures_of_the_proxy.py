@@ -25,13 +25,13 @@ def exchange(number: int, group: str) -> Exchange:
 def test_exchanges_of_a_proxy_capture_are_found_with_their_times(server: str) -> None:
     packets = Packets()
     exchanges = [exchange(1, "g"), exchange(2, "g" * 32_767), exchange(3, "g")]
-    data = make_file_head() + b"".join(piece for each in exchanges for piece in packets.format(each, server))
-    found = find_conversations(collect_connections(Capture(data).segments()))
+    data = make_file_head() + b"".join(piece for each in exchanges for piece in packets.iterate_packets(each, server))
+    found = find_conversations(collect_connections(Capture(data).iterate_segments()))
     assert [each.notes for each in found.found] == [[]]
     pairs = number_pairs(found.found)
     assert [(each.name, each.pair.duration_ms) for each in pairs] == [("Heartbeat 4", pytest.approx(4.5, abs=0.01))] * 3
     explainer = CaptureExplainer()
     for made, pair in zip(exchanges, pairs, strict=True):
-        asked, said = explainer.explained(pair)
+        asked, said = explainer.explain_pair(pair)
         assert (asked.data[4:], said.data[4:]) == (made.request_bytes, made.answer_bytes)
         assert not [*asked.part.problems(), *said.part.problems()]

@@ -46,7 +46,7 @@ def middle(data: bytes) -> Stream:
 
 def texts(found: Conversation) -> list[str]:
     explainer = CaptureExplainer()
-    return [item.part.meaning for each in number_pairs([found]) for item in explainer.explained(each)]
+    return [item.part.meaning for each in number_pairs([found]) for item in explainer.explain_pair(each)]
 
 
 def test_responses_are_paired_and_explained_in_the_version_of_their_request() -> None:
@@ -54,7 +54,7 @@ def test_responses_are_paired_and_explained_in_the_version_of_their_request() ->
     assert ids(found.pairs) == [(0, 0), (1, 1), (2, 2)]
     assert texts(found) == ["ApiVersions version 3"] * 2 + ["Heartbeat version 4"] * 4
     assert found.notes == []
-    (_, last) = CaptureExplainer().explained(number_pairs([found])[2])
+    (_, last) = CaptureExplainer().explain_pair(number_pairs([found])[2])
     assert named(last.part, "error_code").meaning == "REBALANCE_IN_PROGRESS"
 
 
@@ -69,7 +69,7 @@ def test_a_client_with_a_constant_correlation_id_is_paired_in_order() -> None:
     assert [pair.answer.data for pair in found.pairs if pair.answer] == [heartbeat_answer(0, 1), heartbeat_answer(0, 2)]
 
 
-def test_a_capture_that_starts_within_a_frame_finds_the_next_one() -> None:
+def test_decoding_starts_at_the_next_frame_if_the_capture_starts_within_one() -> None:
     asked = heartbeat(1)[9:] + heartbeat(2) + heartbeat(3)
     answered = heartbeat_answer(1)[5:] + heartbeat_answer(2) + heartbeat_answer(3)
     found = conversation(middle(asked), middle(answered))
@@ -83,7 +83,7 @@ def test_responses_whose_requests_were_not_captured_are_reported() -> None:
     assert ids(found.pairs) in ([(2, 2)], [(2, 2), (None, 1)])
 
 
-def test_streams_are_resynchronized_after_a_gap() -> None:
+def test_decoding_continues_with_the_next_frame_after_a_gap() -> None:
     parts = [heartbeat(number) for number in range(6)]
     size = len(parts[0])
     whole = b"".join(parts)
@@ -116,17 +116,17 @@ def test_unsupported_api_versions_requests_are_answered_in_version_0() -> None:
     assert texts(found)[1] == "ApiVersions version 0"
 
 
-def test_records_of_a_fetch_by_id_have_the_topic_that_metadata_named() -> None:
+def test_fetched_topic_ids_are_explained_by_the_names_from_metadata() -> None:
     topic = MetadataResponse.MetadataResponseTopic(name="orders", topic_id=ID)
     asked = request(MetadataRequest(), 12, 0) + request(FetchRequest(), 17, 1)
     fetched = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic_id=ID)])
     found = conversation(asked, answer(MetadataResponse(topics=[topic]), 12, 0) + answer(fetched, 17, 1))
     explainer = CaptureExplainer()
-    parts = [item.part for each in number_pairs([found]) for item in explainer.explained(each)]
+    parts = [item.part for each in number_pairs([found]) for item in explainer.explain_pair(each)]
     assert named(parts[-1], "topic_id").meaning.endswith(", orders")
 
 
-def test_tokens_of_the_oldest_sasl_are_hidden() -> None:
+def test_raw_sasl_tokens_without_headers_are_hidden() -> None:
     token = sized(b"\0alice\0open sesame")
     asked = request(SaslHandshakeRequest(mechanism="PLAIN"), 0, 0) + token + heartbeat(1)
     answered = answer(SaslHandshakeResponse(), 0, 0) + sized(b"") + heartbeat_answer(1)
@@ -134,7 +134,7 @@ def test_tokens_of_the_oldest_sasl_are_hidden() -> None:
     assert [pair.request.is_token for pair in found.pairs if pair.request] == [False, True, False]
     assert ids(found.pairs)[2] == (1, 1)
     explainer = CaptureExplainer()
-    items = [item for each in number_pairs([found]) for item in explainer.explained(each)]
+    items = [item for each in number_pairs([found]) for item in explainer.explain_pair(each)]
     said = " ".join(f"{part.value} {part.meaning}" for item in items for _, part in item.part.walk())
     assert "alice" in said
     assert "sesame" not in said
@@ -150,7 +150,7 @@ def test_the_client_is_identified_by_the_requests_or_the_port() -> None:
     assert find_conversation(turned, 1234) is None
 
 
-def test_connections_without_kafka_and_with_tls_are_counted_apart() -> None:
+def test_tls_connections_and_other_protocols_are_counted_separately() -> None:
     web = streams(b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n" + bytes(200))
     tls = streams(bytes.fromhex("16030100a5") + bytes(165), b"")
     found = find_conversations([web, streams(HELLO, WELCOME), tls])
@@ -166,14 +166,14 @@ def test_pairs_of_several_connections_are_numbered_by_time() -> None:
     late = [(time + 0.0005, packet) for time, packet in second.packets]
     first.answers(WELCOME).asks(heartbeat(2))
     packets = sorted([*first.packets, *late])
-    found = find_conversations(collect_connections(Capture(pcap(packets)).segments())).found
+    found = find_conversations(collect_connections(Capture(pcap(packets)).iterate_segments())).found
     pairs = number_pairs(found)
     assert [(each.number, each.connection.client.port, each.name) for each in pairs] == [
         (1, 50_000, "ApiVersions 3"),
         (2, 50_001, "Heartbeat 4"),
         (3, 50_000, "Heartbeat 4"),
     ]
-    asked, answered = CaptureExplainer().explained(pairs[1])
+    asked, answered = CaptureExplainer().explain_pair(pairs[1])
     assert asked.heading == "#2 request, 22:13:20.003500Z, 127.0.0.1:50001 > 127.0.0.1:9092"
     assert answered.heading == "#2 answer, 22:13:20.004500Z, 127.0.0.1:9092 > 127.0.0.1:50001, after 1.0 ms"
 
@@ -182,7 +182,7 @@ def check(connection: Connection) -> None:
     explainer = CaptureExplainer()
     found = find_conversations([connection]).found
     for each in number_pairs(found):
-        for item in explainer.explained(each):
+        for item in explainer.explain_pair(each):
             check_that_each_byte_has_one_part(item.part, 0, len(item.data))
 
 

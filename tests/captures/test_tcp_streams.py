@@ -29,7 +29,7 @@ SAID = bytes(range(256)) * 20
 
 
 def captured(data: bytes) -> list[Connection]:
-    return collect_connections(Capture(data).segments())
+    return collect_connections(Capture(data).iterate_segments())
 
 
 def only(packets: list[Packet]) -> Connection:
@@ -53,7 +53,7 @@ def test_the_streams_of_both_directions_are_assembled(write: type) -> None:
 
 
 @pytest.mark.parametrize("link", [LINUX_ANY, LINUX_ANY_2, LOOPBACK, RAW])
-def test_packets_of_other_link_types_are_read(link: int) -> None:
+def test_packets_of_each_link_type_are_read(link: int) -> None:
     wire = Wire()
     wire.link = link
     wire.open().asks(SAID)
@@ -61,26 +61,26 @@ def test_packets_of_other_link_types_are_read(link: int) -> None:
     assert runs(connection.to_server) == [(0, SAID)]
 
 
-def test_ip_version_6_is_read() -> None:
+def test_ipv6_packets_are_read() -> None:
     connection = only(Wire(("::1", 50_000), ("::1", 9092)).open().asks(SAID).packets)
     assert str(connection.client) == "[::1]:50000"
     assert runs(connection.to_server) == [(0, SAID)]
 
 
-def test_times_are_those_of_the_packets() -> None:
+def test_the_times_of_a_stream_are_those_of_its_packets() -> None:
     (run,) = only(Wire().open().asks(SAID, segment_bytes=1000).packets).to_server.runs
-    assert [run.time_at(position) for position in (0, 999, 1000)] == [
+    assert [run.find_time_at(position) for position in (0, 999, 1000)] == [
         pytest.approx(FIRST_TIME + number / 1000) for number in (3, 3, 4)
     ]
 
 
-def test_nanoseconds_are_read() -> None:
+def test_captures_with_nanosecond_timestamps_are_read() -> None:
     (run,) = captured(pcap(Wire().open().asks(b"a").packets, nano=True))[0].to_server.runs
-    assert run.time_at(0) == pytest.approx(FIRST_TIME + 0.003)
+    assert run.find_time_at(0) == pytest.approx(FIRST_TIME + 0.003)
 
 
 @pytest.mark.parametrize("isn", [1000, 2**32 - 2, 2**32 - 2000, 2**31 - 1])
-def test_packets_in_any_order_and_duplicates_give_the_same_bytes(isn: int) -> None:
+def test_reordered_and_duplicate_packets_give_the_same_stream(isn: int) -> None:
     packets = Wire(isn=isn).open().asks(SAID, segment_bytes=100).packets
     order = [*packets, *packets[5:20]]
     random.Random(1).shuffle(order[3:])
@@ -97,7 +97,7 @@ def test_a_packet_that_was_not_captured_leaves_a_gap() -> None:
     assert stream.missing_bytes == 1000
 
 
-def test_a_capture_that_starts_within_a_connection_has_no_start() -> None:
+def test_a_stream_captured_from_its_middle_is_marked_as_without_a_beginning() -> None:
     packets = Wire().open().asks(SAID, segment_bytes=1000).packets
     connection = only(packets[5:])
     assert runs(connection.to_server) == [(0, SAID[2000:])]
@@ -120,7 +120,7 @@ def test_a_reused_port_is_another_connection() -> None:
 
 def test_packets_that_are_no_tcp_segments_are_counted() -> None:
     capture = Capture(pcap([(0.0, b"\xff" * 60), (0.0, b""), *Wire().open().packets]))
-    assert len(list(capture.segments())) == 3
+    assert len(list(capture.iterate_segments())) == 3
     assert capture.others == 2
 
 
@@ -129,14 +129,14 @@ def test_a_truncated_file_is_read_up_to_its_end(write: type) -> None:
     data = write(Wire().open().asks(SAID).packets)
     for size in (len(data) - 1, len(data) - 1000, len(data) - 1500):
         capture = Capture(data[:size])
-        assert collect_connections(capture.segments())[0].to_server.size_bytes > 0
+        assert collect_connections(capture.iterate_segments())[0].to_server.size_bytes > 0
 
 
 def test_a_file_that_is_not_a_capture_is_reported() -> None:
     with pytest.raises(Malformed, match="no capture"):
-        list(Capture(b"\x0a\x0d\x0d\x0a").segments())
+        list(Capture(b"\x0a\x0d\x0d\x0a").iterate_segments())
     with pytest.raises(Malformed, match="link type 9 are not known"):
-        list(Capture(pcap([], 9)).segments())
+        list(Capture(pcap([], 9)).iterate_segments())
 
 
 @given(st.data())
@@ -145,12 +145,12 @@ def test_corrupt_files_never_raise_other_errors(data: st.DataObject) -> None:
     for _ in range(4):
         whole[data.draw(st.integers(4, len(whole) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(Malformed):
-        collect_connections(Capture(bytes(whole)).segments())
+        collect_connections(Capture(bytes(whole)).iterate_segments())
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 255), st.binary(max_size=20)), max_size=20))
 def test_arbitrary_segments_never_raise(segments: list[tuple[int, int, bytes]]) -> None:
-    ends = Capture(pcap(Wire().open().packets)).segments().__next__()
+    ends = Capture(pcap(Wire().open().packets)).iterate_segments().__next__()
     made = [Segment(0.0, ends.source, ends.target, sequence, flags, data, 0) for sequence, flags, data in segments]
     for connection in collect_connections(made):
         for run in connection.to_server.runs:

@@ -8,7 +8,7 @@ from tests.cases import for_each
 from tests.cli.conftest import Run
 
 
-def test_the_default_record_is_that_of_the_design(run: Run) -> None:
+def test_the_sizes_of_the_default_record_are_as_documented(run: Run) -> None:
     result = run("formats")
     assert result.exit_code == 0
     rows = [line.split() for line in result.stdout.splitlines()[2:7]]

@@ -99,7 +99,7 @@ def test_each_listener_takes_the_socket_with_its_address(tmp_path: Path) -> None
             assert [ask(port) for port in ports] == [(1).to_bytes(4, "big")] * 2
 
 
-def test_a_listener_for_any_port_leaves_others_their_sockets(tmp_path: Path) -> None:
+def test_a_listener_on_port_0_does_not_take_the_sockets_of_other_listeners(tmp_path: Path) -> None:
     with held() as socket_:
         port = socket_.getsockname()[1]
         listeners = f"listeners=A://127.0.0.1:0,B://localhost:{port}"
@@ -110,12 +110,12 @@ def test_a_listener_for_any_port_leaves_others_their_sockets(tmp_path: Path) -> 
             assert ask(port) == (1).to_bytes(4, "big")
 
 
-def test_sockets_for_another_process_are_left_alone(tmp_path: Path) -> None:
+def test_sockets_passed_for_another_process_are_not_used(tmp_path: Path) -> None:
     with held() as socket_, supervised(command(tmp_path, socket_, pid="1"), socket_) as address:
         assert address != f"127.0.0.1:{socket_.getsockname()[1]}"
 
 
-def test_a_socket_that_no_listener_asks_for_is_refused(tmp_path: Path) -> None:
+def test_an_inherited_socket_without_a_matching_listener_is_rejected(tmp_path: Path) -> None:
     with held("0.0.0.0") as socket_:
         address = f"0.0.0.0:{socket_.getsockname()[1]}"
         assert refused(command(tmp_path, socket_), socket_) == (
@@ -124,32 +124,32 @@ def test_a_socket_that_no_listener_asks_for_is_refused(tmp_path: Path) -> None:
         assert not any(tmp_path.iterdir())
 
 
-def test_an_inherited_unix_socket_is_refused(tmp_path: Path) -> None:
+def test_an_inherited_unix_socket_is_rejected(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as socket_:
         assert (
             refused(command(tmp_path, socket_), socket_) == "minibroker: LISTEN_FDS: descriptor 3 is not a TCP socket"
         )
 
 
-def test_an_inherited_file_that_is_no_socket_is_refused(tmp_path: Path) -> None:
+def test_an_inherited_file_that_is_not_a_socket_is_rejected(tmp_path: Path) -> None:
     with open(tmp_path / "file", "w") as file:
         said = refused(command(tmp_path, file), file)
     assert said == "minibroker: LISTEN_FDS: descriptor 3: Socket operation on non-socket"
 
 
-def test_the_connection_of_a_client_is_refused(tmp_path: Path) -> None:
+def test_an_inherited_connection_of_a_client_is_rejected(tmp_path: Path) -> None:
     with held() as socket_, socket.create_connection(socket_.getsockname()) as client:
         said = refused(command(tmp_path, client), client)
     assert said == "minibroker: LISTEN_FDS: a socket for PLAINTEXT does not listen: Invalid argument"
 
 
 @pytest.mark.parametrize("option", ["--control=0", "--explorer"])
-def test_the_test_kit_takes_no_sockets(tmp_path: Path, option: str) -> None:
+def test_the_test_kit_uses_no_inherited_sockets(tmp_path: Path, option: str) -> None:
     with held() as socket_:
         assert "only a broker without the test kit" in refused(command(tmp_path, socket_, options=(option,)), socket_)
 
 
-def test_children_do_not_inherit_the_variables(tmp_path: Path) -> None:
+def test_child_processes_do_not_inherit_the_socket_variables(tmp_path: Path) -> None:
     program = (
         "import os, socket; from minibroker.broker.network.inherited_sockets import InheritedSockets\n"
         "held = InheritedSockets(); print(*[name for name in os.environ if name.startswith('LISTEN_')], "

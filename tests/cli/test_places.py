@@ -59,7 +59,7 @@ def test_an_invalid_pattern_is_rejected_with_the_reason() -> None:
         ("0=1970-01-01T00:00:01Z", Where("time", 1000, 0)),
     ],
 )
-def test_a_position_is_a_keyword_an_offset_or_a_time(text: str, where: Where) -> None:
+def test_a_position_is_parsed_as_a_keyword_an_offset_or_a_time(text: str, where: Where) -> None:
     assert parse_where(text) == where
 
 

@@ -22,7 +22,7 @@ def by_click(words: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any
     return found
 
 
-def test_each_option_of_serve_is_read_plainly() -> None:
+def test_each_option_of_serve_is_parsed_without_click() -> None:
     declared = [each for each in serve_command.serve.params if isinstance(each, click.Option)]
     assert {name for each in declared for name in each.opts} - {*BY_CLICK} == {*ONE, *MANY, *FLAGS}
     assert {name for each in declared if each.is_flag for name in each.opts} - {*BY_CLICK} == {*FLAGS}
@@ -43,7 +43,7 @@ def test_each_option_of_serve_is_read_plainly() -> None:
         "--set --nodes",
     ],
 )
-def test_plain_options_are_those_that_click_reads(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_parsed_without_click_equal_those_parsed_by_click(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_plain_options(line.split(), {}) == by_click(line.split(), monkeypatch)
 
 
@@ -75,9 +75,9 @@ def test_the_token_may_come_from_the_environment(token: str, monkeypatch: pytest
         "-- one.properties",
     ],
 )
-def test_anything_else_is_left_to_click(line: str) -> None:
+def test_other_arguments_are_left_to_click(line: str) -> None:
     assert parse_plain_options(line.split(), {}) is None
 
 
-def test_shells_complete_by_click() -> None:
+def test_shell_completion_is_left_to_click() -> None:
     assert parse_plain_options([], {"_MINIBROKER_COMPLETE": "bash_complete"}) is None

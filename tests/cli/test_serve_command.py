@@ -59,13 +59,13 @@ def test_serve_ends_when_its_stdin_closes(tmp_path: Path, others: tuple[str, ...
     assert not data.exists()
 
 
-def test_a_stdin_that_is_closed_at_the_start_ends_serve_in_order(tmp_path: Path) -> None:
+def test_serve_stops_cleanly_if_stdin_is_closed_at_its_start(tmp_path: Path) -> None:
     command = ["sh", "-c", 'exec "$@" <&-', "sh", *serve_command(tmp_path), "--until-stdin-closes"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment_for_broker({}))
     assert (run.returncode, run.stderr) == (0, "")
 
 
-def test_each_node_has_its_address(tmp_path: Path) -> None:
+def test_serve_prints_an_address_for_each_node(tmp_path: Path) -> None:
     with running_broker(tmp_path, nodes=3) as broker:
         addresses = broker.bootstrap_servers.split(",")
         assert len(set(addresses)) == 3
@@ -87,7 +87,7 @@ def test_a_setting_without_effect_causes_a_warning_with_its_name(tmp_path: Path)
 
 
 @pytest.mark.parametrize("options", [(), ("--emulate", "4.3"), ("--control", "127.0.0.1:0")])
-def test_a_setting_causes_one_warning(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_an_unsupported_setting_causes_only_one_warning(tmp_path: Path, options: tuple[str, ...]) -> None:
     with running_broker(tmp_path, "num.io.threads=4", options=options) as broker:
         assert broker.log.count("num.io.threads is accepted by Kafka") == 1
 
@@ -184,7 +184,7 @@ def test_metrics_are_served_at_the_printed_address(tmp_path: Path) -> None:
 
 def test_metrics_are_served_with_the_certificate_of_a_listener(tmp_path: Path) -> None:
     authority = Authority()
-    own = authority.issue("broker", ("127.0.0.1",))
+    own = authority.issue_certificate("broker", ("127.0.0.1",))
     stores = {"type": "PEM", "key": own.key, "certificate.chain": own.certificate}
     settings = [f"ssl.keystore.{name}={text}" for name, text in stores.items()]
     with running_broker(
@@ -296,7 +296,7 @@ def test_imported_modules_are_excluded_from_garbage_collection() -> None:
 
 
 @pytest.mark.parametrize("log_format", [pytest.param("text", marks=pytest.mark.thorough), "json"])
-def test_rejected_requests_log_little_whatever_they_contain(tmp_path: Path, log_format: str) -> None:
+def test_log_lines_of_rejected_requests_have_a_bounded_length(tmp_path: Path, log_format: str) -> None:
     """A request of 92 kB, to 8,000 partitions that are not there, made 322 MB of log in 0.3 s; here 20 of them."""
     Data = ProduceRequest.TopicProduceData
     partitions = [Data.PartitionProduceData(index=index, records=None) for index in range(8_000)]

@@ -199,7 +199,7 @@ def test_an_idle_connection_that_was_closed_is_reopened(asynchronous: bool) -> N
 
 
 @pytest.mark.parametrize("release", ["0.10.2", "1.1", "2.4", "3.9"])
-def test_old_brokers_are_supported(release: str) -> None:
+def test_the_client_supports_old_brokers(release: str) -> None:
     with Broker(emulate=release) as old, Client(settings(old.bootstrap_servers)) as client:
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         client.check(client.request(CreateTopicsRequest(topics=[topic])).topics[0].error_code, "creating t")

@@ -120,7 +120,7 @@ def connect(script: Script, settings: dict[str, str]) -> None:
             assert client.leader(("t", 0)).node_id == 1
 
 
-def test_a_user_may_be_given_by_either_setting() -> None:
+def test_the_user_can_be_given_in_javas_or_librdkafkas_settings() -> None:
     script = authenticating("PLAIN", "\0alice\0secret")
     connect(
         script, {"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PLAIN} required username=alice password=secret;"}

@@ -74,7 +74,7 @@ def test_our_member_shares_partitions_with_members_of_another_client(
         member.leave()
 
 
-def test_a_rejected_group_is_an_error(client: Client, kafka: Broker) -> None:
+def test_a_rejected_join_raises_an_error(client: Client, kafka: Broker) -> None:
     member = Membership(client, "g", ["t"])
     kafka.faults.add(api="JoinGroup", error="GROUP_AUTHORIZATION_FAILED")
     with pytest.raises(ClientError, match="group g: GROUP_AUTHORIZATION_FAILED"):

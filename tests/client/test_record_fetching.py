@@ -57,7 +57,7 @@ def test_reading_can_start_within_a_batch(kafka: Broker) -> None:
         assert [each.record.value for each in reader.poll(1000)] == [b"d"]
 
 
-def test_a_moved_leader_is_found_and_a_missing_offset_reported(kafka: Broker) -> None:
+def test_a_reader_finds_a_moved_leader_and_reports_a_missing_offset(kafka: Broker) -> None:
     kafka.produce("t", b"a")
     kafka.faults.add(api="Fetch", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2)
     with client_of(kafka) as client:
@@ -96,7 +96,7 @@ def test_a_partition_can_be_added_to_a_reader(kafka: Broker) -> None:
         assert reader.positions == {("t", 0): 0, ("t", 1): 1}
 
 
-def test_the_last_records_are_found_before_gaps(kafka: Broker) -> None:
+def test_the_last_records_are_found_despite_gaps_in_the_offsets(kafka: Broker) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "x"})
     numbered(kafka, 3)
     producer.init_transactions()

@@ -83,13 +83,13 @@ def test_an_error_of_the_token_endpoint_is_reported(endpoint: str) -> None:
         make_token_source({"clientId": "me", "clientSecret": "wrong"}, {URL: endpoint}).token()
 
 
-def test_the_secret_is_not_sent_to_a_redirection(endpoint: str) -> None:
+def test_the_client_secret_is_not_sent_to_a_redirected_address(endpoint: str) -> None:
     with pytest.raises(TokenError, match="HTTP Error 401"):
         make_token_source({"clientId": "me", "clientSecret": "s"}, {URL: endpoint.replace("/token", "/moved")}).token()
     assert Endpoint.asked == [("", "")]
 
 
-def test_an_endless_response_is_read_partially(endpoint: str) -> None:
+def test_only_the_beginning_of_an_endless_token_response_is_read(endpoint: str) -> None:
     Endpoint.padding = b" " * ANSWER_BYTES
     with pytest.raises(TokenError, match="no token from .*: JSONDecodeError"):
         make_token_source({"clientId": "me", "clientSecret": "s"}, {URL: endpoint}).token()

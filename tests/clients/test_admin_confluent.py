@@ -67,7 +67,7 @@ def create(admin: AdminClient, name: str, assignment: list[list[int]]) -> None:
     done(admin.create_topics([wanted]))
 
 
-def test_the_cluster_is_described(admin: AdminClient) -> None:
+def test_the_cluster_is_described_to_confluent_kafka(admin: AdminClient) -> None:
     described = admin.describe_cluster(include_authorized_operations=True).result(PATIENCE_S)
     assert sorted(node.id for node in described.nodes) == [1, 2, 3]
     assert described.controller.id == 1

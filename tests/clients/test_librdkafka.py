@@ -119,7 +119,7 @@ def test_offsets_are_listed_for_an_admin(
     assert (listed.offset, listed.timestamp) == found
 
 
-def test_the_cluster_is_described(broker: RunningBroker, admin: AdminClient) -> None:
+def test_the_cluster_is_described_to_librdkafka(broker: RunningBroker, admin: AdminClient) -> None:
     described = admin.describe_cluster().result(PATIENCE_S)
     assert [f"{node.host}:{node.port}" for node in described.nodes] == [broker.bootstrap_servers]
     assert described.controller.id == described.nodes[0].id

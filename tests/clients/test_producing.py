@@ -71,7 +71,7 @@ def test_a_too_large_value_is_rejected_by_error_name(
         assert producer.send(topic, RECORDS) == [0, 1, 2, 3, 4]
 
 
-def test_many_partitions_are_produced_to(broker: RunningBroker, topic_name: str, client: Client) -> None:
+def test_a_producer_writes_to_many_partitions(broker: RunningBroker, topic_name: str, client: Client) -> None:
     with client.admin(broker.bootstrap_servers) as admin:
         admin.create_topic(topic_name, 40, {})
     with client.producer(broker.bootstrap_servers) as producer:

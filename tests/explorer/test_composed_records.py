@@ -11,14 +11,14 @@ from tests.cases import for_each
 
 
 @for_each(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 2), (13, 2)])
-def test_the_format_follows_the_version_of_produce(version: int, magic: int) -> None:
+def test_the_message_format_follows_the_version_of_produce(version: int, magic: int) -> None:
     data = bytes(compose_records("k=v", 7, get_record_format(version)))
     ((_, header),) = iterate_batches_in(data)
     (record,) = iterate_records_in(data, 0)
     assert (header.magic, record.key, record.value) == (magic, b"k", b"v")
 
 
-def test_lines_are_about_the_whole_batch() -> None:
+def test_lines_before_the_records_set_fields_of_the_batch() -> None:
     data = bytes(compose_records("@producer 7 1 5\n@transactional\n@compress gzip\na\n@tombstone k", 7, 2))
     ((_, header),) = iterate_batches_in(data)
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 5)
@@ -34,12 +34,12 @@ def test_a_compressed_message_of_format_1_has_relative_offsets_inside() -> None:
 
 
 @for_each("text", ["@producer 1 2", "@nonsense", "@compress zip", "@tombstone"])
-def test_an_unknown_line_is_refused(text: str) -> None:
+def test_an_unknown_line_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="@tombstone KEY"):
         compose_records(text, 7, 2)
 
 
 @for_each(("line", "magic"), [("@producer 7 0 0", 0), ("@transactional", 1)])
-def test_producer_attributes_are_refused_in_message_formats_without_them(line: str, magic: int) -> None:
+def test_producer_fields_are_rejected_in_message_formats_without_them(line: str, magic: int) -> None:
     with pytest.raises(ValueError, match=f"messages of format {magic} have no producer"):
         compose_records(f"{line}\na", 7, magic)

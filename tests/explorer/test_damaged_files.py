@@ -57,7 +57,7 @@ def test_the_first_damage_of_a_file_is_shown(explored: Broker, monkeypatch: pyte
     assert [each["position"] for each in found] == [0, size_bytes]
 
 
-def test_a_file_that_is_too_large_to_look_at_is_not_called_sound(
+def test_a_file_that_is_too_large_to_check_is_not_reported_as_undamaged(
     explored: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     explored.produce("orders", "first")
@@ -67,7 +67,7 @@ def test_a_file_that_is_too_large_to_look_at_is_not_called_sound(
     assert ask(explored, path) is None
 
 
-def test_a_large_file_is_looked_at_once_it_is_opened(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_file_is_checked_when_it_is_opened(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minibroker.explorer.damaged_files.MOST_LISTED_BYTES", 100)
     explored.produce("orders", b"x" * 100)
     log = explored.directory / "orders-0" / f"{0:020d}.log"

@@ -46,7 +46,7 @@ def rows_until(broker: Broker, api: str, outcome: str = "answered", after: int =
 
 
 def portion(broker: Broker, feed: Feed) -> Any:
-    return broker.loop.run(feed.portion())
+    return broker.loop.run(feed.take_next_portion())
 
 
 def test_the_stream_contains_past_and_new_frames(explored: Broker) -> None:
@@ -156,7 +156,7 @@ def test_filters_have_the_parameters_of_faults(explored: Broker) -> None:
     assert ask(explored, "frames/grammar")["words"] == list_filter_words()
 
 
-def test_the_journal_is_not_watched_without_the_explorer() -> None:
+def test_nothing_follows_the_journal_while_no_explorer_is_open() -> None:
     with Broker() as broker:
         assert (broker.interceptors, broker.witnesses) == ([], [])
 

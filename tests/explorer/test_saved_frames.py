@@ -40,7 +40,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rows(frames: SavedFrames) -> Iterator[dict[str, Any]]:
     feed = Feed(frames, lambda _: None)
-    while (portion := asyncio.run(feed.portion())) is not None:
+    while (portion := asyncio.run(feed.take_next_portion())) is not None:
         yield from (dict(zip(COLUMNS, values, strict=True)) for values in portion["rows"])
 
 
@@ -102,7 +102,7 @@ def test_a_file_that_is_neither_log_nor_frames_is_rejected(tmp_path: Path) -> No
     assert (done.returncode, "it, line 1: Expecting value" in done.stderr) == (2, True)
 
 
-def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_a_file_of_frames_that_is_too_large_is_rejected_before_it_is_read(tmp_path: Path) -> None:
     large = tmp_path / "large.flows"
     with large.open("wb") as file:
         file.truncate(exploring.MOST_BYTES + 1)  # which takes no place on the disk

@@ -32,7 +32,7 @@ def test_configs_are_shown_with_their_source(explored: Broker) -> None:
     assert configs["compression.type"]["source"] == "default"
 
 
-def test_a_topic_is_deleted(explored: Broker) -> None:
+def test_a_topic_is_deleted_in_the_topics_view(explored: Broker) -> None:
     explored.create_topic("orders")
     assert ask(explored, "topics/orders", "DELETE") is None
     assert ask(explored, "topics/orders") == (409, "there is no topic orders")
@@ -50,7 +50,7 @@ def test_a_topic_is_deleted(explored: Broker) -> None:
         ("?text=nowhere", []),
     ],
 )
-def test_records_are_searched(explored: Broker, query: str, found: list[int]) -> None:
+def test_records_are_searched_by_key_value_and_headers(explored: Broker, query: str, found: list[int]) -> None:
     explored.produce("orders", "hay")
     explored.produce("orders", "a needle")
     explored.produce("orders", "hay", key="needle")

@@ -33,22 +33,24 @@ def produced(records: str) -> dict[str, Any]:
 
 
 @for_each("key", SERVED)
-def test_each_request_starts_with_valid_values(key: ApiKey) -> None:
+def test_the_form_of_each_request_starts_with_valid_values(key: ApiKey) -> None:
     message = get_request_class(key)
     for version in SERVED[key].versions:
-        values = _Form(version, version in message.flexible, message.versions[-1], "orders", bytes(16)).values(message)
+        values = _Form(version, version in message.flexible, message.versions[-1], "orders", bytes(16)).choose_values(
+            message
+        )
         frame = encode_request(Composed(api=get_api_name(key), version=version, fields=values), 0)
         assert list(explain_request(frame).problems()) == []
 
 
 def test_a_requested_topic_has_a_name_and_no_id() -> None:
-    form = _Form(12, True, 13, "orders", b"i" * 16).fields(get_request_class(ApiKey.METADATA))
+    form = _Form(12, True, 13, "orders", b"i" * 16).describe_fields(get_request_class(ApiKey.METADATA))
     (topics,) = (field for field in form if field["name"] == "topics")
     assert topics["item"]["blank"] == {"name": "orders", "topic_id": "A" * 22}
 
 
 def test_a_new_config_has_no_topic_name() -> None:
-    form = _Form(7, True, 7, "orders", bytes(16)).fields(get_request_class(ApiKey.CREATE_TOPICS))
+    form = _Form(7, True, 7, "orders", bytes(16)).describe_fields(get_request_class(ApiKey.CREATE_TOPICS))
     (topics,) = (field for field in form if field["name"] == "topics")
     (configs,) = (field for field in topics["item"]["fields"] if field["name"] == "configs")
     assert configs["item"]["blank"] == {"name": "", "value": None}
@@ -73,7 +75,7 @@ def test_a_manually_edited_produce_is_appended(explored: Broker) -> None:
     assert explored.requests("Produce")[0].client_id == "explorer"
 
 
-def test_a_batch_has_its_producer_fields(explored: Broker) -> None:
+def test_a_composed_batch_has_the_given_producer_fields(explored: Broker) -> None:
     explored.create_topic("orders")
     topics = [{"name": "orders", "partition_data": [{"index": 0, "records": "@producer 7 0 0\na\nb"}]}]
     digits = composed(explored, "Produce", 9, topic_data=topics)

@@ -59,7 +59,7 @@ def reads(*partitions: int) -> Callable[[LabClient], bool]:
     return lambda client: re.findall(r"(\d+) at", client.said) == [str(each) for each in partitions]
 
 
-async def test_a_producer_writes_to_one_partition_after_the_other(broker: Broker, clients: Clients) -> None:
+async def test_a_producer_writes_to_all_partitions_in_turn(broker: Broker, clients: Clients) -> None:
     producer = clients.add("producer", "orders")
     records = await broker.aexpect("orders", 4)
     assert {record.partition for record in records} == {0, 1}
@@ -68,7 +68,7 @@ async def test_a_producer_writes_to_one_partition_after_the_other(broker: Broker
     assert clients.describe_all()[0]["count"] == len(broker.records("orders"))
 
 
-async def test_a_topic_that_is_not_there_is_created(broker: Broker, clients: Clients) -> None:
+async def test_a_client_creates_a_missing_topic(broker: Broker, clients: Clients) -> None:
     clients.add("producer", "new")
     await broker.aexpect("new", 1)
 
@@ -85,14 +85,14 @@ async def test_consumers_share_partitions_and_commit(broker: Broker, clients: Cl
     assert broker.committed("readers")
 
 
-async def test_a_consumer_joins_until_the_group_takes_it(broker: Broker, clients: Clients) -> None:
+async def test_a_consumer_retries_to_join_until_the_group_accepts_it(broker: Broker, clients: Clients) -> None:
     fault = broker.faults.add(api="JoinGroup", error="UNKNOWN_MEMBER_ID", times=600)
     client = clients.add("consumer", "orders", "readers")
     await until(client, reads(0, 1))
     assert fault.hits == 600
 
 
-async def test_a_killed_consumer_is_missed_only_after_its_session(broker: Broker, clients: Clients) -> None:
+async def test_a_killed_consumer_is_removed_when_its_session_expires(broker: Broker, clients: Clients) -> None:
     first = clients.add("consumer", "orders", "readers")
     await until(first, reads(0, 1))
     first.kill()
@@ -119,7 +119,7 @@ async def test_a_stopped_producer_aborts_its_transaction(broker: Broker, clients
     assert producer.said == "transaction 1 is aborted, epoch 0"
 
 
-async def test_a_consumer_counts_what_is_committed_alone(broker: Broker, clients: Clients) -> None:
+async def test_a_consumer_counts_committed_records_only(broker: Broker, clients: Clients) -> None:
     producer = clients.add("transactional-producer", "orders", "payments")
     await until(producer, lambda each: "transaction 4 is aborted" in each.said)
     await producer.stop()
@@ -129,7 +129,9 @@ async def test_a_consumer_counts_what_is_committed_alone(broker: Broker, clients
     assert (producer.count, consumer.count) == (8, 6)
 
 
-async def test_a_consumer_begins_where_its_group_is_and_leaves_it_at_once(broker: Broker, clients: Clients) -> None:
+async def test_a_consumer_starts_at_the_committed_offset_and_leaves_its_group_when_stopped(
+    broker: Broker, clients: Clients
+) -> None:
     broker.journal.on()
     await broker.aproduce("orders", "tea", partition=0)
     first = clients.add("consumer", "orders", "readers")
@@ -161,7 +163,7 @@ async def test_a_second_producer_fences_the_first(broker: Broker, clients: Clien
     await until(second, lambda each: each.count > 0)
 
 
-async def test_clients_find_a_broker_that_comes_back(broker: Broker, clients: Clients) -> None:
+async def test_clients_reconnect_to_a_restarted_broker(broker: Broker, clients: Clients) -> None:
     producer = clients.add("producer", "orders")
     consumer = clients.add("consumer", "orders", "readers")
     await until(consumer, lambda each: each.count > 0)
@@ -180,7 +182,7 @@ async def test_a_stopped_client_starts_again(broker: Broker, clients: Clients) -
     await until(producer, lambda each: each.count > before)
 
 
-async def test_what_cannot_be_a_client_is_refused(clients: Clients) -> None:
+async def test_a_client_of_an_unknown_kind_or_topic_is_rejected(clients: Clients) -> None:
     with pytest.raises(LookupError, match="there is no client of the kind cat"):
         clients.add("cat", "orders")
     with pytest.raises(ValueError, match="needs a topic"):

@@ -10,10 +10,10 @@ from minibroker.protocol.records.crc_by_table import crc32c
 
 
 @given(st.binary(max_size=300), st.integers(0, 0xFFFFFFFF))
-def test_both_compute_the_same(data: bytes, seed: int) -> None:
+def test_the_crc_by_table_equals_that_of_the_library(data: bytes, seed: int) -> None:
     assert crc32c(data, seed) == crc.crc32c(data, seed)
     assert crc32c(memoryview(data)[1:]) == crc.crc32c(data[1:])
 
 
-def test_the_package_is_taken_where_it_is_there() -> None:
+def test_the_crc_library_is_used_if_it_is_installed() -> None:
     assert crc.crc32c.__module__ != crc32c.__module__

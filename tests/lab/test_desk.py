@@ -77,7 +77,7 @@ async def test_a_new_lab_has_a_broker_and_clients(page: Page) -> None:
     assert (status, json.loads(content)["message"]) == (404, "Not Found")
 
 
-async def test_a_stream_goes_on_until_it_is_stopped(page: Page) -> None:
+async def test_a_streamed_response_continues_until_the_page_stops_it(page: Page) -> None:
     await page.desk.start()
     number = page.send("GET", "/explorer/api/frames/stream?after=0")
     text = b""
@@ -99,12 +99,12 @@ async def test_clients_are_started_and_stopped_by_requests(page: Page) -> None:
     assert len(await page.data("lab/clients")) == 2
 
 
-async def test_code_runs(page: Page) -> None:
+async def test_the_python_code_of_a_request_is_run(page: Page) -> None:
     await page.desk.start()
     assert await page.data("lab/run", {"code": "broker.nodes"}) == {"said": "3\n"}
 
 
-async def test_a_batch_of_zstd_gets_an_answer_without_its_library(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_zstd_batch_is_rejected_without_the_zstd_library(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     await page.desk.start()
     code = """
 from minibroker.protocol.messages.produce import ProduceRequest
@@ -127,7 +127,7 @@ answer.responses[0].partition_responses[0].error_code
     assert said == {"said": f"{ErrorCode.UNSUPPORTED_COMPRESSION_TYPE:d}\n"}
 
 
-async def test_schemas_are_registered_by_messages(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_schemas_are_registered_by_messages_of_the_page(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     await page.desk.start()
     assert "schemas" in (await page.data("about"))["views"]
 
@@ -149,7 +149,7 @@ async def test_schemas_are_registered_by_messages(page: Page, monkeypatch: pytes
     assert [(each["name"], each["latest"]) for each in found["subjects"]] == [("orders-value", 1)]
 
 
-async def test_a_bit_that_flips_is_found_by_a_consumer(page: Page) -> None:
+async def test_a_consumer_notices_a_flipped_bit(page: Page) -> None:
     await page.desk.start()
     page.desk.clients.remove_all()
     await page.data("lab/run", {"code": "await broker.aproduce('torn', 'tea')"})
@@ -179,7 +179,7 @@ async def test_a_saved_state_is_opened_with_its_logs_and_its_frames(page: Page, 
     assert (await page.data("about"))["nodes"] == [1, 2, 3]
 
 
-async def test_logs_with_which_no_broker_starts_are_shown(page: Page, tmp_path: Path) -> None:
+async def test_files_of_logs_that_no_broker_can_open_are_shown(page: Page, tmp_path: Path) -> None:
     saved = tmp_path / "strange.zip"
     with zipfile.ZipFile(saved, "w") as archive:
         archive.writestr("meta.properties", "version=1\nnode.id=1\ncluster.id=\n")
@@ -195,7 +195,7 @@ async def test_logs_with_which_no_broker_starts_are_shown(page: Page, tmp_path: 
     ("version", "name", "shown"),
     [(b"1", b"node.id", [7]), (b"0", b"broker.id", "was written by a Kafka with ZooKeeper")],
 )
-async def test_logs_are_opened_by_the_node_that_had_them(
+async def test_a_broker_with_the_node_id_of_the_saved_logs_opens_them(
     page: Page, tmp_path: Path, version: bytes, name: bytes, shown: object
 ) -> None:
     logs = tmp_path / "logs"
@@ -213,7 +213,7 @@ async def test_logs_are_opened_by_the_node_that_had_them(
     assert found == shown
 
 
-async def test_saved_frames_are_shown_alone(page: Page, tmp_path: Path) -> None:
+async def test_saved_frames_are_shown_without_logs(page: Page, tmp_path: Path) -> None:
     await page.desk.start()
     _, content = await page.ask("GET", "/explorer/api/lab/file")
     saved = tmp_path / "state.zip"

@@ -44,7 +44,7 @@ def logs(tmp_path: Path) -> Path:
     return directory
 
 
-def test_what_was_saved_is_opened(tmp_path: Path, logs: Path) -> None:
+def test_a_saved_lab_file_is_opened_with_its_logs_and_frames(tmp_path: Path, logs: Path) -> None:
     with Broker(nodes=2) as broker:
         broker.journal.on()
         broker.fill({"orders": ["tea", "coffee"]})
@@ -62,14 +62,14 @@ def test_what_was_saved_is_opened(tmp_path: Path, logs: Path) -> None:
 
 
 @pytest.mark.parametrize("root", ["", "data/", "a/b/kafka-logs/"])
-def test_a_log_directory_is_found_wherever_it_is(tmp_path: Path, logs: Path, root: str) -> None:
+def test_a_log_directory_is_found_at_any_depth_of_the_archive(tmp_path: Path, logs: Path, root: str) -> None:
     entries = {"README.txt": b"no log", f"{root}meta.properties": b"version=1\n", f"{root}{LOG}": b""}
     opened = unpack(archive(tmp_path / "kafka.zip", entries), logs)
     assert (opened.has_logs, opened.frames, opened.nodes) == (True, [], None)
     assert {"meta.properties", LOG} <= files_in(logs)
 
 
-def test_nothing_is_written_outside_of_the_directory(tmp_path: Path, logs: Path) -> None:
+def test_unpacking_writes_nothing_outside_the_directory(tmp_path: Path, logs: Path) -> None:
     names = ("../outside", "/outside", "orders-0/../../outside", "a\\..\\outside", "orders-0/deep/outside", ".lock")
     unpack(archive(tmp_path / "evil.zip", {LOG: b"", **dict.fromkeys(names, b"x")}), logs)
     assert files_in(tmp_path) - {"evil.zip"} <= {f"logs/{LOG}", "logs/outside"}
@@ -77,7 +77,9 @@ def test_nothing_is_written_outside_of_the_directory(tmp_path: Path, logs: Path)
     assert not (logs / ".lock").exists()
 
 
-def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_unpacks_to_too_many_bytes_is_rejected(
+    tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lab_files, "MOST_BYTES", 10 << 20)
     bomb = archive(tmp_path / "bomb.zip", {LOG: bytes(11 << 20)})
     assert bomb.stat().st_size < 100_000
@@ -88,14 +90,14 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, logs: Path, monkeyp
         unpack(archive(tmp_path / "many.zip", dict.fromkeys(("a", "b", LOG), b"")), logs)
 
 
-def test_names_that_take_much_memory_are_refused_before_they_are_read(tmp_path: Path, logs: Path) -> None:
+def test_an_archive_with_too_many_names_is_rejected_before_they_are_read(tmp_path: Path, logs: Path) -> None:
     many = archive(tmp_path / "many.zip", {f"{number}{'x' * 60_000}": b"" for number in range(40)})
     with pytest.raises(LabFileError, match=r"^many.zip: the names of its files take 2.3 MiB, and 2 are read at most$"):
         unpack(many, logs)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_methods_that_the_library_unpacks_without_a_bound_are_refused(tmp_path: Path, logs: Path, method: int) -> None:
+def test_compression_methods_without_a_size_limit_are_rejected(tmp_path: Path, logs: Path, method: int) -> None:
     bomb = archive(tmp_path / "bomb.zip", {LOG: bytes(64 << 20)}, method)
     tracemalloc.start()
     try:
@@ -115,12 +117,14 @@ def test_the_newest_frames_are_kept(tmp_path: Path, logs: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("nodes", "found"), [(3, 3), (0, None), (10**9, None), ("3", None), (None, None)])
-def test_the_number_of_nodes_is_bounded(tmp_path: Path, logs: Path, nodes: object, found: int | None) -> None:
+def test_the_number_of_nodes_in_a_lab_file_is_limited(
+    tmp_path: Path, logs: Path, nodes: object, found: int | None
+) -> None:
     entries = {ABOUT: json.dumps({"nodes": nodes}).encode(), LOG: b""}
     assert unpack(archive(tmp_path / "nodes.zip", entries), logs).nodes == found
 
 
-def test_a_file_is_packed_that_can_be_opened(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_lab_file_can_be_opened(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (logs / "orders-0").mkdir()
     for name in (LOG, ".lock"):
         (logs / name).write_bytes(b"")
@@ -132,7 +136,7 @@ def test_a_file_is_packed_that_can_be_opened(logs: Path, monkeypatch: pytest.Mon
         pack(logs, [], 1, "localhost:9092")
 
 
-def test_a_link_is_a_file_with_its_target_as_text(tmp_path: Path, logs: Path) -> None:
+def test_a_symbolic_link_is_unpacked_as_a_text_file(tmp_path: Path, logs: Path) -> None:
     with zipfile.ZipFile(tmp_path / "link.zip", "w") as made:
         link = zipfile.ZipInfo(LOG)
         link.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -142,14 +146,14 @@ def test_a_link_is_a_file_with_its_target_as_text(tmp_path: Path, logs: Path) ->
     assert (logs / LOG).read_text() == "/etc/passwd"
 
 
-def test_what_is_no_archive_of_logs_is_refused_in_one_line(tmp_path: Path, logs: Path) -> None:
+def test_an_archive_without_logs_is_rejected_in_one_line(tmp_path: Path, logs: Path) -> None:
     with pytest.raises(LabFileError, match="^cat.zip: it has neither frames nor a log directory$"):
         unpack(archive(tmp_path / "cat.zip", {"cat.jpg": b"meow"}), logs)
     with pytest.raises(FlowError, match="line 1"):
         unpack(archive(tmp_path / "flows.zip", {FRAMES: b"no json\n"}), logs)
 
 
-def test_any_damage_is_told_in_one_line(tmp_path: Path, logs: Path) -> None:
+def test_any_damage_of_an_archive_is_reported_in_one_line(tmp_path: Path, logs: Path) -> None:
     made = io.BytesIO(archive(tmp_path / "whole.zip", {LOG: b"records" * 50, FRAMES: b"{}\n"}).read_bytes())
     content = made.getvalue()
     damaged = tmp_path / "damaged.zip"
@@ -164,7 +168,7 @@ def test_any_damage_is_told_in_one_line(tmp_path: Path, logs: Path) -> None:
         unpack(damaged, logs)
 
 
-def test_the_explore_command_shows_both_parts_of_a_file(tmp_path: Path) -> None:
+def test_the_explore_command_shows_logs_and_frames_of_a_lab_file(tmp_path: Path) -> None:
     frame = Exchange(1, ApiKey.METADATA, 9, 1, b"\0\3\0\11\0\0\0\1")
     logs = tmp_path / "data" / "orders-0"
     logs.mkdir(parents=True)
@@ -183,7 +187,7 @@ def test_the_explore_command_shows_both_parts_of_a_file(tmp_path: Path) -> None:
         assert process.wait(30) == 0
 
 
-def test_the_explore_command_refuses_an_archive_of_something_else(tmp_path: Path) -> None:
+def test_the_explore_command_rejects_other_archives(tmp_path: Path) -> None:
     saved = archive(tmp_path / "cat.zip", {"cat.jpg": b"meow"})
     done = run(["minibroker", "explore", str(saved)], capture_output=True, text=True, env=environment())
     assert (done.returncode, "cat.zip: it has neither frames nor a log directory" in done.stderr) == (2, True)

@@ -70,7 +70,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_is_written_arrives_also_if_the_end_follows_at_once(network: MemoryNetwork) -> None:
+async def test_written_bytes_arrive_even_if_the_connection_is_closed_immediately(network: MemoryNetwork) -> None:
     server = Server()
     _, writer = await connected(network, server)
     writer.write(b"first")
@@ -81,7 +81,7 @@ async def test_what_is_written_arrives_also_if_the_end_follows_at_once(network: 
     assert server.events == ["lost"]
 
 
-async def test_a_connection_that_is_cut_loses_what_has_not_arrived(network: MemoryNetwork) -> None:
+async def test_an_aborted_connection_loses_bytes_that_have_not_arrived(network: MemoryNetwork) -> None:
     server = Server()
     reader, writer = await connected(network, server)
     server.transport.write(b"never read")
@@ -90,7 +90,7 @@ async def test_a_connection_that_is_cut_loses_what_has_not_arrived(network: Memo
     assert writer.is_closing()
 
 
-async def test_a_reader_that_does_not_read_makes_the_writer_pause(network: MemoryNetwork) -> None:
+async def test_a_writer_pauses_while_its_reader_does_not_read(network: MemoryNetwork) -> None:
     server = Server()
     reader, writer = await connected(network, server)
     writer.transport.pause_reading()
@@ -104,7 +104,7 @@ async def test_a_reader_that_does_not_read_makes_the_writer_pause(network: Memor
     writer.close()
 
 
-async def test_a_reader_that_pauses_amid_a_buffer_gets_the_rest_later(network: MemoryNetwork) -> None:
+async def test_a_reader_that_pauses_within_a_buffer_gets_the_rest_when_it_resumes(network: MemoryNetwork) -> None:
     class Buffered(asyncio.BufferedProtocol):
         def __init__(self) -> None:
             self.buffer, self.got = bytearray(4), bytearray()
@@ -132,12 +132,12 @@ async def test_a_reader_that_pauses_amid_a_buffer_gets_the_rest_later(network: M
     writer.close()
 
 
-async def test_where_nobody_listens_a_connection_is_refused(network: MemoryNetwork) -> None:
+async def test_a_connection_to_a_port_without_a_listener_is_refused(network: MemoryNetwork) -> None:
     with pytest.raises(ConnectionRefusedError, match="nobody listens on localhost:9092"):
         await asyncio.open_connection("localhost", 9092)
 
 
-async def test_two_may_have_a_port_and_one_may_listen(network: MemoryNetwork) -> None:
+async def test_two_sockets_can_bind_a_port_but_only_one_can_listen(network: MemoryNetwork) -> None:
     async with Broker({"listeners": "PLAINTEXT://localhost:9092"}):
         with pytest.raises(StartError, match="cannot listen on localhost:9092: .*in use"):
             await Broker({"listeners": "PLAINTEXT://localhost:9092"}).astart()
@@ -145,7 +145,7 @@ async def test_two_may_have_a_port_and_one_may_listen(network: MemoryNetwork) ->
         assert again.bootstrap_servers == "localhost:9092"
 
 
-async def test_a_broker_and_its_client_need_no_other_sockets(network: MemoryNetwork) -> None:
+async def test_a_broker_and_its_client_use_only_the_memory_network(network: MemoryNetwork) -> None:
     async with Broker({"listeners": "PLAINTEXT://localhost:9092"}, nodes=2) as broker:
         assert broker.bootstrap_servers == "localhost:9092,localhost:9093"
         settings = ClientSettings({"bootstrap.servers": broker.bootstrap_servers})

@@ -17,7 +17,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     threads.install()
 
 
-def test_a_started_thread_is_done_at_once() -> None:
+def test_a_thread_runs_to_its_end_when_it_is_started() -> None:
     done: list[int] = []
     thread = threading.Thread(target=done.append, args=(threading.get_ident(),))
     thread.start()
@@ -26,7 +26,7 @@ def test_a_started_thread_is_done_at_once() -> None:
     thread.join()
 
 
-def test_a_pool_keeps_results_and_errors() -> None:
+def test_a_thread_pool_returns_results_and_raises_errors() -> None:
     with ThreadPoolExecutor() as pool:
         assert list(pool.map(abs, [-1, 2])) == [1, 2]
         assert isinstance(pool.submit(int, "x").exception(), ValueError)

@@ -57,7 +57,7 @@ def test_the_folder_has_the_page_the_source_and_pyodide(tmp_path: Path, pyodide:
     ]
 
 
-def test_the_version_follows_from_the_files_alone(tmp_path: Path, pyodide: Path) -> None:
+def test_the_version_of_the_lab_depends_only_on_its_files(tmp_path: Path, pyodide: Path) -> None:
     def write(name: str) -> str:
         write_lab(tmp_path / name, pyodide)
         return (tmp_path / name / "service.js").read_text()
@@ -76,7 +76,7 @@ def test_the_version_follows_from_the_files_alone(tmp_path: Path, pyodide: Path)
         ("cramjam-1-cp314-wasm.whl", "has no wheel of cramjam for Pyodide: `.ci/lab` shows how pip downloads it"),
     ],
 )
-def test_what_is_missing_is_told_before_anything_is_written(
+def test_a_missing_file_is_reported_before_anything_is_written(
     tmp_path: Path, pyodide: Path, missing: str, said: str
 ) -> None:
     (pyodide / missing).unlink()
@@ -89,7 +89,7 @@ def test_what_is_missing_is_told_before_anything_is_written(
 
 
 @pytest.mark.parametrize("keeps_source", [True, False])
-def test_loaded_modules_are_compiled_and_load_from_what_is_compiled(tmp_path: Path, keeps_source: bool) -> None:
+def test_modules_are_compiled_and_can_be_imported_without_their_source(tmp_path: Path, keeps_source: bool) -> None:
     source, target = tmp_path / "source.zip", tmp_path / "target.zip"
     modules = {
         "loaded.py": b"import this_one",

@@ -177,7 +177,7 @@ def test_a_half_closed_client_still_gets_responses() -> None:
         assert to_the_end(client) == answer(1, b"late")
 
 
-def test_a_node_that_closes_within_a_response_closes_the_client() -> None:
+def test_a_client_is_disconnected_if_its_node_closes_within_a_response() -> None:
     with connected() as (proxy, client, node):
         proxy.journal.on()
         client.sendall(request(UNKNOWN_API, 0))
@@ -191,7 +191,7 @@ def test_a_node_that_closes_within_a_response_closes_the_client() -> None:
 
 
 @pytest.mark.parametrize("is_client", [True, False], ids=["client", "node"])
-def test_a_reset_resets_the_other_side(is_client: bool) -> None:
+def test_a_connection_reset_is_passed_to_the_other_side(is_client: bool) -> None:
     with connected() as (_, client, node):
         client.sendall(request(UNKNOWN_API, 0))
         assert exactly(node, 15)
@@ -202,7 +202,7 @@ def test_a_reset_resets_the_other_side(is_client: bool) -> None:
             other.recv(1)
 
 
-def test_a_client_is_disconnected_without_a_node() -> None:
+def test_a_client_is_disconnected_if_its_node_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with Proxy(f"127.0.0.1:{port}") as proxy, client_of(proxy) as client:
@@ -249,7 +249,7 @@ def test_many_unanswered_requests_pause_the_client() -> None:
         client.settimeout(PATIENCE_S)
 
 
-def test_an_invalid_node_name_closes_the_client() -> None:
+def test_an_invalid_host_name_of_a_node_closes_the_clients_connection() -> None:
     with Proxy(f"{'a' * 70}:9092") as proxy, client_of(proxy) as client:
         client.settimeout(PATIENCE_S)
         assert client.recv(1) == b""

@@ -59,7 +59,7 @@ def test_a_saved_exchange_is_read_unchanged(tmp_path: Path) -> None:
         assert getattr(read, name) == getattr(written, name), name
 
 
-def test_the_file_of_a_journal_is_read(tmp_path: Path) -> None:
+def test_a_file_saved_by_a_journal_is_read(tmp_path: Path) -> None:
     with Broker() as broker:
         broker.journal.on()
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -89,7 +89,7 @@ def test_the_error_names_the_invalid_line_of_a_file_of_exchanges(tmp_path: Path,
         list(read_exchanges(tmp_path / "it"))
 
 
-def test_a_recording_omits_what_the_disk_cannot_take() -> None:
+def test_exchanges_are_omitted_if_the_disk_is_too_slow() -> None:
     exchange = metadata_exchange()
     exchange.answer_bytes = bytes(WAITING_BYTES + 1)
     file = io.BytesIO()
@@ -124,13 +124,13 @@ def test_a_large_exchange_is_formatted_in_pieces_in_a_thread(tmp_path: Path) -> 
     assert read.answer_bytes == exchange.answer_bytes and max(map(len, pieces)) <= 2 * PIECE_BYTES
 
 
-def test_late_packets_keep_the_order_of_the_exchanges() -> None:
+def test_packets_are_written_in_the_order_of_their_exchanges() -> None:
     packets, exchange, other = Packets(), metadata_exchange(), metadata_exchange()
     exchange.answer_bytes = other.answer_bytes = bytes(100_000)
-    later, soon = packets.format(exchange, "[::1]:9092"), list(packets.format(other, "[::1]:9092"))
+    later, soon = packets.iterate_packets(exchange, "[::1]:9092"), list(packets.iterate_packets(other, "[::1]:9092"))
     in_turn = Packets()
     assert b"".join([*later, *soon]) == b"".join(
-        piece for each in (exchange, other) for piece in list(in_turn.format(each, "[::1]:9092"))
+        piece for each in (exchange, other) for piece in list(in_turn.iterate_packets(each, "[::1]:9092"))
     )
 
 
@@ -193,7 +193,9 @@ def word_sum(data: bytes) -> int:
 )
 def test_packets_contain_the_frames_in_order_with_right_checksums(client: str, server: str) -> None:
     packets, exchange = Packets(), metadata_exchange(connection=client)
-    data = make_file_head() + b"".join([*packets.format(exchange, server), *packets.format(exchange, server)])
+    data = make_file_head() + b"".join(
+        [*packets.iterate_packets(exchange, server), *packets.iterate_packets(exchange, server)]
+    )
     streams: dict[int, bytes] = {}
     for packet in packets_in(data):
         six = packet[0] >> 4 == 6
@@ -266,7 +268,7 @@ def test_different_responses_are_named_by_their_fields(tmp_path: Path) -> None:
     assert any(".error_code: 3 in the place of 0" in line or ".error_code: 100 in" in line for line in said), said
 
 
-def test_a_closed_connection_is_a_problem_of_its_requests() -> None:
+def test_a_replay_reports_requests_whose_connection_was_closed() -> None:
     frame = request(999, 0)[4:]
     exchange = Exchange(1, ApiKey.METADATA, 99, 1, frame)
     exchange.answer_bytes = b"\0\0\0\1"
@@ -275,13 +277,13 @@ def test_a_closed_connection_is_a_problem_of_its_requests() -> None:
     assert results[1].problem
 
 
-def test_lines_are_json_for_other_programs() -> None:
+def test_each_line_of_a_recording_is_a_json_object() -> None:
     values = json.loads(make_line(metadata_exchange(), "k:1"))
     assert (values["api"], values["server"], values["duration_ms"]) == ("Metadata", "k:1", 4.5)
     assert bytes.fromhex(values["request_hex"])[:4] == b"\0\3\0\x09"
 
 
-async def test_a_late_response_is_not_taken_for_the_next_one() -> None:
+async def test_a_replay_does_not_match_a_late_response_to_the_next_request() -> None:
     async def answer_the_first_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         late = b""
         with contextlib.suppress(asyncio.IncompleteReadError):
@@ -298,6 +300,6 @@ async def test_a_late_response_is_not_taken_for_the_next_one() -> None:
         settings = {"bootstrap.servers": str(address), "request.timeout.ms": "1000"}
         line = Line(address, ClientSettings(settings, "c"))
         with pytest.raises(TimeoutError):
-            await line.ask(b"first", True)
-        assert await line.ask(b"other", True) == b"soon"
+            await line.send_and_receive(b"first", True)
+        assert await line.send_and_receive(b"other", True) == b"soon"
         line.close()

@@ -20,22 +20,22 @@ class Receiver:
         self.hold_after = -1
         self.splitter: Splitter | None = None
 
-    def wants(self, head: memoryview) -> bool:
+    def wants_whole_frame(self, head: memoryview) -> bool:
         return self.wanted
 
-    def frame(self, data: bytes) -> None:
+    def take_frame(self, data: bytes) -> None:
         self.frames.append(data)
         self.passed += data
         if len(self.frames) == self.hold_after and self.splitter is not None:
             self.splitter.held = True
 
-    def frame_begins(self, head: memoryview, size_bytes: int) -> None:
+    def on_frame_begins(self, head: memoryview, size_bytes: int) -> None:
         self.begun.append(size_bytes)
 
-    def piece(self, data: bytes, *, is_last: bool) -> None:
+    def take_piece(self, data: bytes, *, is_last: bool) -> None:
         self.passed += data
 
-    def unframed(self, data: bytes) -> None:
+    def take_unframed(self, data: bytes) -> None:
         self.plain += data
         self.passed += data
 
@@ -66,7 +66,7 @@ def test_frames_are_complete_and_in_order_however_the_stream_is_split(
     if wanted and not ends_early:
         assert receiver.frames == frames
     assert all(each in frames for each in receiver.frames)
-    splitter.end()
+    splitter.pass_incomplete_frame()
     assert receiver.passed == data
 
 
@@ -78,7 +78,7 @@ def test_an_unneeded_large_frame_is_forwarded_as_it_arrives() -> None:
     assert receiver.passed == data[: 2 * HEAD_BYTES]
 
 
-def test_bytes_after_a_hold_wait_until_it_ends() -> None:
+def test_bytes_behind_a_held_frame_wait_until_it_is_released() -> None:
     receiver = Receiver()
     receiver.hold_after = 1
     data = frame(3) + frame(5) + frame(7)
@@ -90,7 +90,7 @@ def test_bytes_after_a_hold_wait_until_it_ends() -> None:
     assert receiver.passed == data + frame(9)
 
 
-def test_a_stream_without_frames_is_forwarded_unchanged() -> None:
+def test_a_stream_that_does_not_consist_of_frames_is_forwarded_unchanged() -> None:
     receiver = Receiver()
     fed(receiver, frame(3) + b"\xff\xff\xff\xff and more", 2)
     assert receiver.frames == [frame(3)]

@@ -170,7 +170,7 @@ def test_faults_affect_one_partition_as_in_the_test_kit(broker: Broker, proxy: P
     assert proxy.journal.requests("Produce", error="NOT_LEADER_OR_FOLLOWER")[0].faults
 
 
-def test_a_lost_response_is_lost_after_its_effect(broker: Broker, proxy: Proxy) -> None:
+def test_a_request_whose_response_is_lost_still_takes_effect(broker: Broker, proxy: Proxy) -> None:
     broker.create_topic("t")
     proxy.faults.add(api="Produce", close="after", once=True)
     produced(proxy.bootstrap_servers, "v", **{"enable.idempotence": True})
@@ -234,7 +234,7 @@ def test_a_corrupt_batch_comes_only_from_the_proxy(broker: Broker, proxy: Proxy)
     consumer.close()
 
 
-def test_a_silent_request_ends_with_its_fault(broker: Broker, proxy: Proxy) -> None:
+def test_a_request_without_a_response_is_disconnected_when_its_fault_is_removed(broker: Broker, proxy: Proxy) -> None:
     broker.create_topic("t")
     fault = proxy.faults.add(api="Produce", answer="silence", once=True)
     producer = Producer({"bootstrap.servers": proxy.bootstrap_servers, "log_level": 0})
@@ -247,7 +247,7 @@ def test_a_silent_request_ends_with_its_fault(broker: Broker, proxy: Proxy) -> N
     assert len(broker.records("t")) == 1
 
 
-def test_login_faults_are_rejected() -> None:
+def test_faults_on_authentication_are_rejected_by_a_proxy() -> None:
     proxy = Proxy("127.0.0.1:1")
     for words in ({"authentication": "refuse"}, {"user": "alice", "close": "before"}):
         with pytest.raises(FaultError, match="does not see who logs in"):
@@ -274,7 +274,7 @@ def test_clients_and_the_proxy_may_use_tls(tmp_path: Path) -> None:
         assert consumed(proxy.bootstrap_servers, 1, **tls) == ["v"]
 
 
-def test_sasl_is_forwarded_without_leaving_secrets(tmp_path: Path) -> None:
+def test_forwarded_sasl_logins_leave_no_secrets_in_the_journal(tmp_path: Path) -> None:
     with (
         Broker(security="SASL_PLAINTEXT", users={"alice": "wonderland"}) as broker,
         Proxy(broker.bootstrap_servers) as proxy,
@@ -297,7 +297,7 @@ def test_a_wrong_password_of_the_proxy_disconnects_its_clients(caplog: pytest.Lo
     assert "cannot connect" in caplog.text and "authentication" in caplog.text and "wrong" not in caplog.text
 
 
-def test_impossible_settings_are_rejected_immediately(broker: Broker) -> None:
+def test_impossible_proxy_settings_are_rejected_immediately(broker: Broker) -> None:
     for arguments in ({"upstream": "nowhere"}, {"upstream": "a:1", "listen": "9092"}):
         with pytest.raises((SettingError, ValueError)):
             Proxy(**arguments)
@@ -317,7 +317,7 @@ def test_a_proxy_on_all_addresses_advertises_the_one_each_client_uses(broker: Br
         assert {each.host for each in brokers.values()} == {"localhost"}
 
 
-def test_nodes_get_ports_after_the_first(broker: Broker) -> None:
+def test_nodes_get_the_ports_after_that_of_the_first_node(broker: Broker) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with Proxy(first_of(broker), f"127.0.0.1:{port}") as proxy:
@@ -419,7 +419,7 @@ def logged_in() -> Iterator[tuple[Proxy, socket.socket, Node]]:
             yield proxy, client, node
 
 
-def test_requests_wait_for_the_login_and_responses_do_not() -> None:
+def test_requests_wait_for_a_reauthentication_and_responses_do_not() -> None:
     first, second = request(UNKNOWN_API, 0, 1, b"first"), request(UNKNOWN_API, 0, 2, b"second")
     with logged_in() as (proxy, client, node):
         for _ in range(2):
@@ -435,7 +435,7 @@ def test_requests_wait_for_the_login_and_responses_do_not() -> None:
             assert exactly(client, 11) == answer(2, b"two")
 
 
-def test_a_request_forwarded_in_pieces_is_not_interrupted() -> None:
+def test_a_request_forwarded_in_pieces_is_not_interrupted_by_a_reauthentication() -> None:
     large, small = request(UNKNOWN_API, 0, 1, bytes(100_000)), request(UNKNOWN_API, 0, 2)
     with logged_in() as (proxy, client, node):
         client.sendall(large[:50_000])
@@ -448,7 +448,7 @@ def test_a_request_forwarded_in_pieces_is_not_interrupted() -> None:
         assert node.frame() == small[4:]
 
 
-def test_a_request_held_by_a_fault_follows_the_login() -> None:
+def test_a_request_held_by_a_fault_is_sent_after_the_reauthentication() -> None:
     held = request(ApiKey.HEARTBEAT, 0, 1, struct.pack(">hih", 0, 0, 0))
     with logged_in() as (proxy, client, node):
         fault = proxy.faults.add(api="Heartbeat", delay="90 s", once=True)
@@ -463,7 +463,7 @@ def test_a_request_held_by_a_fault_follows_the_login() -> None:
         assert to_the_end(node.connection) == b""
 
 
-def test_a_client_is_disconnected_if_the_new_login_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_is_disconnected_if_the_reauthentication_fails(caplog: pytest.LogCaptureFixture) -> None:
     with logged_in() as (proxy, client, node):
         pass_time(proxy, SESSION_MS)
         node.log_in(error_code=58)

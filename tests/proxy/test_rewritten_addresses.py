@@ -40,7 +40,7 @@ def structs(of: type) -> Any:
             yield from structs(below)
 
 
-def test_every_message_with_an_address_is_known() -> None:
+def test_the_proxy_knows_every_message_with_an_address() -> None:
     found = set()
     for key in ApiKey:
         if any(
@@ -69,7 +69,7 @@ def test_leader_hints_are_replaced_unless_empty() -> None:
     assert not list_endpoints(nobody)
 
 
-def test_only_versions_with_unknown_addresses_are_omitted() -> None:
+def test_only_api_versions_with_unknown_addresses_are_omitted() -> None:
     known = get_response_class(ApiKey.METADATA).versions[-1]
     each = ApiVersionsResponse.ApiVersion
     versions = [each(api_key=3, min_version=0, max_version=known + 1), each(api_key=8, min_version=0, max_version=99)]
@@ -93,7 +93,7 @@ def test_a_node_of_a_later_release_is_limited_to_known_versions() -> None:
         assert exactly(client, len(said)) == answer(1, ApiVersionsResponse(api_keys=[offered]).encode(3))
 
 
-def test_a_rejected_version_is_forwarded_and_understood() -> None:
+def test_a_response_to_an_unsupported_api_versions_version_is_forwarded_and_decoded() -> None:
     with connected() as (proxy, client, node):
         proxy.journal.on()
         body = b"\0" + ApiVersionsRequest(client_software_name="new", client_software_version="1").encode(5)

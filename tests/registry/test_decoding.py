@@ -32,7 +32,7 @@ def test_too_deeply_nested_values_do_not_fail_the_command(capsys: pytest.Capture
         format_json(value)
 
     class Source:
-        def find(self, named: int | str) -> WireSchema:
+        def find_schema(self, named: int | str) -> WireSchema:
             return WireSchema("JSON", "{}", {})
 
     line = make_schema_formatter(Source(), lambda found: b"as it is\n", as_json=False)  # type: ignore[arg-type]

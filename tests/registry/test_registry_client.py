@@ -48,7 +48,7 @@ def server(seen: list[str | None], redirect: str | None = None) -> Iterator[str]
 def test_credentials_are_sent_to_no_other_server(is_elsewhere: bool) -> None:
     seen: list[str | None] = []
     with server(seen) as other, server(seen, other if is_elsewhere else None) as url:
-        assert RegistryClient(url, token="secret").ask("GET", "moved") == []
+        assert RegistryClient(url, token="secret").send_request("GET", "moved") == []
     assert seen == ["Bearer secret", None if is_elsewhere else "Bearer secret"]
 
 
@@ -56,32 +56,38 @@ def test_cyclic_references_are_followed_once() -> None:
     """A registry refuses them, but whatever answers may be another program."""
 
     class Circle(RegistryClient):
-        def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
+        def send_request(
+            self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None
+        ) -> Any:
             other = "b" if path[-3:] == ("a", "versions", "1") else "a"
             return {"schema": f'"{other}"', "references": [{"name": other, "subject": other, "version": 1}]}
 
-    found = Circle("http://localhost").find(1)
+    found = Circle("http://localhost").find_schema(1)
     assert dict(found.references) == {"b": '"a"', "a": '"b"'}
 
 
 def test_references_nested_too_deeply_are_rejected() -> None:
     class Endless(RegistryClient):
-        def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
+        def send_request(
+            self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None
+        ) -> Any:
             next = f"{path[1]}x"
             return {"schema": '"int"', "references": [{"name": next, "subject": next, "version": 1}]}
 
     with pytest.raises(RequestFailed, match="100 deep"):
-        Endless("http://localhost").find(1)
+        Endless("http://localhost").find_schema(1)
 
 
 @pytest.mark.parametrize("answer", [[], {"schema": 1}, {"schema": '"int"', "references": [{"name": "a"}]}])
 def test_a_response_that_is_not_a_schema_is_an_error(answer: Any) -> None:
     class Odd(RegistryClient):
-        def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None) -> Any:
+        def send_request(
+            self, method: str, *path: str, body: Any = None, query: Mapping[str, object] | None = None
+        ) -> Any:
             return answer
 
     with pytest.raises(RequestFailed, match="no schema"):
-        Odd("http://localhost").find(1)
+        Odd("http://localhost").find_schema(1)
 
 
 @contextmanager
@@ -117,7 +123,7 @@ def test_a_server_that_is_not_a_registry_is_reported_in_one_sentence(answer: byt
         # Nothing but silence has to wait for the time to be over.
         client = RegistryClient(url, timeout_s=0.1 if answer is None else 60)
         with pytest.raises(RequestFailed) as caught:
-            client.ask("GET", "subjects")
+            client.send_request("GET", "subjects")
         assert str(caught.value) == said.format(url)
 
 
@@ -125,16 +131,18 @@ def test_a_port_without_a_server_is_reported_as_for_brokers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
     with pytest.raises(RequestFailed, match=f"^cannot connect to {url}: Connection refused$"):
-        RegistryClient(url).ask("GET", "subjects")
+        RegistryClient(url).send_request("GET", "subjects")
 
 
 @pytest.mark.parametrize("knows_parts", [True, False])
 def test_a_paginated_list_is_read_completely(knows_parts: bool) -> None:
     class Listing(RegistryClient):
-        def ask(self, method: str, *path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+        def send_request(
+            self, method: str, *path: str, body: Any = None, query: Mapping[str, Any] | None = None
+        ) -> Any:
             return list(range(5))[query["offset"] :][:2] if knows_parts and query is not None else [0, 1, 2, 3, 4]
 
-    assert Listing("http://localhost").ask_all("schemas", query={}) == [0, 1, 2, 3, 4]
+    assert Listing("http://localhost").fetch_list("schemas", query={}) == [0, 1, 2, 3, 4]
 
 
 def test_references_within_a_context_are_resolved(registry: Asking) -> None:
@@ -142,5 +150,5 @@ def test_references_within_a_context_are_resolved(registry: Asking) -> None:
     registry.register(":.c:a", record("A", ("f", "string")))
     references = [{"name": "A", "subject": "a", "version": 1}]
     guid = registry.register(":.c:d", record("D", ("a", "A")), references=references).body["guid"]
-    found = RegistryClient(registry.url).find(guid)
+    found = RegistryClient(registry.url).find_schema(guid)
     assert json.loads(found.references["A"]) == record("A", ("f", "string"))

@@ -51,20 +51,20 @@ async def echoed(request: Request) -> Answer:
         return make_text_answer(error.message, error.status)
 
 
-async def test_a_body_comes_in_pieces() -> None:
+async def test_a_request_body_is_received_in_pieces() -> None:
     client = Client(piece(b"one", more=True), piece(b"two"))
     headers = await client.ask(Asgi(echoed), **{"content-length": "6"})
     assert client.body == b"/a/b x=1 onetwo" and headers["content-length"] == "15" and "connection" not in headers
 
 
-async def test_a_body_that_is_too_large_or_too_slow_is_refused() -> None:
+async def test_a_too_large_or_too_slow_request_body_is_rejected() -> None:
     for messages, status in (([piece(b"0123456789", more=True)], 413), ([piece(b"0", more=True)], 408)):
         client = Client(*messages)
         headers = await client.ask(Asgi(echoed, body_seconds=0.01), **{"transfer-encoding": "chunked"})
         assert (client.answers[0]["status"], headers["connection"]) == (status, "close")
 
 
-async def test_a_body_that_nobody_wants_is_read_as_far_as_it_is_small() -> None:
+async def test_an_unneeded_request_body_is_read_only_if_it_is_small() -> None:
     async def refused(_: Request) -> Answer:
         return make_text_answer("no", 401)
 
@@ -75,13 +75,13 @@ async def test_a_body_that_nobody_wants_is_read_as_far_as_it_is_small() -> None:
     assert client.messages == [piece(b"?")]
 
 
-async def test_the_answer_to_head_has_no_body() -> None:
+async def test_the_response_to_head_has_no_body() -> None:
     client = Client(piece(b""))
     assert (await client.ask(Asgi(echoed), "HEAD"))["content-length"] == "9"
     assert client.body == b""
 
 
-async def test_a_stream_ends_when_its_client_leaves() -> None:
+async def test_a_streamed_response_ends_when_its_client_disconnects() -> None:
     has_ended = asyncio.Event()
 
     async def forever() -> AsyncIterator[bytes]:
@@ -105,7 +105,7 @@ async def test_a_stream_ends_when_its_client_leaves() -> None:
     assert client.body.startswith(b"..")
 
 
-async def test_a_stream_may_end_by_itself() -> None:
+async def test_a_streamed_response_can_end_without_a_disconnect() -> None:
     async def two() -> AsyncIterator[bytes]:
         yield b"1"
         yield b"2"

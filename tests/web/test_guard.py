@@ -17,11 +17,11 @@ from tests.asking_applications import Asking
 def asked(**headers: str) -> Request:
     """A request with these headers, as a server passes them on."""
     as_passed = {name: value.encode().decode("latin-1") for name, value in headers.items()}
-    return Request.of("GET", "/", as_passed)
+    return Request.make_request("GET", "/", as_passed)
 
 
 @pytest.mark.parametrize("token", ["secret", "g\u00e9heim", "\u79d8\u5bc6"])
-def test_a_token_may_have_any_characters(token: str) -> None:
+def test_a_token_can_have_any_characters(token: str) -> None:
     guard = Guard(token)
     guard(asked(authorization=f"Bearer {token}"))
     for wrong in ("", "Bearer", f"Bearer {token} ", f"Basic {token}"):

@@ -49,7 +49,7 @@ async def answer_of(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], 
     return head[0], headers, (await reader.readexactly(int(headers.get("content-length", 0)))).decode()
 
 
-async def test_a_connection_serves_one_request_after_the_other() -> None:
+async def test_one_connection_serves_several_requests() -> None:
     async with served() as (reader, writer):
         for path in ("/a", "/b"):
             writer.write(get(path))
@@ -58,14 +58,14 @@ async def test_a_connection_serves_one_request_after_the_other() -> None:
             assert not {"server", "date", "connection"} & headers.keys()
 
 
-async def test_requests_that_are_sent_at_once_are_answered_in_order() -> None:
+async def test_pipelined_requests_are_answered_in_order() -> None:
     async with served() as (reader, writer):
         paths = [f"/{number}" for number in range(50)]
         writer.write(b"".join(map(get, paths)))
         assert [(await answer_of(reader))[2] for _ in paths] == [f"{path} " for path in paths]
 
 
-async def test_a_body_may_come_in_chunks() -> None:
+async def test_a_chunked_request_body_is_accepted() -> None:
     async with served() as (reader, writer):
         writer.write(b"POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
         await writer.drain()
@@ -73,14 +73,14 @@ async def test_a_body_may_come_in_chunks() -> None:
         assert [(await answer_of(reader))[2] for _ in range(2)] == ["/x abcde", "/next "]
 
 
-async def test_a_large_body_is_read_as_it_is_asked_for() -> None:
+async def test_a_large_request_body_is_read_only_as_the_application_asks_for_it() -> None:
     async with served() as (reader, writer):
         body = b"x" * 1_000_000
         writer.write(b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + body)
         assert (await answer_of(reader))[2] == f"/x {body.decode()}"
 
 
-async def test_a_client_that_expects_100_continue_gets_it() -> None:
+async def test_a_client_that_expects_100_continue_receives_it() -> None:
     async with served() as (reader, writer):
         writer.write(b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
@@ -88,7 +88,7 @@ async def test_a_client_that_expects_100_continue_gets_it() -> None:
         assert (await answer_of(reader))[2] == "/x ok"
 
 
-async def test_a_client_that_is_still_sending_gets_the_answer() -> None:
+async def test_a_client_that_is_still_sending_its_body_receives_the_response() -> None:
     async def answer(request: Request) -> Answer:
         with pytest.raises(Refused):
             await request.read(1 << 20)
@@ -105,7 +105,7 @@ async def test_a_client_that_is_still_sending_gets_the_answer() -> None:
 
 
 @pytest.mark.parametrize(("late_seconds", "late_bytes"), [(0.01, 1 << 40), (600.0, 1 << 20)])
-async def test_a_connection_is_closed_if_a_body_goes_on_after_the_answer(
+async def test_a_connection_is_closed_if_the_request_body_continues_after_the_response(
     late_seconds: float, late_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_connection, "LATE_SECONDS", late_seconds)
@@ -122,7 +122,7 @@ async def test_a_connection_is_closed_if_a_body_goes_on_after_the_answer(
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])  # one that reads the body, and one that does not
-async def test_a_client_gets_no_leave_to_send_what_nobody_reads(method: str) -> None:
+async def test_no_100_continue_is_sent_for_a_body_that_is_not_read(method: str) -> None:
     async def answer(request: Request) -> Answer:
         try:
             await (request.read(9) if request.method == "POST" else asyncio.sleep(0))
@@ -139,7 +139,7 @@ async def test_a_client_gets_no_leave_to_send_what_nobody_reads(method: str) -> 
 
 
 @pytest.mark.parametrize("request_", [get("/", "Connection: close"), get("/", version="1.0")])
-async def test_a_client_that_wants_one_answer_is_disconnected(request_: bytes) -> None:
+async def test_a_client_that_sends_connection_close_is_disconnected_after_the_response(request_: bytes) -> None:
     async with served() as (reader, writer):
         writer.write(request_)
         assert (await answer_of(reader))[2] == "/ "
@@ -158,7 +158,7 @@ async def test_a_client_that_wants_one_answer_is_disconnected(request_: bytes) -
         (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n", "400 Bad Request"),
     ],
 )
-async def test_bytes_that_are_no_http_request_are_refused(sent: bytes, status: str) -> None:
+async def test_bytes_that_are_not_an_http_request_are_rejected(sent: bytes, status: str) -> None:
     async with served() as (reader, writer):
         writer.write(sent)
         assert (await answer_of(reader))[0] == f"HTTP/1.1 {status}"
@@ -166,7 +166,9 @@ async def test_bytes_that_are_no_http_request_are_refused(sent: bytes, status: s
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_a_failure_is_answered_and_logged(method: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_of_the_application_is_logged_and_answered_with_status_500(
+    method: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def failing(_: Request) -> Answer:
         raise ZeroDivisionError("here")
 
@@ -177,7 +179,9 @@ async def test_a_failure_is_answered_and_logged(method: str, caplog: pytest.LogC
     assert "here" in caplog.text
 
 
-async def test_connections_above_the_limit_are_refused_and_the_others_served(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_above_the_limit_are_rejected_and_the_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(server_module, "CONNECTIONS_MAX", 1)
     async with served() as (reader, writer):
         late_reader, late = await asyncio.open_connection(*writer.get_extra_info("peername"))
@@ -189,7 +193,7 @@ async def test_connections_above_the_limit_are_refused_and_the_others_served(mon
         late.close()
 
 
-async def test_a_stream_waits_for_its_reader_and_ends_when_that_leaves() -> None:
+async def test_a_streamed_response_waits_for_its_reader_and_ends_when_the_reader_disconnects() -> None:
     sent, left = 0, asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:

@@ -57,13 +57,15 @@ class Kettle:
 
 def routes() -> Routes:
     found = Routes("/k", tag="kettles", kinds={"to": Meta(ge=0)})
-    found.on("POST", "/heat", Kettle("own").heat, "heat", body="Heat", answer="Happened.lines", without=("shape",))
+    found.add_route(
+        "POST", "/heat", Kettle("own").heat, "heat", body="Heat", answer="Happened.lines", without=("shape",)
+    )
 
     def named(name: str) -> Kettle:
         return Kettle(name)
 
     of_other: dict[str, Any] = {"owner": named, "answer": "Happened.lines"}
-    found.on("POST", "/{name}/heat", Kettle.heat, "heat_other", body="HeatOther", **of_other)
+    found.add_route("POST", "/{name}/heat", Kettle.heat, "heat_other", body="HeatOther", **of_other)
 
     @found.get("/list/{number}")
     async def listed(number: int, full: bool = False, **which: Unpack[Which]) -> dict[str, Any]:
@@ -112,24 +114,24 @@ def kettles() -> Asking:
     return Asking(Application(routes(), Guard(), mistake))
 
 
-def test_arguments_come_from_the_body(kettles: Asking) -> None:
+def test_arguments_of_a_route_are_read_from_the_json_body(kettles: Asking) -> None:
     assert kettles.post("/k/heat", {"to": 90}).json == {"lines": ["own", "90", "1 s", "round"]}
     assert kettles.post("/k/heat", {"to": 90, "within": 200}).json["lines"][2] == "200 ms"
     assert kettles.post("/k/heat", {"to": 90, "within": "2 s"}).json["lines"][2] == "2 s"
 
 
-def test_an_owner_comes_from_the_path(kettles: Asking) -> None:
+def test_the_owner_of_a_method_is_made_from_the_path(kettles: Asking) -> None:
     assert kettles.post("/k/blue%2Fone/heat", {"to": 1, "shape": "flat"}).json["lines"] == [
         *("blue/one", "1", "1 s", "flat"),
     ]
 
 
-def test_arguments_come_from_the_query(kettles: Asking) -> None:
+def test_arguments_of_a_route_are_read_from_the_query(kettles: Asking) -> None:
     assert kettles.get("/k/list/3?full=true").json == {"number": 3, "full": True}
     assert kettles.get("/k/list/3?color=red&color=blue").json == {"number": 3, "full": False, "color": "blue"}
 
 
-def test_a_body_may_be_one_argument_and_absent(kettles: Asking) -> None:
+def test_a_body_can_be_a_single_optional_argument(kettles: Asking) -> None:
     seen.clear()
     for body in (None, b"null", {"what": "tea"}):
         assert kettles.post("/k/wish/loud", body).status == 204
@@ -137,7 +139,7 @@ def test_a_body_may_be_one_argument_and_absent(kettles: Asking) -> None:
     assert kettles.post("/k/free", {"a": [1]}).json == {"a": [1]}
 
 
-def test_an_answer_may_come_in_pieces(kettles: Asking) -> None:
+def test_a_response_can_be_sent_in_pieces(kettles: Asking) -> None:
     assert kettles.get("/k/stream").body == b"first, second"
 
 
@@ -168,20 +170,20 @@ def test_the_error_for_an_invalid_parameter_is_one_line(
     assert (answer.status, answer.json["message"]) == (status, message)
 
 
-def test_a_body_of_another_type_is_refused(kettles: Asking) -> None:
+def test_a_body_of_another_content_type_is_rejected(kettles: Asking) -> None:
     """A page of another site may send text, without asking first."""
     assert kettles.ask("POST", "/k/heat", {"to": 1}, **{"content-type": "text/plain"}).status == 422
     assert kettles.ask("POST", "/k/heat", {"to": 1}, **{"content-type": "application/x+json; v=1"}).status == 200
 
 
-def test_the_answer_to_a_wrong_method_names_the_allowed_ones(kettles: Asking) -> None:
+def test_the_response_to_a_wrong_method_names_the_allowed_methods(kettles: Asking) -> None:
     assert kettles.ask("OPTIONS", "/k/heat").headers == {"allow": "POST"}
     refused = kettles.post("/k/stream")
     assert (refused.status, refused.headers["allow"]) == (405, "GET, HEAD")
     assert kettles.ask("HEAD", "/k/list/1").status == 200
 
 
-def test_a_path_with_a_slash_too_many_is_redirected(kettles: Asking) -> None:
+def test_a_path_with_an_extra_trailing_slash_is_redirected(kettles: Asking) -> None:
     moved = kettles.get("/k/list/a%2F1/?full=1")
     assert (moved.status, moved.headers["location"]) == (307, "/k/list/a%2F1?full=1")
 
@@ -197,7 +199,7 @@ def test_an_internal_error_is_logged_and_not_sent_to_the_client(caplog: pytest.L
     assert answer.status == 500 and "secret" not in answer.text and "KeyError" in caplog.text
 
 
-def test_the_guard_decides_before_the_body_is_read() -> None:
+def test_the_guard_rejects_a_request_before_its_body_is_read() -> None:
     application = Application(routes(), Guard("token"), mistake)
 
     async def rest(most_bytes: int) -> bytes:
@@ -209,7 +211,7 @@ def test_the_guard_decides_before_the_body_is_read() -> None:
     assert asyncio.run(answered()).status == 401
 
 
-def test_routes_describe_themselves() -> None:
+def test_the_openapi_document_describes_all_routes() -> None:
     told = describe_routes(routes(), {400: "wrong"}, {}, needs_token=True, title="Kettles", version="1", description="")
     heat = told["paths"]["/k/heat"]["post"]
     assert heat["description"] == "Heat the water; return what happened."

@@ -210,14 +210,14 @@ def print_records(source: Source, line: Formatter, ending: Ending) -> None:
     try:
         while not ending.is_reached():
             last, lines = None, []
-            for record in source.poll(ending.wait_ms()):
+            for record in source.poll(ending.choose_wait_ms()):
                 lines.append(line(record))
-                if ending.counts():
+                if ending.count_record():
                     last = record
                     break
             output.write(b"".join(lines))  # at once: without a buffer, each call is one of the system
             output.flush()
-            source.printed(last)
+            source.note_printed(last)
         if ending.is_empty and sys.stdout.isatty():
             click.echo("minibroker: there are no records", err=True)
     finally:
@@ -235,7 +235,7 @@ class Ending:
         self._timeout_s = timeout_s
         self._last_s = time.monotonic()
 
-    def counts(self) -> bool:
+    def count_record(self) -> bool:
         """Take note of a record; return whether it is the last one to print."""
         self.is_empty = False
         self._last_s = time.monotonic()
@@ -248,7 +248,7 @@ class Ending:
             return True
         return self._timeout_s is not None and time.monotonic() - self._last_s >= self._timeout_s
 
-    def wait_ms(self) -> int:
+    def choose_wait_ms(self) -> int:
         """Return how long a fetch may wait for records: the end of a partition is found by an empty one."""
         if not self._follow:
             return 0

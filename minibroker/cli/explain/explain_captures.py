@@ -99,9 +99,9 @@ def explain_pairs(pairs: list[NumberedPair], only: int | None) -> Iterator[Expla
     explainer = CaptureExplainer()
     for pair in pairs:
         if only is None or pair.number == only:
-            yield from explainer.explained(pair)
+            yield from explainer.explain_pair(pair)
         elif only is not None and pair.number < only:
-            explainer.learn(pair)
+            explainer.learn_topic_ids(pair)
 
 
 def make_line(numbered: NumberedPair) -> str:
@@ -115,7 +115,7 @@ def make_line(numbered: NumberedPair) -> str:
     words += [f"{pair.duration_ms:.1f} ms"] if pair.duration_ms is not None else []
     errors = [
         part.meaning
-        for item in CaptureExplainer().explained(numbered)
+        for item in CaptureExplainer().explain_pair(numbered)
         for _, part in item.part.walk()
         if part.name.endswith("error_code") and part.value
     ]
@@ -131,7 +131,7 @@ def _read_captured(data: bytes) -> list[Connection]:
         if not is_capture(data):
             return list(iterate_connections(data.decode("ascii", errors="replace")))
         capture = Capture(data)
-        connections = collect_connections(capture.segments())
+        connections = collect_connections(capture.iterate_segments())
     except (Malformed, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from error
     if capture.others:

@@ -58,13 +58,13 @@ class Target(NamedTuple):
         """Return whether the offset can be outside the log, and is then limited to it."""
         return self.how in ("to_offset", "shift_by")
 
-    def timestamp_ms(self, now_ms: int) -> int | None:
+    def get_timestamp_ms(self, now_ms: int) -> int | None:
         """Return the time whose offsets are needed, in ms since 1970 as `now_ms`, or None."""
         moments = {"by_duration": now_ms - self.value, "to_datetime": self.value}
         # Negative ones have special meanings in Kafka.
         return max(0, moments[self.how]) if self.how in moments else None
 
-    def wanted(
+    def choose_offset(
         self, place: tuple[str, int], current: int | None, earliest: int, latest: int, at_time: int | None
     ) -> int:
         """Return the offset for a partition. Raises click.ClickException for a shift without a committed offset."""
@@ -187,12 +187,12 @@ def _plan_moves(client: Client, target: Target, places: list[TopicPartition], po
 
     earliest = list_offsets(client, dict.fromkeys(places, EARLIEST))
     latest = list_offsets(client, dict.fromkeys(places, LATEST))
-    timestamp_ms = target.timestamp_ms(round(time.time() * 1000))
+    timestamp_ms = target.get_timestamp_ms(round(time.time() * 1000))
     at_time = {} if timestamp_ms is None else list_offsets(client, dict.fromkeys(places, timestamp_ms))
     moves = []
     for place in places:
         current = positions.get(place)
-        offset = target.wanted(place, current, earliest[place], latest[place], at_time.get(place))
+        offset = target.choose_offset(place, current, earliest[place], latest[place], at_time.get(place))
         new = limit_to_log(place, offset, earliest[place], latest[place]) if target.is_bounded else offset
         moves.append(Move(*place, current, new))
     return moves

@@ -108,28 +108,28 @@ class _Lines:
         self.printed += 1
         return self._separator.join(part(self, found) for part in self._parts) + self._end
 
-    def timestamp(self, found: Found) -> bytes:
+    def format_timestamp(self, found: Found) -> bytes:
         timestamp = found.record.timestamp
         return b"NO_TIMESTAMP" if timestamp < 0 else b"%s:%d" % (self._kind_of(found.partition[0]), timestamp)
 
-    def partition(self, found: Found) -> bytes:
+    def format_partition(self, found: Found) -> bytes:
         return b"Partition:%d" % found.partition[1]
 
-    def offset(self, found: Found) -> bytes:
+    def format_offset(self, found: Found) -> bytes:
         return b"Offset:%d" % found.record.offset
 
-    def headers(self, found: Found) -> bytes:
+    def format_headers(self, found: Found) -> bytes:
         pairs = [b"%s:%s" % (name.encode(), self._show_bytes(value)) for name, value in found.record.headers]
         return self._headers.join(pairs) or b"NO_HEADERS"
 
-    def key(self, found: Found) -> bytes:
+    def format_key(self, found: Found) -> bytes:
         return self._show_bytes(found.record.key)
 
-    def value(self, found: Found) -> bytes:
+    def format_value(self, found: Found) -> bytes:
         return self._show_bytes(found.record.value)
 
     def _show_bytes(self, data: bytes | None) -> bytes:
         return self._null if data is None else bytes(data)
 
 
-_PARTS: Final = {part: getattr(_Lines, part) for part in PARTS}
+_PARTS: Final = {part: getattr(_Lines, f"format_{part}") for part in PARTS}

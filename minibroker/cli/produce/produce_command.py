@@ -138,7 +138,7 @@ def produce(
         identity = ProducerIdentity(client, transactional_id) if has_identity else None
 
         def writer_of(topic: str) -> Writer:
-            return Writer(client, topic, report.of(topic).settled, identity=identity, **options)
+            return Writer(client, topic, report.get_topic_report(topic).count_outcome, identity=identity, **options)
 
         try:
             with _run_in_transaction(identity, report):
@@ -146,8 +146,8 @@ def produce(
                     _iterate_items(sources, kind, form, common, is_typed), Outbox(writer_of, topic, partition), report
                 )
         finally:
-            report.show(as_json)
-    report.check()
+            report.print_report(as_json)
+    report.raise_if_failed()
 
 
 @contextmanager
@@ -212,7 +212,7 @@ class Outbox:
         self._partition = partition
         self._writers: dict[str, Writer] = {} if topic is None else {topic: writer_of(topic)}
 
-    def add(self, item: Item) -> None:
+    def add_record(self, item: Item) -> None:
         """Add a record. Raises `BadLine` if it says no topic, or a partition that does not exist."""
         topic = item.topic if self._topic is None else self._topic
         if topic is None:
@@ -228,7 +228,7 @@ class Outbox:
             raise BadLine(f"{item.place}: {lacking}; --partition chooses another")
         writer.add(item.record, partition)
 
-    def unsettled(self) -> int:
+    def count_unsettled(self) -> int:
         """Return the number of records of which nobody knows whether they were written."""
         return sum(writer.unsettled for writer in self._writers.values())
 
@@ -243,16 +243,16 @@ def _write_items(items: Items, outbox: Outbox, report: Report) -> None:
     try:
         for some in items:
             for item in some:
-                outbox.add(item)
+                outbox.add_record(item)
             outbox.flush()  # what is read next may take long to come
-            report.progress()
+            report.show_progress()
             if report.gave_up:
                 return
     except BadLine:
         outbox.flush()
         raise
     except KeyboardInterrupt:
-        unknown = outbox.unsettled()
+        unknown = outbox.count_unsettled()
         if unknown:
             click.echo(f"minibroker: {format_count(unknown, 'record')} may have been written, or not", err=True)
         raise

@@ -145,7 +145,7 @@ class DumpLines:
         self._place: dict[str, Any] = {}
         self._is_control = False
 
-    def record(self, document: dict[str, Any]) -> dict[str, Any] | None:
+    def parse_record(self, document: dict[str, Any]) -> dict[str, Any] | None:
         """Return the record of a line as `consume --json` prints it; None for a line with none for applications."""
         kind = document.get("type")
         if kind == "file":
@@ -172,7 +172,7 @@ def iterate_records_of_json(lines: Lines, common: Common) -> Items:
                 number += 1
                 document = _parse_object(line) if line.strip() else None
                 if document is not None and "type" in document:
-                    document = dumped.record(document)
+                    document = dumped.parse_record(document)
                 if document is not None:
                     items.append(_make_item(document, f"line {number}", common, now_ms))
         except ValueError as error:

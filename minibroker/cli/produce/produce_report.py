@@ -42,7 +42,7 @@ class TopicReport:
         self.first_failure = ""
         self.gave_up = False
 
-    def settled(self, outcome: Outcome) -> None:
+    def count_outcome(self, outcome: Outcome) -> None:
         """Count a batch."""
         partition, records, first, error, gave_up = outcome
         if error is not None:
@@ -59,19 +59,18 @@ class TopicReport:
         """The number of records that were written."""
         return sum(row.records for row in self.written.values())
 
-    def rows(self) -> list[Written]:
+    def list_rows(self) -> list[Written]:
         """Return what was written, by partition."""
         return [row for _, row in sorted(self.written.items())]
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         """Return the report for people."""
-        return (
-            f"{format_count(self.records, 'record')} written to {self.topic}{''.join(map(_format_place, self.rows()))}"
-        )
+        places = "".join(map(_format_place, self.list_rows()))
+        return f"{format_count(self.records, 'record')} written to {self.topic}{places}"
 
-    def document(self) -> dict[str, object]:
+    def make_document(self) -> dict[str, object]:
         """Return the report for programs."""
-        partitions = [row._asdict() for row in self.rows()]
+        partitions = [row._asdict() for row in self.list_rows()]
         return {"topic": self.topic, "records": self.records, "partitions": partitions}
 
 
@@ -87,7 +86,7 @@ class Report:
         self._is_shown = False
         self._began_s = self._shown_s
 
-    def of(self, topic: str) -> TopicReport:
+    def get_topic_report(self, topic: str) -> TopicReport:
         """Return the report of a topic."""
         return self._topics.setdefault(topic, TopicReport(topic))
 
@@ -101,7 +100,7 @@ class Report:
         """Whether the time for a record was up, so that more records would have to wait as long."""
         return any(each.gave_up for each in self._topics.values())
 
-    def progress(self) -> None:
+    def show_progress(self) -> None:
         """Show how many records are written, each second."""
         now_s = time.monotonic()
         if not self._shows_progress or now_s - self._shown_s < PROGRESS_S:
@@ -111,21 +110,21 @@ class Report:
         rate = records / (now_s - self._began_s)
         click.echo(f"{CLEAR_LINE}{format_count(records, 'record')} written, {rate:,.0f} a second", err=True, nl=False)
 
-    def show(self, as_json: bool) -> None:
+    def print_report(self, as_json: bool) -> None:
         """Print the report, of each topic if records say their topics."""
         if self._is_shown:
             click.echo(CLEAR_LINE, err=True, nl=False)
-        reports = [self.of(self._topic)] if self._topic is not None else list(self._topics.values())
+        reports = [self.get_topic_report(self._topic)] if self._topic is not None else list(self._topics.values())
         if as_json:
             ended = {} if self.transaction is None else {"transaction": self.transaction}
-            documents = [each.document() | ended for each in reports]
+            documents = [each.make_document() | ended for each in reports]
             click.echo(json.dumps(documents if self._topic is None else documents[0]))
             return
-        click.echo("\n".join(each.line() for each in reports) or "0 records written")
+        click.echo("\n".join(each.format_line() for each in reports) or "0 records written")
         if self.transaction is not None:
             click.echo(TRANSACTION_ENDS[self.transaction])
 
-    def check(self) -> None:
+    def raise_if_failed(self) -> None:
         """Raise click.ClickException if a record was not written."""
         failed = sum(each.failed for each in self._topics.values())
         if failed:

@@ -75,7 +75,7 @@ def list_schemas(prefix: str, deleted: bool, registry: RegistryClient, as_json: 
         minibroker schemas list --prefix users
     """
     query = {"subjectPrefix": prefix, "deleted": str(deleted).lower()}
-    listed = registry.ask_all("schemas", query=query)
+    listed = registry.fetch_list("schemas", query=query)
     if as_json:
         click.echo(json.dumps(listed))
         return
@@ -96,7 +96,7 @@ def show(schema: str, version: str, registry: RegistryClient, as_json: bool) -> 
         minibroker schemas show users-value --version 2
     """
     path = ("schemas", "ids", schema) if schema.isdecimal() else ("subjects", schema, "versions", version)
-    found = registry.ask("GET", *path)
+    found = registry.send_request("GET", *path)
     click.echo(json.dumps(found) if as_json else _indent_json(found["schema"]))
 
 
@@ -124,7 +124,7 @@ def register(
     """
     query = {"normalize": str(normalize).lower()}
     body = _make_body(file, kind, references)
-    click.echo(registry.ask("POST", "subjects", subject, "versions", body=body, query=query)["id"])
+    click.echo(registry.send_request("POST", "subjects", subject, "versions", body=body, query=query)["id"])
 
 
 @schemas.command()
@@ -144,7 +144,7 @@ def check(
     place = () if version is None else (version,)
     body = _make_body(file, kind, references)
     path = ("compatibility", "subjects", subject, "versions", *place)
-    verdict = registry.ask("POST", *path, body=body, query={"verbose": "true"})
+    verdict = registry.send_request("POST", *path, body=body, query={"verbose": "true"})
     if not verdict["is_compatible"]:
         raise make_failure(
             "not compatible: " + " ".join(", ".join(verdict.get("messages") or ["no reason is given"]).split())
@@ -167,14 +167,14 @@ def delete(subject: str, version: str | None, permanent: bool, registry: Registr
     path = ("subjects", subject) if version is None else ("subjects", subject, "versions", version)
     if permanent:
         _delete_first(registry, path)
-    found = registry.ask("DELETE", *path, query={"permanent": str(permanent).lower()})
+    found = registry.send_request("DELETE", *path, query={"permanent": str(permanent).lower()})
     click.echo(" ".join(map(str, found if isinstance(found, list) else [found])))
 
 
 def _delete_first(registry: RegistryClient, path: tuple[str, ...]) -> None:
     """Delete what is not deleted yet, as a registry wants it before a permanent deletion."""
     try:
-        registry.ask("DELETE", *path)
+        registry.send_request("DELETE", *path)
     except RequestFailed as error:
         if error.code not in (40404, 40406):
             raise

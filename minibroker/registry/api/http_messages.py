@@ -28,22 +28,22 @@ class Request(messages.Request):
 
     user: str | None = None
 
-    def text(self, name: str, default: str = "") -> str:
+    def get_query_text(self, name: str, default: str = "") -> str:
         """Return a parameter of the query."""
         return self.query.get(name, [default])[0]
 
-    def flag(self, name: str) -> bool:
+    def get_query_flag(self, name: str) -> bool:
         """Return whether a parameter of the query is "true"."""
-        return self.text(name).lower() == "true"
+        return self.get_query_text(name).lower() == "true"
 
-    def number(self, name: str, default: int) -> int:
+    def get_query_number(self, name: str, default: int) -> int:
         """Return a number in the query. Raises RegistryError, as Confluent's for any other text."""
         try:
-            return int(self.text(name, str(default)))
+            return int(self.get_query_text(name, str(default)))
         except ValueError:
             raise RegistryError(404, "HTTP 404 Not Found") from None
 
-    def json(self) -> dict[str, Any]:
+    def parse_body(self) -> dict[str, Any]:
         """Return the body, an object. Raises RegistryError."""
         kind = self.headers.get("content-type", V1).partition(";")[0].strip().lower()
         if kind not in CONSUMED:

@@ -63,30 +63,32 @@ class RegistryApi(SettingsApi):
     # --- subjects -------------------------------------------------------------------------------
 
     @add_route("GET", "/")
-    async def root(self, request: Request) -> Any:
+    async def answer_root(self, request: Request) -> Any:
         """Return an empty object, for clients that check whether a registry is there."""
         return {}
 
     @add_route("GET", "/subjects")
     async def list_subjects(self, request: Request) -> list[str]:
         """Return the names of the subjects with a prefix, by default all of all contexts."""
-        state = await self._registry.state()
-        deleted, only = request.flag("deleted"), request.flag("deletedOnly")
+        state = await self._registry.read_state()
+        deleted, only = request.get_query_flag("deleted"), request.get_query_flag("deletedOnly")
         names = (
             name
-            for name in _list_subjects_with_prefix(state, normalize_subject(request.text("subjectPrefix", WILDCARD)))
-            if (deleted and not only) or state.is_live(name) != only
+            for name in _list_subjects_with_prefix(
+                state, normalize_subject(request.get_query_text("subjectPrefix", WILDCARD))
+            )
+            if (deleted and not only) or state.has_live_version(name) != only
         )
         return take_page(request, names, LISTED_MAX)
 
     @add_route("POST", "/subjects/{subject}")
     async def find_schema(self, request: Request) -> dict[str, Any]:
         """Return the version of a subject that has a schema."""
-        subject, deleted = await self._get_subject(request), request.flag("deleted")
+        subject, deleted = await self._get_subject(request), request.get_query_flag("deleted")
         new = await self._parse_new_schema(request, subject)
-        schema = await self._registry.find(subject, new, deleted)
+        schema = await self._registry.find_registered_schema(subject, new, deleted)
         if schema is None:
-            state = await self._registry.state()
+            state = await self._registry.read_state()
             raise (
                 errors.schema_not_found() if state.has_subjects(subject, deleted) else errors.subject_not_found(subject)
             )
@@ -96,17 +98,17 @@ class RegistryApi(SettingsApi):
     async def delete_subject(self, request: Request) -> list[int]:
         """Delete a subject; return its versions."""
         subject = await self._get_subject(request)
-        return await self._registry.delete_subject(subject, permanent=request.flag("permanent"))
+        return await self._registry.delete_subject(subject, permanent=request.get_query_flag("permanent"))
 
     @add_route("GET", "/subjects/{subject}/metadata")
     async def find_by_metadata(self, request: Request) -> dict[str, Any]:
         """Return the latest version whose metadata has properties."""
-        state, subject = await self._registry.state(), await self._get_subject(request)
+        state, subject = await self._registry.read_state(), await self._get_subject(request)
         wanted = dict(zip(request.query.get("key", []), request.query.get("value", []), strict=False)).items()
-        for schema in reversed(state.schemas(subject, request.flag("deleted"))):
+        for schema in reversed(state.list_versions(subject, request.get_query_flag("deleted"))):
             if schema.metadata is not None and wanted <= (schema.metadata.get("properties") or {}).items():
                 return await self._show_schema(request, schema)
-        known = state.has_subjects(subject, request.flag("deleted"))
+        known = state.has_subjects(subject, request.get_query_flag("deleted"))
         raise errors.schema_not_found() if known else errors.subject_not_found(subject)
 
     # --- versions -------------------------------------------------------------------------------
@@ -114,16 +116,16 @@ class RegistryApi(SettingsApi):
     @add_route("GET", "/subjects/{subject}/versions")
     async def list_versions(self, request: Request) -> list[int]:
         """Return the versions of a subject."""
-        state, subject = await self._registry.state(), await self._get_subject(request)
-        only = request.flag("deletedOnly")
-        deleted = only or request.flag("deleted")
+        state, subject = await self._registry.read_state(), await self._get_subject(request)
+        only = request.get_query_flag("deletedOnly")
+        deleted = only or request.get_query_flag("deleted")
         if not state.has_subjects(subject, deleted):
             raise errors.subject_not_found(subject)
-        found = [schema.version for schema in state.schemas(subject, deleted) if schema.deleted or not only]
+        found = [schema.version for schema in state.list_versions(subject, deleted) if schema.deleted or not only]
         return take_page(request, found, SCHEMAS_MAX * 10)
 
     @add_route("POST", "/subjects/{subject}/versions")
-    async def register(self, request: Request) -> dict[str, Any]:
+    async def register_schema(self, request: Request) -> dict[str, Any]:
         """Register a schema; return its id.
 
         The text of Protobuf is not in the answer: Confluent's client for Python would keep it for the id, and then take
@@ -132,7 +134,9 @@ class RegistryApi(SettingsApi):
         subject = await self._get_subject(request)
         if not is_valid_subject(subject):
             raise errors.invalid_subject(subject)
-        schema = await self._registry.register(subject, await self._parse_new_schema(request, subject), request.left)
+        schema = await self._registry.register_schema(
+            subject, await self._parse_new_schema(request, subject), request.left
+        )
         fields = describe_version(schema)
         left_out = {"subject", "ts", "deleted"} | ({"schema"} if schema.kind == "PROTOBUF" else set())
         return {name: fields[name] for name in fields if name not in left_out}
@@ -140,36 +144,39 @@ class RegistryApi(SettingsApi):
     @add_route("GET", "/subjects/{subject}/versions/{version}")
     async def get_version(self, request: Request) -> dict[str, Any]:
         """Return a version of a subject."""
-        return await self._show_schema(request, await self._get_version(request, request.flag("deleted")))
+        return await self._show_schema(request, await self._get_version(request, request.get_query_flag("deleted")))
 
     @add_route("GET", "/subjects/{subject}/versions/{version}/schema")
     async def get_version_text(self, request: Request) -> Answer:
         """Return the text of a version alone."""
-        schema = await self._get_version(request, request.flag("deleted"))
+        schema = await self._get_version(request, request.get_query_flag("deleted"))
         return Answer(raw=(await self._show_schema(request, schema))["schema"])
 
     @add_route("GET", "/subjects/{subject}/versions/{version}/referencedby")
     async def list_referrers(self, request: Request) -> list[int]:
         """Return the ids of the schemas that refer to a version."""
         schema = await self._get_version(request, deleted=True)
-        state = await self._registry.state()
-        found = sorted(state.index(schema.subject).referrers.get((schema.subject, schema.version), ()))
+        state = await self._registry.read_state()
+        found = sorted(state.get_context_index(schema.subject).referrers.get((schema.subject, schema.version), ()))
         return take_page(request, found, LISTED_MAX)
 
     @add_route("DELETE", "/subjects/{subject}/versions/{version}")
     async def delete_version(self, request: Request) -> int:
         """Delete a version; return it."""
         subject, named = await self._get_subject(request), request.variables["version"]
-        permanent = request.flag("permanent")
+        permanent = request.get_query_flag("permanent")
         return await self._registry.delete_version(subject, parse_version_number(named), named, permanent=permanent)
 
     async def _get_version(self, request: Request, deleted: bool) -> StoredSchema:
         subject, version = await self._get_subject(request), parse_version_number(request.variables["version"])
-        state = await self._registry.state()
-        schema = state.get(subject, version, deleted)
+        state = await self._registry.read_state()
+        schema = state.find_version(subject, version, deleted)
         name = parse_subject(subject)
         if schema is None and name.context == DEFAULT:
-            others = (state.get(prefix + name.subject, version, deleted) for prefix in state.prefixes()[1:])
+            others = (
+                state.find_version(prefix + name.subject, version, deleted)
+                for prefix in state.list_context_prefixes()[1:]
+            )
             schema = next(filter(None, others), None)
         if schema is None:
             raise make_missing_version_error(state, subject, version, deleted)
@@ -180,21 +187,21 @@ class RegistryApi(SettingsApi):
     @add_route("GET", "/schemas")
     async def list_schemas(self, request: Request) -> Answer:
         """Return the versions of all subjects with a prefix, or also of those that have such an alias."""
-        state, deleted = await self._registry.state(), request.flag("deleted")
-        latest, rules, slices = request.flag("latestOnly"), request.text("ruleType"), Slices()
-        first, count = request.number("offset", 0), parse_limit(request, SCHEMAS_MAX)
-        prefix = normalize_subject(request.text("subjectPrefix"))
-        aliases = _group_aliases(state, prefix) if request.flag("aliases") else {}
+        state, deleted = await self._registry.read_state(), request.get_query_flag("deleted")
+        latest, rules, slices = request.get_query_flag("latestOnly"), request.get_query_text("ruleType"), Slices()
+        first, count = request.get_query_number("offset", 0), parse_limit(request, SCHEMAS_MAX)
+        prefix = normalize_subject(request.get_query_text("subjectPrefix"))
+        aliases = _group_aliases(state, prefix) if request.get_query_flag("aliases") else {}
         listed: list[StoredSchema] = []
         for name in sorted({*_list_subjects_with_prefix(state, prefix), *aliases}):
-            await slices.next()
-            schemas = state.schemas(name, deleted)[-1 if latest else None :]
+            await slices.pause_if_slice_over()
+            schemas = state.list_versions(name, deleted)[-1 if latest else None :]
             listed += [schema for schema in schemas if not rules or schema.has_rules(rules)]
             if len(listed) >= first + count:
                 break
         texts: list[str] = []
         for schema in listed[max(first, 0) : first + count]:
-            await slices.next()
+            await slices.pause_if_slice_over()
             also = {"aliases": aliases[schema.subject]} if schema.subject in aliases else {}
             texts.append(format_json(describe_version(schema) | also))
         return Answer(raw=f"[{','.join(texts)}]")
@@ -211,8 +218,8 @@ class RegistryApi(SettingsApi):
         found = await self._show_schema(request, schema)
         if "subject" not in request.query:
             found = {name: value for name, value in found.items() if name not in ("subject", "version")}
-        if request.flag("fetchMaxId"):
-            found["maxId"] = (await self._registry.state()).index(schema.subject).max_id
+        if request.get_query_flag("fetchMaxId"):
+            found["maxId"] = (await self._registry.read_state()).get_context_index(schema.subject).max_id
         return {name: value for name, value in found.items() if name != "id"}
 
     @add_route("GET", "/schemas/ids/{id}/schema")
@@ -236,9 +243,9 @@ class RegistryApi(SettingsApi):
     @add_route("GET", "/schemas/guids/{guid}")
     async def get_by_guid(self, request: Request) -> dict[str, Any]:
         """Return the schema with a GUID."""
-        state, guid = await self._registry.state(), request.variables["guid"]
+        state, guid = await self._registry.read_state(), request.variables["guid"]
         for prefix, id in _list_ids(state, guid):
-            schema = state.by_id(id, prefix)
+            schema = state.find_by_id(id, prefix)
             if schema is not None:
                 found = await self._show_schema(request, schema)
                 return {name: value for name, value in found.items() if name not in ("subject", "version", "id")}
@@ -247,19 +254,19 @@ class RegistryApi(SettingsApi):
     @add_route("GET", "/schemas/guids/{guid}/ids")
     async def list_ids_of_guid(self, request: Request) -> list[dict[str, Any]]:
         """Return the ids of the schema with a GUID, by context."""
-        state, guid = await self._registry.state(), request.variables["guid"]
+        state, guid = await self._registry.read_state(), request.variables["guid"]
         found = [{"context": parse_subject(prefix).context, "id": id} for prefix, id in _list_ids(state, guid)]
         if not found:
             raise errors.schema_not_found(guid)
         return found
 
     async def _get_schema_by_id(self, request: Request) -> StoredSchema:
-        state, id = await self._registry.state(), parse_path_number(request.variables["id"])
-        subject = _resolve_subject(state, request.text("subject"))
-        found, name = state.by_id(id, subject), parse_subject(subject)
+        state, id = await self._registry.read_state(), parse_path_number(request.variables["id"])
+        subject = _resolve_subject(state, request.get_query_text("subject"))
+        found, name = state.find_by_id(id, subject), parse_subject(subject)
         if found is None and name.subject and name.context == DEFAULT:
-            others = (state.by_id(id, prefix + name.subject) for prefix in state.prefixes()[1:])
-            found = next(filter(None, others), None) or state.by_id(id, name.prefix)
+            others = (state.find_by_id(id, prefix + name.subject) for prefix in state.list_context_prefixes()[1:])
+            found = next(filter(None, others), None) or state.find_by_id(id, name.prefix)
         if found is None:
             raise errors.schema_not_found(id)
         return found
@@ -269,9 +276,9 @@ class RegistryApi(SettingsApi):
             schema = await self._get_schema_by_id(request)
         except RegistryError as error:
             raise errors.schema_not_found() if error.code == 40403 else error from None
-        state = await self._registry.state()
-        with_id = state.index(schema.subject).versions_by_id[schema.id]
-        deleted = request.flag("deleted")
+        state = await self._registry.read_state()
+        with_id = state.get_context_index(schema.subject).versions_by_id[schema.id]
+        deleted = request.get_query_flag("deleted")
         return [each for each in with_id.items() if deleted or not state.versions[each[0]][each[1]].deleted]
 
     # --- compatibility --------------------------------------------------------------------------
@@ -279,20 +286,20 @@ class RegistryApi(SettingsApi):
     @add_route(
         "POST", "/compatibility/subjects/{subject}/versions", "/compatibility/subjects/{subject}/versions/{version}"
     )
-    async def check(self, request: Request) -> dict[str, Any]:
+    async def check_compatibility(self, request: Request) -> dict[str, Any]:
         """Return whether a schema is compatible with a version of a subject, or with all that its level names."""
-        state, subject = await self._registry.state(), await self._get_subject(request)
-        earlier = state.schemas(subject)
+        state, subject = await self._registry.read_state(), await self._get_subject(request)
+        earlier = state.list_versions(subject)
         if "version" in request.variables:
             version = parse_version_number(request.variables["version"])
-            schema = state.get(subject, version)
+            schema = state.find_version(subject, version)
             if schema is None and version != -1:
                 raise errors.version_not_found(version)
             earlier = [] if schema is None else [schema]
-        verbose = request.flag("verbose")
+        verbose = request.get_query_flag("verbose")
         try:
             new = await self._parse_new_schema(request, subject)
-            reasons = await self._registry.check(subject, new, earlier, request.left)
+            reasons = await self._registry.check_compatibility(subject, new, earlier, request.left)
         except RegistryError as error:
             if error.code != errors.INVALID_SCHEMA or not verbose:
                 raise
@@ -304,7 +311,7 @@ class RegistryApi(SettingsApi):
     @add_route("GET", "/contexts")
     async def list_contexts(self, request: Request) -> list[str]:
         """Return the contexts."""
-        return take_page(request, [DEFAULT, *sorted((await self._registry.state()).contexts)], LISTED_MAX)
+        return take_page(request, [DEFAULT, *sorted((await self._registry.read_state()).contexts)], LISTED_MAX)
 
     @add_route("DELETE", "/contexts/{context}")
     async def delete_context(self, request: Request) -> Answer:
@@ -336,13 +343,13 @@ class RegistryApi(SettingsApi):
 
     async def _get_subject(self, request: Request) -> str:
         """Return the subject of a path, or the one for which it is an alias."""
-        return _resolve_subject(await self._registry.state(), normalize_subject(request.variables["subject"]))
+        return _resolve_subject(await self._registry.read_state(), normalize_subject(request.variables["subject"]))
 
     async def _parse_new_schema(self, request: Request, subject: str) -> NewSchema:
         """Return the schema in a request. Raises RegistryError."""
-        body = request.json()
+        body = request.parse_body()
         await let_others_go_on(len(request.body))
-        config = find_config(await self._registry.state(), subject)
+        config = find_config(await self._registry.read_state(), subject)
         text, kind = body.get("schema") or "", body.get("schemaType") or AVRO
         id, version = body.get("id"), body.get("version")
         if not isinstance(text, str) or not isinstance(kind, str):
@@ -357,18 +364,18 @@ class RegistryApi(SettingsApi):
         except ValueError as error:
             raise RegistryError(422, str(error)) from None
         metadata, rules = parse_contract(body.get("metadata")), parse_contract(body.get("ruleSet"))
-        normalize = request.flag("normalize") or config.get("normalize") is True
+        normalize = request.get_query_flag("normalize") or config.get("normalize") is True
         return NewSchema(text, kind, references, metadata, rules, -1 if id is None else id, version or 0, normalize)
 
     async def _show_schema(self, request: Request, schema: StoredSchema) -> dict[str, Any]:
         """Return a schema for an answer, in the format that the query asks for."""
-        found, wanted = describe_version(schema), request.text("format").strip()
-        if request.text("referenceFormat") == "qualified":
+        found, wanted = describe_version(schema), request.get_query_text("format").strip()
+        if request.get_query_text("referenceFormat") == "qualified":
             for reference in found.get("references", ()):
                 reference["subject"] = qualify_within(schema.subject, reference["subject"])
         if wanted:
-            parsed = await self._registry.formats.parse_stored(await self._registry.state(), schema)
-            found["schema"] = await self._registry.formats.formatted(schema.kind, parsed, wanted)
+            parsed = await self._registry.formats.parse_stored(await self._registry.read_state(), schema)
+            found["schema"] = await self._registry.formats.format_text(schema.kind, parsed, wanted)
         return found
 
 
@@ -396,7 +403,9 @@ def _list_subjects_with_prefix(state: SchemaState, prefix: str) -> list[str]:
 
     They are of its context, or of all if it begins with the wildcard.
     """
-    return list(filter(_make_matcher(prefix), state.subjects_from("" if prefix.startswith(WILDCARD) else prefix)))
+    return list(
+        filter(_make_matcher(prefix), state.iterate_subjects_with_prefix("" if prefix.startswith(WILDCARD) else prefix))
+    )
 
 
 def _make_matcher(prefix: str) -> Callable[[str], bool]:
@@ -419,5 +428,5 @@ def _group_aliases(state: SchemaState, prefix: str) -> dict[str, list[str]]:
 
 def _list_ids(state: SchemaState, guid: str) -> list[tuple[str, int]]:
     """Return the ids of a GUID, with the contexts as they are written before a subject."""
-    found = ((prefix, state.index(prefix).id_by_guid.get(guid)) for prefix in state.prefixes())
+    found = ((prefix, state.get_context_index(prefix).id_by_guid.get(guid)) for prefix in state.list_context_prefixes())
     return [(prefix, id) for prefix, id in found if id is not None]

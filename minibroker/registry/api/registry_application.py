@@ -30,7 +30,7 @@ WITH_SETTINGS = ("config", "mode")
 class Guard(Protocol):
     """Decides who may send requests."""
 
-    async def user(self, request: Request) -> str | None:
+    async def authenticate(self, request: Request) -> str | None:
         """Return the name of the user, or None if nobody need log in. Raises RegistryError(401)."""
 
 
@@ -73,7 +73,7 @@ class RegistryApplication:
         try:
             _check_page(request, is_private=False)
             if self._guard is not None:
-                request.user = await self._guard.user(request)
+                request.user = await self._guard.authenticate(request)
             if self._is_private and request.user is None:
                 _check_page(request, is_private=True)
             _ = request.answer_type
@@ -129,9 +129,9 @@ def resolve_context(request: Request) -> None:
             break
     request.segments = rest
     if rest[:2] == ["schemas", "ids"]:
-        request.query["subject"] = [_qualify_subject(prefix, request.text("subject"))]
+        request.query["subject"] = [_qualify_subject(prefix, request.get_query_text("subject"))]
     elif rest in (["schemas"], ["subjects"]):
-        request.query["subjectPrefix"] = [_qualify_subject(prefix, request.text("subjectPrefix"))]
+        request.query["subjectPrefix"] = [_qualify_subject(prefix, request.get_query_text("subjectPrefix"))]
 
 
 def _qualify_subject(prefix: str, subject: str) -> str:

@@ -39,7 +39,7 @@ class BrokersUsers:
         self._proven: dict[bytes, UserScramCredentialRecord] = {}
         self._first: tuple[Settings, Listener] | None = None
 
-    async def user(self, request: Request) -> str | None:
+    async def authenticate(self, request: Request) -> str | None:
         """Return the name of the user, None if nobody need log in. Raises RegistryError."""
         cluster = self._cluster()
         settings = cluster.static_settings

@@ -77,10 +77,10 @@ def get_scope(request: Request) -> str | None:
 
 
 def parse_limit(request: Request, maximum: int) -> int:
-    limit = request.number("limit", -1)
+    limit = request.get_query_number("limit", -1)
     return limit if 0 < limit <= maximum else maximum
 
 
 def take_page(request: Request, found: Any, maximum: int) -> list[Any]:
-    first = max(request.number("offset", 0), 0)
+    first = max(request.get_query_number("offset", 0), 0)
     return list(islice(found, first, first + parse_limit(request, maximum)))

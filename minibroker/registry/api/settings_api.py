@@ -21,8 +21,8 @@ class SettingsApi:
     @add_route("GET", "/config", "/config/{subject}")
     async def get_config(self, request: Request) -> Mapping[str, Any]:
         """Return the config of a subject, or of all."""
-        state, subject = await self._registry.state(), get_scope(request)
-        if subject is None or request.flag("defaultToGlobal"):
+        state, subject = await self._registry.read_state(), get_scope(request)
+        if subject is None or request.get_query_flag("defaultToGlobal"):
             return find_config(state, subject)
         if subject not in state.configs:
             raise errors.no_config(subject)
@@ -31,14 +31,14 @@ class SettingsApi:
     @add_route("PUT", "/config", "/config/{subject}")
     async def set_config(self, request: Request) -> dict[str, Any]:
         """Change the config of a subject, or of all; return the request."""
-        asked = request.json()
+        asked = request.parse_body()
         await self._registry.set_config(get_scope(request), asked)
         return asked
 
     @add_route("DELETE", "/config", "/config/{subject}")
     async def delete_config(self, request: Request) -> Mapping[str, Any]:
         """Remove the config of a subject, or of all; return what it was."""
-        state, subject = await self._registry.state(), get_scope(request)
+        state, subject = await self._registry.read_state(), get_scope(request)
         before = state.configs.get(subject) if subject is not None else find_config(state, None)
         if before is None:
             raise errors.subject_not_found(str(subject))
@@ -48,8 +48,8 @@ class SettingsApi:
     @add_route("GET", "/mode", "/mode/{subject}")
     async def get_mode(self, request: Request) -> dict[str, str]:
         """Return the mode of a subject, or of all."""
-        state, subject = await self._registry.state(), get_scope(request)
-        if subject is None or request.flag("defaultToGlobal"):
+        state, subject = await self._registry.read_state(), get_scope(request)
+        if subject is None or request.get_query_flag("defaultToGlobal"):
             return {"mode": find_mode(state, subject)}
         mode = get_own_mode(state, subject)
         if mode is None:
@@ -59,15 +59,19 @@ class SettingsApi:
     @add_route("PUT", "/mode", "/mode/{subject}")
     async def set_mode(self, request: Request) -> dict[str, Any]:
         """Set the mode of a subject, or of all; return the request. Null removes it."""
-        asked = request.json()
+        asked = request.parse_body()
         mode = None if "mode" in asked and asked["mode"] is None else parse_mode(asked.get("mode"))
-        await self._registry.set_mode(get_scope(request), mode, force=request.flag("force"))
+        await self._registry.set_mode(get_scope(request), mode, force=request.get_query_flag("force"))
         return asked
 
     @add_route("DELETE", "/mode", "/mode/{subject}")
     async def delete_mode(self, request: Request) -> dict[str, str | None]:
         """Remove the mode of a subject or of all, or of a context and its subjects; return what it was."""
-        state, subject, recursive = await self._registry.state(), get_scope(request), request.flag("recursive")
+        state, subject, recursive = (
+            await self._registry.read_state(),
+            get_scope(request),
+            request.get_query_flag("recursive"),
+        )
         before = find_mode(state, None) if subject is None else get_own_mode(state, subject)
         if before is None and not recursive:
             raise errors.subject_not_found(str(subject))

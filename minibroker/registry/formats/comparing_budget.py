@@ -38,7 +38,7 @@ class Budget:
         """Let the next step be the last one."""
         self._abandoned = True
 
-    def spend(self, steps: int = 1) -> None:
+    def spend_steps(self, steps: int = 1) -> None:
         """Take steps. Raises TooMuch."""
         self.left -= steps
         if self.left < 0:
@@ -48,7 +48,7 @@ class Budget:
 
     def spend_text(self, text: str) -> str:
         """Return a text, which takes steps by its length. Raises TooMuch."""
-        self.spend(len(text) // CHARACTERS_OF_A_STEP)
+        self.spend_steps(len(text) // CHARACTERS_OF_A_STEP)
         return text
 
 
@@ -88,13 +88,13 @@ def walk_changes(parts: Sequence[Any], budget: Budget) -> Iterator[tuple[tuple[s
     while waiting:
         inner, is_below = waiting[-1]
         for part in inner:
-            budget.spend()
+            budget.spend_steps()
             if isinstance(part, Below):
                 path.append(part.step)
                 waiting.append((iter(part.parts), True))
                 break
             if not isinstance(part, Found):
-                budget.spend(len(path))
+                budget.spend_steps(len(path))
                 yield tuple(path), part
             elif part.count:
                 waiting.append((iter(part.parts), False))

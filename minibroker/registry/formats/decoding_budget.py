@@ -23,9 +23,9 @@ class Values:
         self._ends = time.monotonic() + (seconds or 0.0)
         self._next_look = -1 if seconds is None else MAXIMUM_VALUES - VALUES_BETWEEN_LOOKS  # when so many are left
 
-    def make(self, count: int = 1) -> None:
+    def count_values(self, count: int = 1) -> None:
         """Count values, before they are made. Raises InvalidData."""
-        self.expect(count)
+        self.check_room(count)
         self._left -= count
         if self._left < self._next_look:
             self._check_time()
@@ -35,7 +35,7 @@ class Values:
         if time.monotonic() > self._ends:
             raise InvalidData(f"there was no time for more than its first {MAXIMUM_VALUES - self._left:,} values")
 
-    def expect(self, count: int) -> None:
+    def check_room(self, count: int) -> None:
         """Raise InvalidData if there is no room for so many values."""
         if count > self._left:
             raise InvalidData(f"there are more than {MAXIMUM_VALUES:,} values in it")

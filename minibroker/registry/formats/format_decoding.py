@@ -79,7 +79,7 @@ def _decode_json(data: bytes, values: Values) -> Any:
     count = sum(map(data.count, BETWEEN_VALUES))
     if count > MAXIMUM_VALUES:  # it may be that many are in texts
         count = sum(map(TEXT_OF_JSON.sub(b"", data).count, BETWEEN_VALUES))
-    values.make(count + 1)
+    values.count_values(count + 1)
     try:
         if count <= MANY_VALUES:
             return json.loads(data)

@@ -48,16 +48,16 @@ class ParsedSchema(Protocol):
     def canonical(self) -> str:
         """Return the text as Confluent stores it (`canonicalString`), which ids and GUIDs depend on."""
 
-    def normalized(self) -> str:
+    def get_normalized_text(self) -> str:
         """Return the text as Confluent stores it with `normalize=true`."""
 
-    def comparable(self) -> str:
+    def get_comparable_text(self) -> str:
         """Return a text that is equal for schemas that Confluent takes for the same one."""
 
-    def field_names(self) -> set[str]:
+    def list_field_names(self) -> set[str]:
         """Return the names of the fields that are not within another one."""
 
-    def formatted(self, format: str) -> str:
+    def get_text_in_format(self, format: str) -> str:
         """Return the text in a format that Confluent knows for this kind of schema, such as "resolved" or "serialized".
 
         Any other format, "" as well, gives `canonical`.

@@ -21,16 +21,16 @@ class Finder:
         self._budget = budget
         self._patterns: dict[str, Pattern | None] = {}
 
-    def found(self, pattern: str, name: str) -> bool:
+    def matches_part_of_name(self, pattern: str, name: str) -> bool:
         """Return whether a pattern matches a part of a name. Raises TooMuch.
 
         Patterns are read as RE2's. One that is none, such as one that looks ahead, is never found. Characters that are
         not ASCII are matched by a dot, but by nothing else.
         """
         if pattern not in self._patterns:
-            self._budget.spend(len(pattern) * EFFORT_OF_A_CHARACTER)
+            self._budget.spend_steps(len(pattern) * EFFORT_OF_A_CHARACTER)
             self._patterns[pattern] = _compile_pattern(pattern)
-        self._budget.spend(1 + len(name))
+        self._budget.spend_steps(1 + len(name))
         compiled = self._patterns[pattern]
         if compiled is None:
             return False
@@ -39,7 +39,7 @@ class Finder:
             is_match = compiled.matches("".join(letter if letter.isascii() else "\x7f" for letter in name))
         except InvalidPattern:
             is_match = False  # its effort is more than what is left of the budget
-        self._budget.spend(compiled.effort - before)
+        self._budget.spend_steps(compiled.effort - before)
         return is_match
 
 

@@ -46,10 +46,10 @@ async def find_objections(
     texts = _find_reserved_differences(candidate, earlier) if validates else []
     others = _select_group(config, candidate, earlier)
     slices, lenient = Slices(), config.get("compatibilityPolicy") == "LENIENT"
-    compare = partial(formats.incompatibilities, candidate.kind, lenient=lenient, left=left)
+    compare = partial(formats.list_incompatibilities, candidate.kind, lenient=lenient, left=left)
     direction, _, transitive = level.partition("_")
     for schema in reversed(others if transitive else others[-1:]) if direction != "NONE" else ():
-        await slices.next()
+        await slices.pause_if_slice_over()
         older = await formats.parse_stored(state, schema)
         differences = await _compare_with_earlier(compare, direction, candidate, schema, older)
         if differences:
@@ -67,7 +67,7 @@ def _find_reserved_differences(candidate: Candidate, earlier: Sequence[StoredSch
     reserved = get_reserved_names(candidate.metadata)
     before = get_reserved_names(earlier[-1].metadata) if earlier else set()
     removed = [f"The new schema has reserved field {name} {REMOVED}" for name in sorted(before - reserved)]
-    names = candidate.parsed.field_names()
+    names = candidate.parsed.list_field_names()
     if any(name.startswith("$$") for name in names):  # as only those of JSON Schema can
         raise invalid_schema(candidate.kind, "#: Field names cannot start with $$ prefix")
     taken = sorted(reserved & names)

@@ -19,7 +19,7 @@ class Slices:
     def __init__(self) -> None:
         self._until = perf_counter() + SLICE_SECONDS
 
-    async def next(self) -> None:
+    async def pause_if_slice_over(self) -> None:
         """Let others go on if the slice is over; the state may have changed then."""
         if perf_counter() > self._until:
             await asyncio.sleep(0)

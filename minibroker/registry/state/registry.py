@@ -63,13 +63,13 @@ class Registry:
         self._writing = asyncio.Lock()
         self._likenesses: dict[str, str] = {}  # by GUID
 
-    async def state(self) -> SchemaState:
+    async def read_state(self) -> SchemaState:
         """Return the current state, to be read before anything else is awaited. Raises RegistryError."""
-        return await self._topic.read()
+        return await self._topic.read_state()
 
-    def state_now(self) -> SchemaState:
+    def read_state_now(self) -> SchemaState:
         """Return the current state at once, for tests: others wait. Raises RegistryError."""
-        return self._topic.read_now()
+        return self._topic.read_state_now()
 
     @property
     def cluster_id(self) -> str:
@@ -78,13 +78,13 @@ class Registry:
 
     # --- registering ----------------------------------------------------------------------------
 
-    async def register(self, subject: str, new: NewSchema, left: Left | None = None) -> StoredSchema:
+    async def register_schema(self, subject: str, new: NewSchema, left: Left | None = None) -> StoredSchema:
         """Register a schema, unless the subject has it, and return it. Raises RegistryError.
 
         Nothing is registered if `left` returns while it is compared: its client is gone.
         """
         async with self._writing:
-            state = await self._topic.read_to_change()
+            state = await self._topic.read_state_to_change()
             config = find_config(state, subject)
             has_defaults = any(name.startswith(("default", "override")) for name in config)
             if new.text.strip() and not has_defaults:
@@ -95,17 +95,17 @@ class Registry:
             return await self._register_schema(subject, new, left)
 
     async def _register_schema(self, subject: str, new: NewSchema, left: Left | None) -> StoredSchema:
-        state, asked, mark = await self._topic.read_to_change(), new, self._topic.mark
+        state, asked, mark = await self._topic.read_state_to_change(), new, self._topic.mark
         config, mode = find_config(state, subject), find_mode(state, subject)
         _check_may_register(subject, mode, new)
-        earlier = state.schemas(subject)
+        earlier = state.list_versions(subject)
         next_version = max(state.versions.get(subject, {0: None}), default=0) + 1
         if mode not in IMPORTING:
             new = _complete_schema(new, config, earlier, next_version)
         if not new.text.strip():
             raise errors.no_schema()
         schema, parsed = await self._prepare_schema(state, subject, new, stored=new.id >= 0)
-        index = state.index(subject)
+        index = state.get_context_index(subject)
         id = index.id_by_guid.get(schema.guid, -1) if new.id == -1 else new.id
         if new.version == 0:
             known = await self._find_alike(state, earlier, schema, parsed, id)
@@ -119,13 +119,13 @@ class Registry:
         if new.version > 0 and new.version != next_version and mode not in IMPORTING:
             raise errors.RegistryError(errors.INVALID_SCHEMA, "Version is not one more than previous version")
         await let_others_go_on(len(schema.text))
-        state = await self._topic.read_to_change()
+        state = await self._topic.read_state_to_change()
         if self._topic.mark != mark:  # others write to the topic, too
             return await self._register_schema(subject, asked, left)
         version = new.version if new.version > 0 else next_version
         _check_id(state, subject, schema, id)
         schema = replace(schema, version=version, id=index.max_id + 1 if id < 0 else id)
-        await self._topic.append([*_list_entries_before(state, schema), records.make_schema_entry(schema)])
+        await self._topic.append_records([*_list_entries_before(state, schema), records.make_schema_entry(schema)])
         return schema
 
     async def _prepare_schema(
@@ -140,22 +140,22 @@ class Registry:
         parsed = await parse(new.text, check_defaults=new.normalize and not stored)  # as Confluent, else never
         text = parsed.canonical
         if new.normalize:
-            text, references = await self.formats.normalized(new.kind, parsed), sort_references(references)
+            text, references = await self.formats.normalize_text(new.kind, parsed), sort_references(references)
             parsed = await parse(text)
         return StoredSchema(subject, 0, -1, text, new.kind, references, new.metadata, new.rule_set), parsed
 
     # --- finding --------------------------------------------------------------------------------
 
-    async def find(self, subject: str, new: NewSchema, deleted: bool = False) -> StoredSchema | None:
+    async def find_registered_schema(self, subject: str, new: NewSchema, deleted: bool = False) -> StoredSchema | None:
         """Return the version of a subject with this schema, or None. Raises RegistryError for an invalid schema.
 
         A subject without a context is looked for in all.
         """
-        state = await self.state()
+        state = await self.read_state()
         schema = await self._find_or_completed(state, subject, new, deleted)
         name = parse_subject(subject)
         if schema is None and name.context == DEFAULT:
-            for prefix in state.prefixes()[1:]:
+            for prefix in state.list_context_prefixes()[1:]:
                 try:
                     schema = schema or await self._find_or_completed(state, prefix + name.subject, new, deleted)
                 except errors.RegistryError as error:
@@ -167,7 +167,7 @@ class Registry:
         self, state: SchemaState, subject: str, new: NewSchema, deleted: bool
     ) -> StoredSchema | None:
         """Return the version with this schema, or with what it takes from the latest version and from the config."""
-        found, latest = await self._find_version(state, subject, new, deleted=deleted), state.latest(subject)
+        found, latest = await self._find_version(state, subject, new, deleted=deleted), state.find_latest(subject)
         if found is not None or latest is None:
             return found
         completed = _with_contracts(new, find_config(state, subject), latest)
@@ -182,7 +182,7 @@ class Registry:
             schema, parsed = await self._prepare_schema(state, subject, new)
         except errors.RegistryError:  # only a new schema has its defaults checked, and no deleted references
             schema, parsed = await self._prepare_schema(state, subject, new, stored=True)
-        candidates = state.schemas(subject, deleted)
+        candidates = state.list_versions(subject, deleted)
         return await self._find_alike(state, candidates[-1:] if latest_only else candidates, schema, parsed, -1)
 
     async def _find_alike(
@@ -203,9 +203,9 @@ class Registry:
             return same[-1] if id in (-1, same[-1].id) else None
         if not candidates:
             return None
-        likeness, slices = await self.formats.likeness(parsed, schema), Slices()
+        likeness, slices = await self.formats.get_comparison_text(parsed, schema), Slices()
         for candidate in reversed(candidates):
-            await slices.next()
+            await slices.pause_if_slice_over()
             if (
                 candidate.kind != schema.kind
                 or id not in (-1, candidate.id)
@@ -216,7 +216,7 @@ class Registry:
                 return candidate
             if candidate.references and not schema.references:
                 resolved = await self.formats.parse_stored(state, candidate)
-                if await self.formats.formatted(candidate.kind, resolved, "resolved") == schema.text:
+                if await self.formats.format_text(candidate.kind, resolved, "resolved") == schema.text:
                     return candidate
         return None
 
@@ -224,10 +224,10 @@ class Registry:
         found = self._likenesses.get(schema.guid)
         if found is None:
             parsed = await self.formats.parse_stored(state, schema)
-            found = self._likenesses[schema.guid] = await self.formats.likeness(parsed, schema)
+            found = self._likenesses[schema.guid] = await self.formats.get_comparison_text(parsed, schema)
         return found
 
-    async def check(
+    async def check_compatibility(
         self, subject: str, new: NewSchema, earlier: Sequence[StoredSchema], left: Left | None = None
     ) -> list[str]:
         """Return why a schema is not compatible with versions of a subject, by the subject's level.
@@ -236,7 +236,7 @@ class Registry:
         """
         if not new.text.strip():
             raise errors.no_schema()
-        state = await self.state()
+        state = await self.read_state()
         config = find_config(state, subject)
         schema, parsed = await self._prepare_schema(state, subject, new)
         candidate = Candidate(new.kind, parsed, schema.metadata)
@@ -247,10 +247,14 @@ class Registry:
     async def delete_version(self, subject: str, version: int, named: str, *, permanent: bool) -> int:
         """Delete a version, which must be deleted before it is deleted permanently; return it. Raises RegistryError."""
         async with self._writing:
-            state = await self._topic.read_to_change()
-            if not permanent and state.get(subject, version) is None and state.get(subject, version, deleted=True):
+            state = await self._topic.read_state_to_change()
+            if (
+                not permanent
+                and state.find_version(subject, version) is None
+                and state.find_version(subject, version, deleted=True)
+            ):
                 raise errors.version_deleted(subject, named)
-            schema = state.get(subject, version, deleted=True)
+            schema = state.find_version(subject, version, deleted=True)
             if schema is None:
                 raise make_missing_version_error(state, subject, version, deleted=True)
             _check_writable(state, subject)
@@ -260,21 +264,21 @@ class Registry:
             if permanent:
                 last = len(state.versions[subject]) == 1
                 settings = _list_setting_tombstones(state, subject) if last else ()
-                await self._topic.append([records.make_tombstone(schema.key), *settings])
+                await self._topic.append_records([records.make_tombstone(schema.key), *settings])
             else:
-                await self._topic.append([records.make_schema_entry(replace(schema, deleted=True))])
+                await self._topic.append_records([records.make_schema_entry(replace(schema, deleted=True))])
             return schema.version
 
     async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
         """Delete all versions of a subject; return them. Raises RegistryError."""
         async with self._writing:
-            state = await self._topic.read_to_change()
+            state = await self._topic.read_state_to_change()
             if not state.has_subjects(subject, deleted=True):
                 raise errors.subject_not_found(subject)
             if not permanent and not state.has_subjects(subject, deleted=False):
                 raise errors.subject_deleted(subject)
             _check_writable(state, subject)
-            schemas = state.schemas(subject, deleted=permanent)
+            schemas = state.list_versions(subject, deleted=permanent)
             for schema in schemas:
                 _check_unreferenced(state, schema)
                 if permanent and not schema.deleted:
@@ -283,7 +287,7 @@ class Registry:
                 tombstones = [records.make_tombstone(schema.key) for schema in schemas]
                 await self._append_many([*tombstones, *_list_setting_tombstones(state, subject)])
             elif schemas:
-                await self._topic.append([records.make_deletion_entry(subject, schemas[-1].version)])
+                await self._topic.append_records([records.make_deletion_entry(subject, schemas[-1].version)])
             return [schema.version for schema in schemas]
 
     # --- configs, modes and contexts ------------------------------------------------------------
@@ -294,12 +298,12 @@ class Registry:
         Raises RegistryError.
         """
         async with self._writing:
-            state = await self._topic.read_to_change()
+            state = await self._topic.read_state_to_change()
             entry = records.make_tombstone(Key("CONFIG", subject))
             if asked is not None:
                 entry = records.make_config_entry(subject, change_config(state.configs.get(subject, {}), asked))
             _check_writable(state, subject)
-            await self._topic.append([entry])
+            await self._topic.append_records([entry])
 
     async def set_mode(self, subject: str | None, mode: str | None, *, force: bool = False) -> None:
         """Set the mode as `set_config`. Importing begins with subjects that are empty, unless it is forced.
@@ -307,13 +311,13 @@ class Registry:
         Raises RegistryError.
         """
         async with self._writing:
-            state = await self._topic.read_to_change()
+            state = await self._topic.read_state_to_change()
             entries: list[Entry] = []
             if mode == "IMPORT" and find_mode(state, subject) != "IMPORT" and not force:
                 if state.has_subjects(subject, deleted=False):
                     raise errors.not_permitted("Cannot import since found existing subjects")
-                for name in state.matching(subject):
-                    for schema in state.schemas(name, deleted=True):
+                for name in state.iterate_matching_subjects(subject):
+                    for schema in state.list_versions(name, deleted=True):
                         _check_unreferenced(state, schema)
                         entries.append(records.make_tombstone(schema.key))
                 entries.append(records.make_clearing_entry(subject))
@@ -327,7 +331,7 @@ class Registry:
         Raises RegistryError.
         """
         async with self._writing:
-            state = await self._topic.read_to_change()
+            state = await self._topic.read_state_to_change()
             named = scope is not None and parse_subject(scope).subject != ""
             inside = [
                 name
@@ -340,16 +344,16 @@ class Registry:
     async def delete_context(self, prefix: str) -> None:
         """Delete a context without subjects. Raises RegistryError."""
         async with self._writing:
-            state = await self._topic.read_to_change()
+            state = await self._topic.read_state_to_change()
             if state.has_subjects(prefix, deleted=True):
                 raise errors.context_not_empty(prefix)
-            await self._topic.append([records.make_tombstone(Key("CONTEXT", parse_subject(prefix).context))])
+            await self._topic.append_records([records.make_tombstone(Key("CONTEXT", parse_subject(prefix).context))])
 
     async def _append_many(self, entries: Sequence[Entry], portion: int = 1000) -> None:
         """Append records in several batches, so that none takes long or is too large."""
         for begin in range(0, len(entries), portion):
-            await self._topic.append(entries[begin : begin + portion])
-            await self._topic.read_to_change()
+            await self._topic.append_records(entries[begin : begin + portion])
+            await self._topic.read_state_to_change()
 
 
 def make_missing_version_error(state: SchemaState, subject: str, version: int, deleted: bool) -> errors.RegistryError:
@@ -375,13 +379,13 @@ def _check_may_register(subject: str, mode: str, new: NewSchema) -> None:
 
 
 def _check_unreferenced(state: SchemaState, schema: StoredSchema) -> None:
-    if state.index(schema.subject).referrers.get((schema.subject, schema.version)):
+    if state.get_context_index(schema.subject).referrers.get((schema.subject, schema.version)):
         raise errors.make_referenced_error(schema.subject, schema.version)
 
 
 def _check_id(state: SchemaState, subject: str, schema: StoredSchema, id: int) -> None:
     """Raise RegistryError if the id is that of another schema."""
-    known = state.by_id(id, get_context_prefix(subject)) if id >= 0 else None
+    known = state.find_by_id(id, get_context_prefix(subject)) if id >= 0 else None
     if known is not None and (known.guid != schema.guid or known.kind != schema.kind):
         raise errors.not_permitted(
             f"Overwrite new schema with id {id} in context {get_context_prefix(subject)} is not permitted."
@@ -407,7 +411,7 @@ def _list_setting_tombstones(state: SchemaState, subject: str) -> list[Entry]:
 
 
 def _find_latest_version(state: SchemaState, subject: str, reference: Reference) -> int:
-    latest = state.latest(qualify_within(subject, reference.subject))
+    latest = state.find_latest(qualify_within(subject, reference.subject))
     return LATEST if latest is None else latest.version
 
 
@@ -417,7 +421,7 @@ def _find_registered(state: SchemaState, new: NewSchema, known: StoredSchema) ->
         return known if new.id in (-1, known.id) else None
     if new.id != known.id:
         return None
-    older = state.get(known.subject, new.version)
+    older = state.find_version(known.subject, new.version)
     return older if older is not None and (older.id, older.guid) == (known.id, known.guid) else None
 
 

@@ -85,28 +85,28 @@ class SchemaFormats:
             del self._parsed[oldest]
             self._characters -= _measure_key(oldest)
 
-    async def normalized(self, kind: str, parsed: ParsedSchema) -> str:
+    async def normalize_text(self, kind: str, parsed: ParsedSchema) -> str:
         """Return the normalized text. Raises RegistryError."""
         try:
-            return await _run_aside(partial(parsed.normalized), len(parsed.canonical))
+            return await _run_aside(partial(parsed.get_normalized_text), len(parsed.canonical))
         except InvalidSchema as error:
             raise invalid_schema(kind, str(error)) from None
 
-    async def formatted(self, kind: str, parsed: ParsedSchema, format: str) -> str:
+    async def format_text(self, kind: str, parsed: ParsedSchema, format: str) -> str:
         """Return the text in one of Confluent's formats. Raises RegistryError."""
         try:
-            return await asyncio.to_thread(parsed.formatted, format)
+            return await asyncio.to_thread(parsed.get_text_in_format, format)
         except InvalidSchema as error:
             raise invalid_schema(kind, str(error)) from None
 
-    async def likeness(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
+    async def get_comparison_text(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
         """Return a text that is equal for schemas that differ only in the order of their parts, and in contracts."""
         try:
             return await _run_aside(partial(_make_comparison_key, parsed, schema), len(schema.text))
         except InvalidSchema as error:
             raise invalid_schema(schema.kind, str(error)) from None
 
-    async def incompatibilities(
+    async def list_incompatibilities(
         self, kind: str, reader: ParsedSchema, writer: ParsedSchema, *, lenient: bool = False, left: Left | None = None
     ) -> list[str]:
         """Return why a schema cannot read what another one of its kind has written; only JSON Schema can be lenient.
@@ -183,7 +183,7 @@ def resolve_references(
         if depth > DEPTH_MAX:
             raise InvalidSchema(f"References are more than {DEPTH_MAX} deep")
         for reference in references:
-            schema = state.get(qualify_within(parent, reference.subject), reference.version, deleted)
+            schema = state.find_version(qualify_within(parent, reference.subject), reference.version, deleted)
             if schema is None:
                 raise InvalidSchema(describe_missing_reference(reference))
             if reference.name not in visited:
@@ -199,7 +199,7 @@ def resolve_references(
 
 
 def _make_comparison_key(parsed: ParsedSchema, schema: StoredSchema) -> str:
-    return compute_guid(parsed.comparable(), sort_references(schema.references))
+    return compute_guid(parsed.get_comparable_text(), sort_references(schema.references))
 
 
 def sort_references(references: tuple[Reference, ...]) -> tuple[Reference, ...]:

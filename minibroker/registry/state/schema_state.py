@@ -44,7 +44,7 @@ class SchemaState:
 
     # --- the fold -------------------------------------------------------------------------------
 
-    def apply(self, record: Record) -> None:
+    def apply_record(self, record: Record) -> None:
         """Apply a record. Raises ValueError for one that is not a registry's; then nothing has changed."""
         key, value = parse_record(record)
         if key.kind == "SCHEMA":
@@ -70,13 +70,13 @@ class SchemaState:
             self.versions[schema.subject] = {}
             insort(self._subjects, schema.subject)
         self.versions[schema.subject][schema.version] = schema
-        index = self.index(schema.subject)
+        index = self.get_context_index(schema.subject)
         index.versions_by_id.setdefault(schema.id, {})[schema.subject] = schema.version
         index.id_by_guid[schema.guid] = schema.id
         index.max_id = max(index.max_id, schema.id)
         for reference in schema.references:
             target = qualify_within(schema.subject, reference.subject), reference.version
-            ids = self.index(target[0]).referrers.setdefault(target, set())
+            ids = self.get_context_index(target[0]).referrers.setdefault(target, set())
             (ids.discard if schema.deleted else ids.add)(schema.id)
 
     def _forget_schema(self, key: Key) -> None:
@@ -87,7 +87,7 @@ class SchemaState:
         if not self.versions[subject]:
             del self.versions[subject]
             del self._subjects[bisect_left(self._subjects, subject)]
-        index = self.index(subject)
+        index = self.get_context_index(subject)
         with_id = index.versions_by_id.get(schema.id, {})
         if with_id.get(subject) == key.version:
             del with_id[subject]
@@ -96,30 +96,30 @@ class SchemaState:
                 index.id_by_guid.pop(schema.guid, None)
         for reference in schema.references:
             target = qualify_within(subject, reference.subject), reference.version
-            self.index(target[0]).referrers.get(target, set()).discard(schema.id)
+            self.get_context_index(target[0]).referrers.get(target, set()).discard(schema.id)
 
     def _clear_deleted(self, subject: str | None) -> None:
-        for name in list(self.matching(subject)):
+        for name in list(self.iterate_matching_subjects(subject)):
             for schema in list(self.versions[name].values()):
                 if schema.deleted:
                     self._forget_schema(schema.key)
 
     # --- looking up -----------------------------------------------------------------------------
 
-    def index(self, subject: str) -> ContextIndex:
+    def get_context_index(self, subject: str) -> ContextIndex:
         """Return the ids of the context of a subject."""
         context = parse_subject(subject).context
         if context not in self._contexts:
             self._contexts[context] = ContextIndex()
         return self._contexts[context]
 
-    def subjects_from(self, prefix: str) -> Iterator[str]:
+    def iterate_subjects_with_prefix(self, prefix: str) -> Iterator[str]:
         """Return the subjects that begin with `prefix`, also deleted ones, in order."""
         first = bisect_left(self._subjects, prefix)
         last = bisect_left(self._subjects, prefix + HIGHEST, first)
         return iter(self._subjects[first:last])
 
-    def matching(self, subject: str | None) -> Iterator[str]:
+    def iterate_matching_subjects(self, subject: str | None) -> Iterator[str]:
         """Return the subject itself if it exists, or all subjects of a context that is named without a subject."""
         if subject is None:
             return iter(list(self._subjects))
@@ -128,40 +128,42 @@ class SchemaState:
             return iter([subject] if subject in self.versions else [])
         if name.context == GLOBAL:
             return iter(list(self._subjects))
-        return (each for each in self.subjects_from(name.prefix) if get_context_prefix(each) == name.prefix)
+        return (
+            each for each in self.iterate_subjects_with_prefix(name.prefix) if get_context_prefix(each) == name.prefix
+        )
 
     def has_subjects(self, subject: str | None, deleted: bool) -> bool:
         """Return whether there is such a subject, with `deleted` also one whose versions are all deleted."""
-        return any(deleted or self.is_live(name) for name in self.matching(subject))
+        return any(deleted or self.has_live_version(name) for name in self.iterate_matching_subjects(subject))
 
-    def is_live(self, subject: str) -> bool:
+    def has_live_version(self, subject: str) -> bool:
         """Return whether the subject has a version that is not deleted."""
         return any(not schema.deleted for schema in self.versions.get(subject, {}).values())
 
-    def schemas(self, subject: str, deleted: bool = False) -> list[StoredSchema]:
+    def list_versions(self, subject: str, deleted: bool = False) -> list[StoredSchema]:
         """Return the versions of a subject, the oldest first; with `deleted` also those that are deleted."""
         versions = self.versions.get(subject, {})
         return [versions[each] for each in sorted(versions) if deleted or not versions[each].deleted]
 
-    def latest(self, subject: str) -> StoredSchema | None:
+    def find_latest(self, subject: str) -> StoredSchema | None:
         """Return the last version that is not deleted."""
         live = (schema for schema in self.versions.get(subject, {}).values() if not schema.deleted)
         return max(live, key=lambda schema: schema.version, default=None)
 
-    def get(self, subject: str, version: int, deleted: bool = False) -> StoredSchema | None:
+    def find_version(self, subject: str, version: int, deleted: bool = False) -> StoredSchema | None:
         """Return a version, -1 for the latest; with `deleted` also one that is deleted."""
         if version == -1:
-            return self.latest(subject)
+            return self.find_latest(subject)
         found = self.versions.get(subject, {}).get(version)
         return found if found is not None and (deleted or not found.deleted) else None
 
-    def by_id(self, id: int, subject: str) -> StoredSchema | None:
+    def find_by_id(self, id: int, subject: str) -> StoredSchema | None:
         """Return a version with this id of a subject, or of any in the context that `subject` names."""
-        with_id = self.index(subject).versions_by_id.get(id, {})
+        with_id = self.get_context_index(subject).versions_by_id.get(id, {})
         name = subject if parse_subject(subject).subject else next(iter(with_id), None)
         return None if name is None or name not in with_id else self.versions[name][with_id[name]]
 
-    def prefixes(self) -> list[str]:
+    def list_context_prefixes(self) -> list[str]:
         """Return all contexts as they are written before a subject, the default one first."""
         return ["", *(f":{context}:" for context in sorted(self.contexts))]
 

@@ -50,28 +50,28 @@ class SchemasTopic:
         self._begins = 0
         self._reading = asyncio.Lock()
 
-    async def read(self) -> SchemaState:
+    async def read_state(self) -> SchemaState:
         """Return the state with all records of the topic that are written. Raises RegistryError."""
         while not self._is_current():
             async with self._reading:
                 slices = Slices()
                 for _ in self._read_in_steps():
-                    await slices.next()
+                    await slices.pause_if_slice_over()
         return self.state
 
-    def read_now(self) -> SchemaState:
+    def read_state_now(self) -> SchemaState:
         """Return the state as `read` does, without a turn for others. Raises RegistryError."""
         while not self._is_current():
             for _ in self._read_in_steps():
                 pass
         return self.state
 
-    async def read_to_change(self) -> SchemaState:
+    async def read_state_to_change(self) -> SchemaState:
         """Return the state with all records, of which some may still have to be written. Raises RegistryError."""
         partition = self._find_partition()
         if partition is not None:
             partition.log.write_pending()
-        return await self.read()
+        return await self.read_state()
 
     @property
     def mark(self) -> tuple[int, int]:
@@ -124,14 +124,14 @@ class SchemasTopic:
             return  # of a batch whose end was still to be read
         self._position = record.offset + 1
         try:
-            self.state.apply(record)
+            self.state.apply_record(record)
         except (ValueError, KeyError, TypeError) as error:
             log.error("%s: the record at offset %d is skipped: %s", NAME, record.offset, error)
 
     # --- writing --------------------------------------------------------------------------------
 
-    async def append(self, entries: Sequence[Entry]) -> None:
-        """Append records, wait until they are written, and apply them. Call it right after `read_to_change`.
+    async def append_records(self, entries: Sequence[Entry]) -> None:
+        """Append records, wait until they are written, and apply them. Call it right after `read_state_to_change`.
 
         Raises RegistryError.
         """

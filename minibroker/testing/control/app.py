@@ -80,6 +80,6 @@ def make_probes(is_ready: Callable[[], bool]) -> Routes:
         return make_text_answer(UP.decode()) if is_ready() else make_text_answer(f"{DOWN}\n", 503)
 
     routes = Routes(is_guarded=False, is_raw=True)
-    routes.on("GET", HEALTH, lambda _: make_text_answer(UP.decode()), "health")
-    routes.on("GET", READY, ready, "ready")
+    routes.add_route("GET", HEALTH, lambda _: make_text_answer(UP.decode()), "health")
+    routes.add_route("GET", READY, ready, "ready")
     return routes

@@ -42,7 +42,7 @@ def make_page_routes(bootstrap_servers: Callable[[], str], first: str = "landing
         return make_text_answer(text, 200, "text/html", HEADERS)
 
     for path, name in FILES.items():
-        routes.on("GET", path, _serve_file(FOLDER / name), name)
+        routes.add_route("GET", path, _serve_file(FOLDER / name), name)
     return routes
 
 

@@ -96,9 +96,9 @@ def _add_life_routes(broker: Broker, routes: Routes) -> None:
             raise LookupError(f"there is no snapshot {number}{' any more' if 0 < number <= taken else ''}")
         broker.restore(snapshots[number])
 
-    routes.on("POST", "/reset", broker.reset, "reset_broker")
-    routes.on("POST", "/restart", broker.arestart, "restart_broker")
-    routes.on("POST", "/kill", broker.kill, "kill_broker")
+    routes.add_route("POST", "/reset", broker.reset, "reset_broker")
+    routes.add_route("POST", "/restart", broker.arestart, "restart_broker")
+    routes.add_route("POST", "/kill", broker.kill, "kill_broker")
 
 
 def _add_clock_routes(broker: Broker, routes: Routes) -> None:
@@ -146,14 +146,14 @@ def _add_record_routes(broker: Broker, routes: Routes) -> None:
         )
 
     about = 'Create topics with records: {"orders": ["first", {"key": "k", "value": {"id": 2}}]}.'
-    fill = partial(routes.on, "POST", "/fill", about=about, whole="source", kinds={"source": dict[str, Any]})
+    fill = partial(routes.add_route, "POST", "/fill", about=about, whole="source", kinds={"source": dict[str, Any]})
     fill(broker.afill, "fill_topics")
-    listed = partial(routes.on, "GET", answer=list[Record], without=("decoded",))
+    listed = partial(routes.add_route, "GET", answer=list[Record], without=("decoded",))
     listed("/topics/{topic}/records", broker.records, "list_records")
 
 
 def _add_expectation_routes(broker: Broker, routes: Routes) -> None:
-    on = partial(routes.on, "POST", errors=WAITED)
+    on = partial(routes.add_route, "POST", errors=WAITED)
     about = "Wait until a topic has this many records; return them."
     expect = partial(on, "/topics/{topic}/expect", about=about, answer=list[Record], without=("decoded",))
     expect(broker.aexpect, "expect_records", body="Expectation")
@@ -163,7 +163,7 @@ def _add_expectation_routes(broker: Broker, routes: Routes) -> None:
 
 
 def _add_wait_routes(broker: Broker, routes: Routes) -> None:
-    on = partial(routes.on, "POST", errors=WAITED)
+    on = partial(routes.add_route, "POST", errors=WAITED)
     on("/groups/{group}/wait", broker.await_for_group, "wait_for_group", body="GroupWait", answer="Members.members")
     path, caught_up = "/groups/{group}/wait-until-caught-up", broker.await_until_caught_up
     on(path, caught_up, "wait_until_caught_up", body="CaughtUpWait")
@@ -194,7 +194,7 @@ def _add_node_routes(broker: Broker, routes: Routes) -> None:
 
 def _add_leader_routes(broker: Broker, routes: Routes) -> None:
     path = "/topics/{topic}/partitions/{partition}"
-    routes.on("GET", f"{path}/leader", broker.leader, "get_leader", answer="Leader.leader")
+    routes.add_route("GET", f"{path}/leader", broker.leader, "get_leader", answer="Leader.leader")
 
     @routes.post(f"{path}/leader", body="LeaderMove", answer="Leader.leader")
     def move_leader(topic: str, partition: int, node: int | None) -> int | None:
@@ -205,10 +205,10 @@ def _add_leader_routes(broker: Broker, routes: Routes) -> None:
             broker.move_leader(topic, node, partition)
         return broker.leader(topic, partition)
 
-    on = partial(routes.on, "POST", answer="LeaderEpoch.leader_epoch")
+    on = partial(routes.add_route, "POST", answer="LeaderEpoch.leader_epoch")
     on(f"{path}/begin-epoch", broker.begin_epoch, "begin_leader_epoch")
     on(f"{path}/truncate", broker.truncate, "truncate_partition", body="Truncation")
-    routes.on("POST", "/elect-leaders", broker.elect_leaders, "elect_leaders")
+    routes.add_route("POST", "/elect-leaders", broker.elect_leaders, "elect_leaders")
 
 
 def _add_coordinator_routes(broker: Broker, routes: Routes) -> None:
@@ -216,32 +216,36 @@ def _add_coordinator_routes(broker: Broker, routes: Routes) -> None:
         ("/groups/{group}", "group", "transactional_id"),
         ("/transactions/{transactional_id}", "transaction", "group"),
     ):
-        get = partial(routes.on, "GET", answer="Coordinator.coordinator", without=(other,))
+        get = partial(routes.add_route, "GET", answer="Coordinator.coordinator", without=(other,))
         get(f"{path}/coordinator", broker.coordinator, f"get_{kind}_coordinator")
-        move = partial(routes.on, "POST", body="CoordinatorMove", without=(other,))
+        move = partial(routes.add_route, "POST", body="CoordinatorMove", without=(other,))
         move(f"{path}/move-coordinator", broker.move_coordinator, f"move_{kind}_coordinator")
 
 
 def _add_group_routes(broker: Broker, routes: Routes) -> None:
-    routes.on("GET", "/groups/{group}/committed", broker.committed, "get_committed", answer="Committed.committed")
-    routes.on("GET", "/groups/{group}/lag/{topic}", broker.lag, "get_lag", answer="Lag.lag")
-    routes.on("POST", "/groups/{group}/force-rebalance", broker.force_rebalance, "force_rebalance")
-    routes.on("POST", "/groups/{group}/evict", broker.evict, "evict_members", body="Eviction", answer="Members.members")
+    routes.add_route(
+        "GET", "/groups/{group}/committed", broker.committed, "get_committed", answer="Committed.committed"
+    )
+    routes.add_route("GET", "/groups/{group}/lag/{topic}", broker.lag, "get_lag", answer="Lag.lag")
+    routes.add_route("POST", "/groups/{group}/force-rebalance", broker.force_rebalance, "force_rebalance")
+    routes.add_route(
+        "POST", "/groups/{group}/evict", broker.evict, "evict_members", body="Eviction", answer="Members.members"
+    )
 
     @routes.post("/groups/{group}/slow-joins", body="JoinDelay", answer="FaultNumber.fault")
     def slow_joins(group: str, delay: Duration) -> int:
         """Delay joining until the fault with the returned number is removed."""
         return broker.slow_joins(group, delay).number
 
-    routes.on("GET", "/streams-groups/{group}", broker.streams_group, "get_streams_group", answer=StreamsGroup)
+    routes.add_route("GET", "/streams-groups/{group}", broker.streams_group, "get_streams_group", answer=StreamsGroup)
 
 
 def _add_transaction_routes(broker: Broker, routes: Routes) -> None:
     path = "/transactions/{transactional_id}"
-    routes.on("GET", path, broker.transaction_state, "get_transaction", answer="TransactionState.state")
-    routes.on("POST", f"{path}/fence", broker.fence, "fence_producer")
-    routes.on("POST", f"{path}/hold", broker.hold, "hold_transactions", body="TransactionHold")
-    routes.on("POST", f"{path}/release", broker.release, "release_transactions")
+    routes.add_route("GET", path, broker.transaction_state, "get_transaction", answer="TransactionState.state")
+    routes.add_route("POST", f"{path}/fence", broker.fence, "fence_producer")
+    routes.add_route("POST", f"{path}/hold", broker.hold, "hold_transactions", body="TransactionHold")
+    routes.add_route("POST", f"{path}/release", broker.release, "release_transactions")
 
 
 def _add_client_routes(broker: Broker, routes: Routes) -> None:
@@ -250,4 +254,4 @@ def _add_client_routes(broker: Broker, routes: Routes) -> None:
         """Ask clients that connect from now on for their metrics: those with such beginnings of their names, or all."""
         broker.collect_client_metrics(*names, interval=interval)
 
-    routes.on("GET", "/client-metrics", broker.client_metrics, "list_client_metrics", answer=list[Metric])
+    routes.add_route("GET", "/client-metrics", broker.client_metrics, "list_client_metrics", answer=list[Metric])

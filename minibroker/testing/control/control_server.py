@@ -57,7 +57,7 @@ async def serve_control(
 
     late = LateApplication(made)
     async with serve_application(lambda: late, address, closing) as url:
-        making = asyncio.get_running_loop().call_later(MOMENT_SECONDS, late.make)
+        making = asyncio.get_running_loop().call_later(MOMENT_SECONDS, late.make_application)
         yield url
         making.cancel()
 
@@ -80,7 +80,7 @@ class LateApplication:
     def _application(self) -> Application:
         return self._made()
 
-    def make(self) -> None:
+    def make_application(self) -> None:
         """Make it, if it was not made yet."""
         _ = self._application
 

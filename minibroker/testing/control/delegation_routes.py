@@ -29,10 +29,10 @@ def add_delegation_routes(broker: Broker, routes: Routes) -> None:
         return token
 
     about = "Return the tokens that have not expired."
-    get = partial(routes.on, "GET", PATH, owner=tokens, about=about, answer=list[DelegationToken])
+    get = partial(routes.add_route, "GET", PATH, owner=tokens, about=about, answer=list[DelegationToken])
     get(TokenVerbs.list, "list_delegation_tokens", without=("user",))
-    routes.on("DELETE", PATH, TokenVerbs.expire, "expire_delegation_tokens", owner=tokens, without=("token",))
-    post = partial(routes.on, "POST", PATH, owner=tokens, answer=DelegationToken, kinds={"renewers": list[str]})
+    routes.add_route("DELETE", PATH, TokenVerbs.expire, "expire_delegation_tokens", owner=tokens, without=("token",))
+    post = partial(routes.add_route, "POST", PATH, owner=tokens, answer=DelegationToken, kinds={"renewers": list[str]})
     post(TokenVerbs.create, "create_delegation_token", body="NewDelegationToken")
 
     @routes.delete(f"{PATH}/{{token}}", errors=MISSING)

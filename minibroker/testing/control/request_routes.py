@@ -71,7 +71,7 @@ def add_journal_routes(observed: Observed, routes: Routes) -> None:
             observed.journal.off()
         return get_journal()
 
-    routes.on("DELETE", "/requests", observed.journal.clear, "clear_requests")
+    routes.add_route("DELETE", "/requests", observed.journal.clear, "clear_requests")
 
     @routes.post("/requests/wait", body="RequestWait", is_wanted=True, without=("where",), errors=WAITED)
     async def wait_for_requests(
@@ -84,8 +84,8 @@ def add_journal_routes(observed: Observed, routes: Routes) -> None:
 def add_fault_routes(observed: Observed, routes: Routes) -> None:
     """Add what faults do."""
 
-    routes.on("GET", "/faults", observed.faults.all, "list_faults", answer=list[FaultState])
-    routes.on("DELETE", "/faults", observed.faults.clear, "clear_faults")
+    routes.add_route("GET", "/faults", observed.faults.all, "list_faults", answer=list[FaultState])
+    routes.add_route("DELETE", "/faults", observed.faults.clear, "clear_faults")
 
     def fault(number: int) -> Fault:
         fault = next((each for each in observed.faults.all() if each.number == number), None)
@@ -103,7 +103,7 @@ def add_fault_routes(observed: Observed, routes: Routes) -> None:
         """Return how often the fault has struck."""
         return fault(number)
 
-    routes.on("DELETE", "/faults/{number}", Fault.remove, "remove_fault", owner=fault, errors=MISSING)
+    routes.add_route("DELETE", "/faults/{number}", Fault.remove, "remove_fault", owner=fault, errors=MISSING)
 
     @routes.post("/faults/{number}/wait", body="HitWait", answer=FaultState, errors=MISSING | WAITED)
     async def wait_for_hits(number: int, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> Fault:

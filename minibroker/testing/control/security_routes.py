@@ -78,7 +78,9 @@ def add_security_routes(broker: Broker, routes: Routes) -> None:
         return broker.issuer
 
     kind = {"kind": Kind}
-    routes.on("POST", "/certificate", broker.use_certificate, "use_certificate", body="CertificateKind", kinds=kind)
+    routes.add_route(
+        "POST", "/certificate", broker.use_certificate, "use_certificate", body="CertificateKind", kinds=kind
+    )
 
 
 def add_user_routes(broker: Broker, routes: Routes) -> None:
@@ -96,7 +98,7 @@ def add_user_routes(broker: Broker, routes: Routes) -> None:
         broker.users.remove(user)
 
     about = "Add a user, or change its password."
-    routes.on("POST", "/users", Users.add, "add_user", owner=users, body="NewUser", status=204, about=about)
+    routes.add_route("POST", "/users", Users.add, "add_user", owner=users, body="NewUser", status=204, about=about)
 
     @routes.post("/client-config", body="ClientOptions")
     def get_client_config(library: Library, user: str | None = None, mechanism: str | None = None) -> dict[str, Any]:
@@ -124,8 +126,8 @@ def add_rights_routes(broker: Broker, routes: Routes) -> None:
         add = broker.acls.allow if effect == "allow" else broker.acls.deny
         add(**structs.asdict(asked))
 
-    routes.on("DELETE", "/acls", AclVerbs.clear, "clear_acls", owner=acls)
-    on = partial(routes.on, "POST", owner=quotas, is_wanted=True)
+    routes.add_route("DELETE", "/acls", AclVerbs.clear, "clear_acls", owner=acls)
+    on = partial(routes.add_route, "POST", owner=quotas, is_wanted=True)
     on("/quotas", QuotaVerbs.set, "set_quotas", body="Quotas")
     on("/quotas/remove", QuotaVerbs.remove, "remove_quotas", body="QuotaEntity")
 
@@ -136,7 +138,7 @@ def add_token_routes(broker: Broker, routes: Routes) -> None:
     def issuer() -> Issuer:
         return broker.issuer
 
-    on = partial(routes.on, "POST", owner=issuer)
+    on = partial(routes.add_route, "POST", owner=issuer)
     on("/issuer/token", Issuer.token, "issue_token", body="UserTokenOptions", answer="IssuedToken.token")
     on("/issuer/use-tokens", Issuer.use_tokens, "use_tokens", body="IssuedTokenOptions")
     on("/issuer/rotate-keys", Issuer.rotate_keys, "rotate_issuer_keys", body="Rotation")

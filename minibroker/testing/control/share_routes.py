@@ -17,8 +17,8 @@ PATH = "/share-groups/{group}"
 
 def add_share_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths for what was delivered."""
-    get = partial(routes.on, "GET", owner=broker.share_group)
-    post = partial(routes.on, "POST", owner=broker.share_group)
+    get = partial(routes.add_route, "GET", owner=broker.share_group)
+    post = partial(routes.add_route, "POST", owner=broker.share_group)
     about = 'Set configs of the group, by Kafka\'s names: {"share.auto.offset.reset": "earliest"}.'
     post(f"{PATH}/configure", Verbs.aconfigure, "configure_share_group", about=about)
     get(f"{PATH}/deliveries", Verbs.deliveries, "list_deliveries", answer=list[Delivery])

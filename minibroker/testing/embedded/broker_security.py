@@ -39,7 +39,7 @@ PLAIN_LISTENER: Final = re.compile(r"(?<![^,\s])PLAINTEXT(?=://)", re.IGNORECASE
 ITERATIONS: Final = 4096  # the fewest that Kafka allows
 
 
-@hide_names("settings", "issuer_settings", "first_records", "complete", "change_user")
+@hide_names("settings", "issuer_settings", "first_records", "restore_passwords", "change_user")
 class Security:
     """What a broker with this protocol needs, made in memory."""
 
@@ -55,7 +55,7 @@ class Security:
         self._given = {**given, **_secure_listeners(protocol, given)}
         self.hosts = _list_hosts(self._given)
         self.authority = _get_authority() if protocol.endswith("SSL") else None
-        self._certified = None if self.authority is None else self.authority.issue("localhost", self.hosts)
+        self._certified = None if self.authority is None else self.authority.issue_certificate("localhost", self.hosts)
         self._token_key = secrets.token_urlsafe(32)
         self.issuer = self._make_issuer() if protocol.startswith("SASL") else None
         if self.issuer is None and TEST_ISSUER in given:
@@ -116,7 +116,7 @@ class Security:
         """Return the records of the users in each new cluster."""
         return [record for records in self._records.values() for record in records]
 
-    def complete(self, cluster: Cluster) -> None:
+    def restore_passwords(self, cluster: Cluster) -> None:
         """Let the users of an older cluster have the passwords that they are to have."""
         known = cluster.image.scram_credentials
         missing = [record for record in self.first_records if known.get((record.name, record.mechanism)) != record]
@@ -220,12 +220,12 @@ def make_certificate_settings(security: Security, kind: str) -> Mapping[str, str
     """Return the settings of a listener's key store: "good", "expired", "other host" or "unknown authority"."""
     if security.authority is None:
         raise ValueError(f"with {security.protocol} there are no certificates")
-    issue, hosts = security.authority.issue, security.hosts
+    issue, hosts = security.authority.issue_certificate, security.hosts
     kinds: dict[str, Any] = {
         "good": lambda: issue("localhost", hosts),
         "expired": lambda: issue("localhost", hosts, expired=True),
         "other host": lambda: issue("elsewhere.test", ("elsewhere.test",)),
-        "unknown authority": lambda: _get_authority().issue("localhost", hosts),
+        "unknown authority": lambda: _get_authority().issue_certificate("localhost", hosts),
     }
     if kind not in kinds:
         raise ValueError(f"a certificate is one of {', '.join(kinds)}, and cannot be {kind!r}")

@@ -29,7 +29,7 @@ class Certified(NamedTuple):
         with make_secret_file((self.key + self.certificate).encode()) as path:  # the library reads files only
             context.load_cert_chain(path)
 
-    def server_context(self) -> ssl.SSLContext:
+    def make_server_context(self) -> ssl.SSLContext:
         """Return the TLS context of a server that presents the certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.load_into(context)
@@ -47,7 +47,7 @@ class Authority:
         built = built.add_extension(_make_usage(signs_certificates=True), critical=True)
         self.certificate = _encode_pem(built.sign(self._key, hashes.SHA256()))
 
-    def issue(self, name: str, hosts: tuple[str, ...] = (), *, expired: bool = False) -> Certified:
+    def issue_certificate(self, name: str, hosts: tuple[str, ...] = (), *, expired: bool = False) -> Certified:
         """Return a key and a certificate for a client, or for a server at these names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         built = _make_builder(_make_name(name), self._name, key, *_choose_validity(expired=expired))

@@ -41,7 +41,7 @@ class Access(NamedTuple):
     def __repr__(self) -> str:
         return f"Access(servers={self.servers!r}, protocol={self.protocol!r}, user={self.user!r})"  # no secrets
 
-    def ssl_context(self) -> ssl.SSLContext | None:
+    def make_ssl_context(self) -> ssl.SSLContext | None:
         """Return what Python's clients take, None without TLS."""
         if self.authority is None:
             return None
@@ -79,7 +79,7 @@ def _format_properties(access: Access) -> str:
 def _configure_python(access: Access) -> dict[str, Any]:
     config: dict[str, Any] = {"bootstrap_servers": access.servers, "security_protocol": access.protocol}
     if access.authority is not None:
-        config["ssl_context"] = access.ssl_context()
+        config["ssl_context"] = access.make_ssl_context()
     if access.mechanism is not None:
         config["sasl_mechanism"] = access.mechanism
         if access.tokens is None:

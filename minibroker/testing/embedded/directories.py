@@ -87,13 +87,13 @@ class Directories:
         self._removals: list[threading.Thread] = []
         self.current = given
 
-    def disk(self, syncs: SyncStatistics | None) -> Disk:
+    def make_disk(self, syncs: SyncStatistics | None) -> Disk:
         """Return the disk, which counts its syncs in `syncs`; a temporary directory has none."""
         if self._given is None:
             return UnsyncedDisk()
         return Disk() if syncs is None else MeasuredDisk(syncs)
 
-    def open(self) -> None:
+    def create_directory(self) -> None:
         """Create the temporary directory, which holds the snapshots too."""
         _begin_removal_of_abandoned()
         self._temporary = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -102,7 +102,7 @@ class Directories:
         if self._given is None:
             self.current = self._make_next_path()
 
-    def begin_anew(self) -> None:
+    def switch_to_empty(self) -> None:
         """Switch to an empty directory. A thread removes the old one if it was temporary."""
         if self._given is not None:
             _remove_contents(self._given)
@@ -121,14 +121,14 @@ class Directories:
         _copy_tree(self.current, copy)
         return Snapshot(copy)
 
-    def check(self, snapshot: Snapshot) -> None:
+    def check_snapshot(self, snapshot: Snapshot) -> None:
         """Raise FileNotFoundError for a snapshot that was removed when its broker stopped."""
         if not snapshot.directory.is_dir():
             raise FileNotFoundError(f"the snapshot {snapshot.directory} was removed with its broker")
 
     def restore(self, snapshot: Snapshot) -> None:
         """Switch to a copy of a snapshot. `check` the snapshot before."""
-        self.begin_anew()
+        self.switch_to_empty()
         assert self.current is not None
         _copy_tree(snapshot.directory, self.current)
 

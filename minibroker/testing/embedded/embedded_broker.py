@@ -173,7 +173,7 @@ class EmbeddedBroker(Served):
         await self._close_broker()
         if before is not None and before.issuer is not None:
             before.issuer.stop()
-        self.ports.change(Settings(self._texts))
+        self.ports.apply_listener_settings(Settings(self._texts))
         await self._serve_cluster()
 
     asecure = await_blocking(secure)
@@ -329,7 +329,7 @@ class EmbeddedBroker(Served):
             loop.close()
             raise RuntimeError("the broker has been started already")
         try:
-            self._directories.open()
+            self._directories.create_directory()
         except BaseException:
             loop.close()
             raise
@@ -358,7 +358,7 @@ class EmbeddedBroker(Served):
             self._running = BrokerLifecycle(settings, bound, self._make_seams())
             await self._running.serve(self.measured)
             if self._security is not None:
-                self._security.complete(self._running.cluster)
+                self._security.restore_passwords(self._running.cluster)
             if self._registry is not None:
                 await self._registry.start()
         except BaseException:
@@ -374,7 +374,7 @@ class EmbeddedBroker(Served):
         clock = self.moving_clock
         self._end_life()
         self._life = LifeClock(clock)
-        disk = self._directories.disk(None if self.measured is None else self.measured.syncs)
+        disk = self._directories.make_disk(None if self.measured is None else self.measured.syncs)
         levels = INITIAL
         if self.emulated is not None:
             from minibroker.testing.emulation.emulation import list_first_levels
@@ -393,11 +393,11 @@ class EmbeddedBroker(Served):
         running = self.running
         cluster_id = running.cluster.cluster_id
         if snapshot is not None:
-            self._directories.check(snapshot)
+            self._directories.check_snapshot(snapshot)
         running.abandon_directories()
         try:
             if snapshot is None:
-                self._directories.begin_anew()
+                self._directories.switch_to_empty()
             else:
                 self._directories.restore(snapshot)
             away, settings = set(self.ports.listeners) - set(running.node_ids), self._make_settings()

@@ -103,7 +103,7 @@ class Issuer(Runs):
             return
         self._loop, self._wall_ms = loop, wall_ms
         self._server = HttpServer(self._answer_request, log)
-        tls = None if self._certified is None else self._certified.server_context()
+        tls = None if self._certified is None else self._certified.make_server_context()
         clients = await self._listen_on(self._address, tls)
         is_for_both = tls is None and self._address.host == LOOPBACK
         self._ports = (clients, clients if is_for_both else await self._listen_on(HostPort(), None))

@@ -38,7 +38,7 @@ class Ports:
         holder.bind((listener.host, listener.port))
         return listener._replace(port=holder.getsockname()[1])
 
-    def change(self, settings: Settings) -> None:
+    def apply_listener_settings(self, settings: Settings) -> None:
         """Let the listeners have the names and protocols of other settings, which have as many."""
         wanted, first = make_broker_listeners(settings), settings["node.id"]
         for node_id, held in self.listeners.items():

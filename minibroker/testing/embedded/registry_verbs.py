@@ -174,7 +174,7 @@ class RegistryVerbs:
         text = schema if isinstance(schema, str) else json.dumps(schema)
         named = tuple(Reference(*each) for each in references)
         with _translate_errors():
-            return (await self._served.registry.register(subject, NewSchema(text, kind, named))).id
+            return (await self._served.registry.register_schema(subject, NewSchema(text, kind, named))).id
 
     aregister = await_blocking(register)
 
@@ -182,14 +182,14 @@ class RegistryVerbs:
     async def subjects(self) -> list[str]:
         """Return the names of the subjects."""
         state = await self.state()
-        return [name for name in state.subjects_from("") if state.is_live(name)]
+        return [name for name in state.iterate_subjects_with_prefix("") if state.has_live_version(name)]
 
     asubjects = await_blocking(subjects)
 
     @blocking
     async def schema(self, subject: str, version: int = -1) -> str:
         """Return the text of a version, by default of the latest. Raises LookupError."""
-        found = (await self.state()).get(subject, version)
+        found = (await self.state()).find_version(subject, version)
         if found is None:
             raise LookupError(f"the registry has no version {version} of {subject}")
         return found.text
@@ -328,7 +328,7 @@ class RegistryVerbs:
         """Decode records. Raises ValueError for a value that cannot be decoded."""
         from minibroker.registry.decoding import Decoder, DecodingError, StateSource
 
-        state = self._served.registry.state_now()
+        state = self._served.registry.read_state_now()
         if self._decoder is None or self._decoder[0] is not state:
             self._decoder = state, Decoder(StateSource(state))
         decoder = self._decoder[1]
@@ -353,7 +353,7 @@ class RegistryVerbs:
 
     async def state(self) -> SchemaState:
         """Return all subjects as they are now, to be read before anything else is awaited. Raises RegistryError."""
-        return await self._served.registry.state()
+        return await self._served.registry.read_state()
 
     @property
     def _served(self) -> RunningRegistry:

@@ -122,7 +122,7 @@ class Emulation(Interceptor):
     def _apply_quirks(self, call: Call) -> Message | None:
         """Apply the release's quirks to the request; return the answer, if a quirk has one."""
         changes = self._changes[call] = [quirk.change(self.release, call) for quirk in self._quirks[call.api_key]]
-        answers = (change.before(call.request) for change in changes)
+        answers = (change.change_request(call.request) for change in changes)
         return next((answer for answer in answers if answer is not None), None)
 
     def _answer_other_versions(self, versions: range) -> ApiVersionsResponse:
@@ -138,9 +138,9 @@ class Emulation(Interceptor):
                 response, self._unstable if _enables_unstable(call) else {}, self._choose_levels(call)
             )
         for change in self._changes.get(call, ()):
-            change.answer(response)
+            change.change_answer(response)
         for place in iterate_places(response, lambda topic_id: None):
-            place.translate(partial(translate_code, self.release))
+            place.translate_code(partial(translate_code, self.release))
         return response
 
     def _choose_levels(self, call: Call) -> dict[str, int]:

@@ -57,7 +57,7 @@ FAR = 1 << 30  # so that the wrong correlation id is not that of the client's ne
 BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
 
 
-@hide_names("loop", "agrees", "strikes", "failure")
+@hide_names("loop", "matches_request", "decide_to_strike", "failure")
 class Fault:
     """An active rule. `matches` counts the requests that it applies to, `hits` those that it struck."""
 
@@ -88,20 +88,22 @@ class Fault:
                 raise self.failure
             return self.hits >= hits
 
-        await self._faults.watch.until(reached, timeout, lambda: f"{format_were(hits, 'hit')} expected of {self!r}")
+        await self._faults.watch.wait_until(
+            reached, timeout, lambda: f"{format_were(hits, 'hit')} expected of {self!r}"
+        )
 
     await_for_hits = await_blocking(wait_for_hits)
 
     @property
     def held(self) -> int:
         """Return how many requests it keeps silent, of clients that are still connected."""
-        return self._faults.held_by(self)
+        return self._faults.count_held(self)
 
     def remove(self) -> None:
         """End the fault. Clients that it keeps waiting are disconnected."""
         self._faults.remove(self)
 
-    def agrees(self, request: Message) -> bool:
+    def matches_request(self, request: Message) -> bool:
         """Return whether `where` holds. If it raises, the request passes, and `wait_for_hits` raises the same."""
         if self.rule.where is None:
             return True
@@ -110,10 +112,10 @@ class Fault:
         except Exception as error:
             self.failure = error
             log.exception("the `where` of %r failed", self)
-            self._faults.watch.poke()
+            self._faults.watch.check_conditions_soon()
             return False
 
-    def strikes(self) -> bool:
+    def decide_to_strike(self) -> bool:
         """Count a match; return whether the fault strikes it."""
         self.matches += 1
         rule = self.rule
@@ -141,7 +143,7 @@ def _give_signature(
     return signed
 
 
-@hide_names("broker", "watch", "held_by", "has_struck", *vars(Interceptor))
+@hide_names("broker", "watch", "count_held", "has_struck", *vars(Interceptor))
 class Faults(Interceptor):
     """The faults of a broker."""
 
@@ -187,7 +189,7 @@ class Faults(Interceptor):
         """Remove a fault, if it was not removed yet."""
         self.broker.on_loop(lambda: self._remove_fault(fault))
 
-    def held_by(self, fault: Fault) -> int:
+    def count_held(self, fault: Fault) -> int:
         """Return how many requests a fault keeps waiting."""
         return self.broker.on_loop(lambda: len(self._held.get(fault, ())))
 
@@ -235,13 +237,13 @@ class Faults(Interceptor):
         struck = [
             fault
             for fault in self._faults
-            if matching.concerns(fault.rule) and fault.agrees(call.request) and fault.strikes()
+            if matching.matches_rule(fault.rule) and fault.matches_request(call.request) and fault.decide_to_strike()
         ]
         if not struck:
             return None
         self._struck[call] = struck
         self._note_struck(call, struck)
-        self.watch.poke()  # which does not see requests that are held here
+        self.watch.check_conditions_soon()  # which does not see requests that are held here
         return self._strike_call(call, struck)
 
     def _note_struck(self, call: Call, struck: list[Fault]) -> None:
@@ -302,11 +304,11 @@ class Faults(Interceptor):
         return None
 
     def judge_login(self, login: Login) -> Verdict | None:
-        struck = [fault for fault in self._faults if concerns_login(fault.rule, login) and fault.strikes()]
+        struck = [fault for fault in self._faults if concerns_login(fault.rule, login) and fault.decide_to_strike()]
         if not struck:
             return None
         self._logins[login.connection] = struck
-        self.watch.poke()
+        self.watch.check_conditions_soon()
         rules = [fault.rule for fault in struck]
         sessions = [rule.session_ms for rule in rules if rule.authentication == "expire"]
         return Verdict(

@@ -53,7 +53,7 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
     level = rule.level or choose_default_level(places)
     for place in places:
         if place.level == level and applies_to_place(rule, place):
-            place.set(rule.code)
+            place.set_code(rule.code)
     if not any(place.level == level for place in places) and level == "top":
         raise FaultError(f"{type(response).__name__} has no error code at the top")
 

@@ -44,7 +44,7 @@ class Asked:
             found.topics.setdefault(topic, set()).add(partition)
         return found
 
-    def concerns(self, rule: Rule) -> bool:
+    def matches_rule(self, rule: Rule) -> bool:
         """Return whether all of the rule's conditions match the request; `where` is not called."""
         context = self.call.context
         return (

@@ -80,7 +80,7 @@ def _write_state(broker: Broker) -> Iterator[str]:
         members, name = format_count(len(list_member_ids(group)), "member"), make_legible(group.group_id)
         if group.type == "share":
             yield f"share group {name}: {group.state_name}, {members}"
-            yield from (f"  {each}" for each in broker.share_history.of_group(group.group_id)[-MAXIMUM_LINES:])
+            yield from (f"  {each}" for each in broker.share_history.list_deliveries(group.group_id)[-MAXIMUM_LINES:])
         else:
             yield f"group {name}: {group.state_name}, {members}, committed {_sum_committed(group)}"
     for fault in broker.faults.all():

@@ -59,11 +59,11 @@ class Place(NamedTuple):
     struct: Any
     field: str
 
-    def set(self, code: int) -> None:
+    def set_code(self, code: int) -> None:
         """Set the error code; in a ShareFetch also that of the acknowledgements."""
-        self.translate(lambda _: code)
+        self.translate_code(lambda _: code)
 
-    def translate(self, change: Callable[[int], int]) -> None:
+    def translate_code(self, change: Callable[[int], int]) -> None:
         """Change the error code; in a ShareFetch also that of the acknowledgements, for itself."""
         for name in (self.field, "acknowledge_error_code"):
             if hasattr(self.struct, name):

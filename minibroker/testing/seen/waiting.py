@@ -64,7 +64,7 @@ class Watch(Interceptor):
         self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self._look_due = False
 
-    async def until(
+    async def wait_until(
         self, condition: Callable[[], Found | None], timeout: Duration, expired: Callable[[], str]
     ) -> Found:
         """Wait until `condition` returns something true; return that.
@@ -90,7 +90,7 @@ class Watch(Interceptor):
     def _add_entry(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
         if not self._waiting:
             self._broker.interceptors.append(self)
-            self._broker.moving_clock.after = self.poke
+            self._broker.moving_clock.after = self.check_conditions_soon
         self._waiting.append(entry)
 
     def _remove_entry(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
@@ -99,7 +99,7 @@ class Watch(Interceptor):
             self._broker.interceptors.remove(self)
             self._broker.moving_clock.after = None
 
-    def poke(self) -> None:
+    def check_conditions_soon(self) -> None:
         """Check the conditions soon: the state may have changed."""
         if self._waiting and not self._look_due:
             self._look_due = True
@@ -121,14 +121,14 @@ class Watch(Interceptor):
                 future.set_result(result)
 
     def before_request(self, call: Call) -> None:
-        self.poke()
+        self.check_conditions_soon()
 
     def alter_response(self, call: Call, response: Message) -> Message:
-        self.poke()
+        self.check_conditions_soon()
         return response
 
     def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:
-        self.poke()
+        self.check_conditions_soon()
 
     def on_lost(self, call: Call) -> None:
-        self.poke()
+        self.check_conditions_soon()

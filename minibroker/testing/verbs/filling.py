@@ -51,7 +51,7 @@ class NewRecord:
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int | None = None
 
-    def record(self, now_ms: int) -> Record:
+    def make_record(self, now_ms: int) -> Record:
         """Return the record for the log, with the timestamp `now_ms` if it has none."""
         return Record(
             -1, now_ms if self.timestamp_ms is None else self.timestamp_ms, self.key, self.value, self.headers

@@ -93,7 +93,7 @@ class RecordVerbs(WaitVerbs):
                 await create_topic_in_cluster(self.running.cluster, topic.name, topic.partitions, topic.config)
             now_ms = self.moving_clock.wall_ms()
             for partition in sorted({record.partition for record in topic.records}):
-                records = [each.record(now_ms) for each in topic.records if each.partition == partition]
+                records = [each.make_record(now_ms) for each in topic.records if each.partition == partition]
                 for start in range(0, len(records), FILL_RECORDS):
                     await _append_records(
                         self.running.cluster, topic.name, partition, records[start : start + FILL_RECORDS]
@@ -177,7 +177,7 @@ class RecordVerbs(WaitVerbs):
 
         if count == 0:
             return []
-        there_now = (await self.watch.until(there, timeout, expired))[:count]
+        there_now = (await self.watch.wait_until(there, timeout, expired))[:count]
         return self.registry.decoded(there_now) if decoded else there_now
 
     aexpect = await_blocking(expect)
@@ -193,7 +193,7 @@ class RecordVerbs(WaitVerbs):
             return [new for each in partitions for new in iterate_records(each, ends.get(each.index, 0))]
 
         try:
-            new = await self.watch.until(came, during, lambda: "")
+            new = await self.watch.wait_until(came, during, lambda: "")
         except Expired:
             return
         raise AssertionError(

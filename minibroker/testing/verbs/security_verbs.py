@@ -227,7 +227,7 @@ def make_client_config(broker: EmbeddedBroker, library: str, user: str | None, m
     if security is not None and security.authority is not None:
         authority = security.authority.certificate
         if user is not None and protocol == "SSL":
-            certified = security.authority.issue(user)
+            certified = security.authority.issue_certificate(user)
     servers = broker.bootstrap_servers
     return LIBRARIES[library](Access(servers, protocol, authority, certified, mechanism, user, password, tokens))
 

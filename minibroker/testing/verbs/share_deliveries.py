@@ -55,7 +55,7 @@ class DeliveryHistory:
         self._positions: dict[int, int] = {}
         self._known: dict[ShareKey, tuple[int, tuple[StateBatch, ...]]] = {}  # the state epoch, and the batches
 
-    def of_group(self, group_id: str, topic: str | None = None) -> list[Delivery]:
+    def list_deliveries(self, group_id: str, topic: str | None = None) -> list[Delivery]:
         """Return what was delivered to a share group, of one topic or all, in order. Raises KafkaError."""
         cluster = self._broker.running.cluster
         if cluster is not self._cluster:

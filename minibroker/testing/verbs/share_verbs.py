@@ -84,7 +84,7 @@ class ShareGroupVerbs:
         Of records that are settled, it is what `__share_group_state` still has. Without the group there is nothing.
         """
         self._cluster.turn.end()  # the coordinator's log then has what the share partitions have passed over
-        return self._history.of_group(self.group, topic)
+        return self._history.list_deliveries(self.group, topic)
 
     @immediate
     def dead_letters(self) -> list[DeadLetter]:
@@ -143,7 +143,7 @@ class ShareGroupVerbs:
                 locked += sum(run.size for run in share.deliveries.list_runs() if run.state == DeliveryState.ACQUIRED)
                 share.expire_locks(all_of_them=True)
         cluster.turn.end()  # fetches that wait for records get them at once
-        self._broker.watch.poke()
+        self._broker.watch.check_conditions_soon()
         return locked
 
     # --- waits --------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class ShareGroupVerbs:
             is_so = f"is assigned so: {now()}"
             return f"{topic} was expected to be assigned to {expected} of group {self.group!r}, and {is_so}"
 
-        return await self._broker.watch.until(there, timeout, expired)
+        return await self._broker.watch.wait_until(there, timeout, expired)
 
     await_until_assigned = await_blocking(wait_until_assigned)
 
@@ -199,7 +199,7 @@ class ShareGroupVerbs:
             where = f"{topic}-{partition}"
             return f"group {self.group!r} was expected to settle {where} up to offset {offset}, and is at {now()}"
 
-        return (await self._broker.watch.until(lambda: (now(),) if now() >= offset else None, timeout, expired))[0]
+        return (await self._broker.watch.wait_until(lambda: (now(),) if now() >= offset else None, timeout, expired))[0]
 
     await_until_settled = await_blocking(wait_until_settled)
 
@@ -215,20 +215,20 @@ class ShareGroupVerbs:
             raise ValueError(f"deliveries is at least 1, and cannot be {deliveries}")
 
         def there() -> list[DeliveredRecord] | None:
-            often = [each for each in self._history.of_group(self.group, topic) if each.deliveries >= deliveries]
+            often = [each for each in self._history.list_deliveries(self.group, topic) if each.deliveries >= deliveries]
             if sum(each.last - each.first + 1 for each in often) < count:
                 return None
             records = list(self._iterate_records(often))
             return records if len(records) >= count else None
 
         def expired() -> str:
-            records = list(self._iterate_records(self._history.of_group(self.group, topic)))
+            records = list(self._iterate_records(self._history.list_deliveries(self.group, topic)))
             often = sum(each.deliveries >= deliveries for each in records)
             expected = f"{format_were(count, 'record')} expected to be delivered {deliveries} times"
             seen = f"{format_there_are(often)}{describe_records(records)}"
             return f"{expected} from {topic} to group {self.group!r}, and {seen}"
 
-        return await self._broker.watch.until(there, timeout, expired) if count else []
+        return await self._broker.watch.wait_until(there, timeout, expired) if count else []
 
     aexpect_redelivered = await_blocking(expect_redelivered)
 
@@ -245,7 +245,7 @@ class ShareGroupVerbs:
             expected = f"{format_were(count, 'dead letter')} expected of group {self.group!r}"
             return f"{expected}, and {format_there_are(len(letters))}{describe_records(letters)}"
 
-        return await self._broker.watch.until(there, timeout, expired) if count else self.dead_letters()
+        return await self._broker.watch.wait_until(there, timeout, expired) if count else self.dead_letters()
 
     aexpect_dead_letters = await_blocking(expect_dead_letters)
 

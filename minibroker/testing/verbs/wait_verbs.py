@@ -84,7 +84,7 @@ class WaitVerbs(EmbeddedBroker):
             now = _describe_missing_group(self.running.cluster) if present is None else f"it {_describe_group(present)}"
             return f"group {group!r} was expected to be {expected}, and {now}"
 
-        return [each for each in await self.watch.until(there, timeout, expired) if each]
+        return [each for each in await self.watch.wait_until(there, timeout, expired) if each]
 
     await_for_group = await_blocking(wait_for_group)
 
@@ -118,7 +118,7 @@ class WaitVerbs(EmbeddedBroker):
                 now = _describe_missing_group(cluster)
             return f"group {group!r} was expected to commit {expected} for {topic}-{partition}, and {now}"
 
-        return (await self.watch.until(there, timeout, expired))[0]
+        return (await self.watch.wait_until(there, timeout, expired))[0]
 
     await_for_commit = await_blocking(wait_for_commit)
 
@@ -140,7 +140,7 @@ class WaitVerbs(EmbeddedBroker):
                 now = "it is behind in " + ", ".join(f"{topic}-{index} by {lag}" for index, lag in behind.items())
             return f"group {group!r} was expected to catch up in {topic}, and {now}"
 
-        await self.watch.until(lambda: measure_lags(self.running.cluster, group, topic) == {}, timeout, expired)
+        await self.watch.wait_until(lambda: measure_lags(self.running.cluster, group, topic) == {}, timeout, expired)
 
     await_until_caught_up = await_blocking(wait_until_caught_up)
 
@@ -164,7 +164,7 @@ class WaitVerbs(EmbeddedBroker):
             reached = describe_missing("partition", there) if now() < 0 else f"it has reached {now()}"
             return f"{topic}-{partition} was expected to have the high watermark {offset}, and {reached}"
 
-        return (await self.watch.until(there, timeout, expired))[0]
+        return (await self.watch.wait_until(there, timeout, expired))[0]
 
     await_for_high_watermark = await_blocking(wait_for_high_watermark)
 
@@ -205,7 +205,7 @@ async def wait_for_requests(
         expected = f"{format_were(count, 'request')} expected ({_describe_conditions(api, which)})"
         return f"{expected}, and {format_there_are(len(requests))}{listed}"
 
-    return await watch.until(there, timeout, expired) if count else journal.found(api, **which)
+    return await watch.wait_until(there, timeout, expired) if count else journal.found(api, **which)
 
 
 def list_member_ids(group: Group) -> list[str]:

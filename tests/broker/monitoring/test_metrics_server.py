@@ -155,7 +155,7 @@ def test_each_http_client_uses_the_current_tls_certificate(run: Run, caplog: pyt
     caplog.set_level(logging.INFO, "minibroker.metrics")
     authority = Authority()
     names = ("first", "second")
-    contexts = [authority.issue(name, ("127.0.0.1",)).server_context() for name in names]
+    contexts = [authority.issue_certificate(name, ("127.0.0.1",)).make_server_context() for name in names]
     trusting = ssl.create_default_context(cadata=authority.certificate)
 
     async def name_of_the_other(address: tuple[str, int]) -> str:

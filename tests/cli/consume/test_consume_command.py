@@ -38,7 +38,7 @@ def test_consume_prints_all_records_and_ends(run_client: Run, topic: str) -> Non
     assert sorted(lines(run_client, topic)) == ["0", "1", "2", "other"]
 
 
-def test_an_isolation_level_can_be_chosen(run_client: Run, topic: str) -> None:
+def test_consume_reads_with_the_given_isolation_level(run_client: Run, topic: str) -> None:
     for level in ("read_committed", "read_uncommitted"):
         assert len(lines(run_client, topic, "--client", f"isolation.level={level}")) == 4
     result = run_client("consume", topic, "--client", "isolation.level=none")
@@ -49,7 +49,7 @@ def test_consume_prints_keys_on_request(run_client: Run, topic: str) -> None:
     assert sorted(lines(run_client, topic, "--key-separator", "=")) == ["k=0", "k=1", "k=2", "null=other"]
 
 
-def test_a_partition_and_an_offset_can_be_chosen(run_client: Run, topic: str) -> None:
+def test_consume_reads_the_given_partition_from_the_given_offset(run_client: Run, topic: str) -> None:
     assert lines(run_client, topic, "--partition", "0", "--from", "1") == ["1", "2"]
 
 
@@ -150,7 +150,7 @@ def test_the_last_records_of_all_partitions_are_sorted_by_timestamp(run_client: 
     assert lines(run_client, "ordered", "--last", "3") == ["3", "4", "5"]
 
 
-def test_new_records_follow_the_last_ones(run_client: Run, topic: str) -> None:
+def test_following_prints_new_records_after_the_last_existing_ones(run_client: Run, topic: str) -> None:
     follow = ("--last", "1", "--follow", "--timeout", "0.3")
     assert lines(run_client, f"{topic}:0", *follow) == ["2"]
 
@@ -187,7 +187,7 @@ def test_a_group_continues_at_its_committed_offsets(run_client: Run, topic: str)
     assert described["group"] == f"of-{topic}"
 
 
-def test_a_group_without_offsets_starts_where_it_is_told(run_client: Run, topic: str) -> None:
+def test_a_group_without_committed_offsets_starts_at_the_given_position(run_client: Run, topic: str) -> None:
     assert lines(run_client, topic, "--group", "late", "--from", "latest") == []
     run_client("produce", topic, "--partition", "1", stdin=b"new\n")
     assert lines(run_client, topic, "--group", "late", "--from", "latest") == ["new"]

@@ -44,12 +44,12 @@ def test_a_terminal_gets_no_control_characters() -> None:
 
 
 @pytest.mark.parametrize("text", ["%", "%x", "%s %", "100%"])
-def test_unknown_tokens_are_rejected_with_the_known_ones(text: str) -> None:
+def test_unknown_format_tokens_are_rejected_with_a_list_of_the_known_ones(text: str) -> None:
     with pytest.raises(click.BadParameter, match="%d, %h, %K, %k, %o, %p, %R, %S, %s, %t, %T and %%"):
         parse_format(text)
 
 
-def test_a_line_has_the_requested_fields_before_the_value() -> None:
+def test_a_printed_line_has_the_requested_fields_before_the_value() -> None:
     plain = make_line_formatter(b"null", None, timestamps=False, headers=False)
     whole = make_line_formatter(b"null", ":", timestamps=True, headers=True)
     assert (plain(FOUND), plain(NULLS)) == (b"v\\xff\\x1b\n", b"null\n")

@@ -71,7 +71,7 @@ def settings(config: dict[str, object], *without: str) -> list[str]:
     return [word for name, value in left.items() for word in ("--client", f"{name}={value}")]
 
 
-def test_a_usable_server_has_no_problem(run: Run, broker: RunningBroker) -> None:
+def test_the_doctor_finds_no_problem_in_a_usable_server(run: Run, broker: RunningBroker) -> None:
     result = run("doctor", broker.bootstrap_servers)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -102,13 +102,13 @@ def test_an_invalid_address_is_rejected_in_one_line(run: Run) -> None:
 
 
 @pytest.mark.parametrize("option", ["-b", "--bootstrap-server"])
-def test_the_server_option_is_that_of_other_commands(run: Run, broker: RunningBroker, option: str) -> None:
+def test_the_doctor_takes_the_server_option_of_other_commands(run: Run, broker: RunningBroker, option: str) -> None:
     result = run("doctor", option, broker.bootstrap_servers)
     assert result.exit_code == 0
     assert f"node 1 advertises {broker.bootstrap_servers}, the address that was asked" in result.stdout
 
 
-def test_an_unresolvable_name_may_be_that_of_a_container(examine: Examine) -> None:
+def test_the_doctor_says_that_an_unresolvable_host_may_be_a_container(examine: Examine) -> None:
     (found,) = examine("no-such-container")
     assert found["text"].startswith("no-such-container cannot be looked up: ")
     assert "container" in found["advice"]
@@ -124,7 +124,7 @@ def test_a_port_without_a_listener_refuses_connections(examine: Examine) -> None
 
 
 @pytest.mark.parametrize(("in_container", "advice"), [(True, "host.docker.internal"), (False, "Start the server")])
-def test_localhost_in_a_container_is_the_container(
+def test_the_doctor_says_that_localhost_in_a_container_is_the_container(
     examine: Examine, monkeypatch: pytest.MonkeyPatch, in_container: bool, advice: str
 ) -> None:
     monkeypatch.setattr("minibroker.cli.doctor.checks._is_in_container", lambda: in_container)
@@ -187,7 +187,7 @@ def test_a_client_without_a_login_is_told_the_mechanisms(examine: Examine, secur
     assert problem.startswith("clients must log in, by ") and "SCRAM-SHA-512" in problem
 
 
-def test_a_login_is_attempted(examine: Examine, secured: Broker) -> None:
+def test_the_doctor_logs_in_with_the_given_credentials(examine: Examine, secured: Broker) -> None:
     config = secured.client_config("confluent", user="alice")
     found = examine(secured.bootstrap_servers, *settings(config))
     assert problems(found) == []
@@ -198,7 +198,7 @@ def test_a_login_is_attempted(examine: Examine, secured: Broker) -> None:
     assert "authentication" in problems(found)[0].lower() and "guessed" not in json.dumps(found)
 
 
-def test_a_certificate_of_an_unknown_issuer_requires_the_issuer(examine: Examine, secured: Broker) -> None:
+def test_the_doctor_suggests_the_issuer_of_an_untrusted_certificate(examine: Examine, secured: Broker) -> None:
     (problem,) = (
         each
         for each in examine(secured.bootstrap_servers, "--client", "security.protocol=SSL")
@@ -219,7 +219,7 @@ def test_a_wrong_certificate_is_detected(examine: Examine, certificate: str, tex
     assert any(text in each for each in found)
 
 
-def test_an_unresolvable_advertised_name_is_the_problem(
+def test_an_unresolvable_advertised_host_is_reported_as_the_problem(
     examine: Examine, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("advertised")

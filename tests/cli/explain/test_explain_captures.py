@@ -42,7 +42,7 @@ def test_each_captured_request_is_explained_with_its_response(run: Run, capture:
     assert "27  (REBALANCE_IN_PROGRESS)" in result.stdout
 
 
-def test_a_list_has_a_line_for_each_request(run: Run, capture: str) -> None:
+def test_the_list_option_prints_a_line_for_each_request(run: Run, capture: str) -> None:
     sizes = [f"{len(asked)} > {len(said)} bytes" for asked, said in ((HELLO, WELCOME), (heartbeat(1), ANSWERED))]
     sizes[1] = f"{len(heartbeat(1))} > {len(heartbeat_answer(1))} bytes"
     assert run("explain", "--list", capture).stdout.splitlines() == [
@@ -58,7 +58,7 @@ def test_one_request_is_selected_by_its_number(run: Run, capture: str) -> None:
     assert run("explain", "--only", "3", capture).stderr == "minibroker: there is no request 3, the last one is 2\n"
 
 
-def test_a_page_has_the_frames(run: Run, capture: str) -> None:
+def test_the_html_page_has_the_captured_frames(run: Run, capture: str) -> None:
     page = run("explain", "--html", capture).stdout
     assert (page.count('<div class="frame">'), page.count("<main>")) == (4, 1)
     assert "#2 request, 22:13:20.005000Z, 127.0.0.1:50000 &gt; 127.0.0.1:9092: Heartbeat version 4" in page
@@ -108,7 +108,7 @@ def test_streams_followed_by_tshark_are_explained(run: Run, tmp_path: Path) -> N
     assert "-z follow needs the mode raw" in run("explain", str(path)).stderr
 
 
-def test_two_files_are_paired(run: Run, tmp_path: Path) -> None:
+def test_requests_and_responses_of_two_files_are_paired(run: Run, tmp_path: Path) -> None:
     (tmp_path / "asked").write_bytes(ASKED)
     (tmp_path / "answered").write_text(ANSWERED.hex())
     result = run("explain", str(tmp_path / "asked"), "--answers", str(tmp_path / "answered"), "--list")

@@ -149,7 +149,7 @@ def test_an_impossible_reset_is_reported_in_one_line_with_status_1(
     assert offsets(run_client, group) == {0: 4}
 
 
-def test_a_group_without_commits_has_no_topics(run_client: Run, topic: str) -> None:
+def test_resetting_a_group_without_commits_requires_topics(run_client: Run, topic: str) -> None:
     result = reset(run_client, "nobody", "--all-topics", "--to-earliest")
     complaint = "nobody has no offsets: choose topics with --topic"
     assert (result.exit_code, result.stderr) == (1, f"minibroker: {complaint}\n")
@@ -183,11 +183,11 @@ def test_invalid_arguments_are_reported_in_one_line_with_status_2(run: Run, opti
         ("2026-01-31T12:00:00.5+01:00", datetime(2026, 1, 31, 11, 0, 0, 500_000, tzinfo=UTC)),
     ],
 )
-def test_a_time_is_utc_by_default(text: str, expected: datetime) -> None:
+def test_the_time_of_a_reset_is_utc_by_default(text: str, expected: datetime) -> None:
     assert parse_moment(text) == round(expected.timestamp() * 1000)
 
 
-def test_a_time_may_be_relative_to_now() -> None:
+def test_the_time_of_a_reset_can_be_relative_to_now() -> None:
     now_ms = time.time_ns() // 1_000_000
     assert 0 <= parse_moment("2 hours ago") - (now_ms - 7_200_000) <= 60_000
     assert parse_moment("@1700000000000") == NOW_MS
@@ -225,17 +225,17 @@ def test_exactly_one_reset_option_is_required() -> None:
 def test_each_reset_option_determines_an_offset(
     target: Target, current: int | None, at_time: int | None, expected: int
 ) -> None:
-    assert target.wanted(PLACE, current, 2, 10, at_time) == expected
+    assert target.choose_offset(PLACE, current, 2, 10, at_time) == expected
 
 
 def test_a_missing_offset_cannot_be_shifted() -> None:
     with pytest.raises(click.ClickException, match="cannot shift orders-1: nothing is committed for it"):
-        Target("shift_by", 3).wanted(PLACE, None, 2, 10, None)
+        Target("shift_by", 3).choose_offset(PLACE, None, 2, 10, None)
 
 
-def test_only_times_and_durations_require_the_clock() -> None:
-    assert Target("to_datetime", 5).timestamp_ms(NOW_MS) == 5
-    assert Target("to_datetime", -5).timestamp_ms(NOW_MS) == 0
-    assert Target("by_duration", 5).timestamp_ms(NOW_MS) == NOW_MS - 5
-    assert Target("by_duration", 2 * NOW_MS).timestamp_ms(NOW_MS) == 0
-    assert Target("to_offset", 5).timestamp_ms(NOW_MS) is None
+def test_only_resets_to_times_and_durations_require_the_current_time() -> None:
+    assert Target("to_datetime", 5).get_timestamp_ms(NOW_MS) == 5
+    assert Target("to_datetime", -5).get_timestamp_ms(NOW_MS) == 0
+    assert Target("by_duration", 5).get_timestamp_ms(NOW_MS) == NOW_MS - 5
+    assert Target("by_duration", 2 * NOW_MS).get_timestamp_ms(NOW_MS) == 0
+    assert Target("to_offset", 5).get_timestamp_ms(NOW_MS) is None

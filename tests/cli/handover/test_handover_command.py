@@ -219,13 +219,15 @@ def test_strimzi_resources_have_their_fields(filled: Broker, run_client: Run) ->
 
 
 @for_each("name", ["Orders", "a_b", "-", "ü", "a" * 300, "a..b", HOSTILE])
-def test_names_for_kubernetes_are_derived(name: str) -> None:
+def test_kubernetes_names_are_derived_from_topic_and_user_names(name: str) -> None:
     made = make_resource_name(name)
     assert make_resource_name(made) == made != name and made != make_resource_name(name + "x")
     assert make_resource_name("orders.eu-1") == "orders.eu-1"
 
 
-def test_terraform_has_a_resource_for_each(filled: Broker, run_client: Run) -> None:
+def test_the_terraform_configuration_has_a_resource_for_each_topic_user_acl_and_quota(
+    filled: Broker, run_client: Run
+) -> None:
     written = run_client("handover", "--to", "terraform").stdout
     assert "wonderland" not in written
     kinds = [line.split('"')[1] for line in written.splitlines() if line.startswith("resource ")]
@@ -249,7 +251,7 @@ def test_terraform_strings_are_escaped() -> None:
     assert make_label("1") != make_label("1_") and make_label("1").startswith("_1_")
 
 
-def test_the_report_lists_the_differences(filled: Broker, run_client: Run) -> None:
+def test_the_report_lists_settings_that_differ_from_kafkas_defaults(filled: Broker, run_client: Run) -> None:
     said = run_client("handover").stdout
     assert "all brokers" not in run_client("handover", "--to", "terraform").stdout  # the default of a new cluster
     assert "has 1 topic, 2 users, 6 ACLs, 3 quotas, 2 groups with offsets" in said

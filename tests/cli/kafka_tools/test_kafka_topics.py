@@ -57,7 +57,7 @@ def test_partitions_are_added_to_a_topic(tool: Run) -> None:
 
 
 @pytest.mark.parametrize("action", ["--describe", "--delete"])
-def test_an_unknown_topic_is_an_error_unless_allowed(tool: Run, action: str) -> None:
+def test_describing_an_unknown_topic_fails_without_if_exists(tool: Run, action: str) -> None:
     missing = tool("kafka-topics", action, "--topic", "none")
     assert (missing.exit_code, missing.stdout) == (1, "")
     assert missing.stderr == "minibroker: Topic 'none' does not exist as expected\n"

@@ -48,7 +48,7 @@ def consume(broker: RunningBroker, *arguments: str) -> Result:
         (("--from", "10"), []),
     ],
 )
-def test_records_are_written_to_a_file(
+def test_consume_writes_records_to_a_parquet_file(
     broker: RunningBroker, tmp_path: Path, arguments: tuple[str, ...], values: list[int]
 ) -> None:
     path = tmp_path / "orders.parquet"
@@ -61,7 +61,7 @@ def test_records_are_written_to_a_file(
     ("arguments", "values"),
     [((), [b"paid"]), (("--client", "isolation.level=read_uncommitted"), [b"lost", b"lost, too", b"paid"])],
 )
-def test_aborted_records_are_left_out_by_default(
+def test_records_of_aborted_transactions_are_omitted_by_default(
     broker: RunningBroker, tmp_path: Path, arguments: tuple[str, ...], values: list[bytes]
 ) -> None:
     topic = f"paid-{len(values)}"
@@ -81,7 +81,7 @@ def test_aborted_records_are_left_out_by_default(
     assert pq.read_table(tmp_path / "paid.parquet").column("value").to_pylist() == values
 
 
-def test_a_file_of_arrow_has_the_same_rows(broker: RunningBroker, tmp_path: Path) -> None:
+def test_an_arrow_file_has_the_same_rows_as_parquet(broker: RunningBroker, tmp_path: Path) -> None:
     for name in ("orders.arrow", "orders.parquet"):
         assert consume(broker, "orders", "--out", str(tmp_path / name)).exit_code == 0
     assert pa.ipc.open_file(str(tmp_path / "orders.arrow")).read_all() == pq.read_table(tmp_path / "orders.parquet")
@@ -99,7 +99,7 @@ def test_a_file_of_arrow_has_the_same_rows(broker: RunningBroker, tmp_path: Path
         (("missing", "--out", "orders.arrow"), "topic missing does not exist"),
     ],
 )
-def test_options_that_a_file_cannot_express_are_refused(
+def test_options_for_printed_lines_are_rejected_for_a_file(
     broker: RunningBroker, tmp_path: Path, arguments: tuple[str, ...], complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

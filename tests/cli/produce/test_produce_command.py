@@ -64,7 +64,7 @@ def test_a_line_above_the_maximum_size_ends_the_input(monkeypatch: pytest.Monkey
 
 
 @given(st.lists(st.binary().filter(lambda line: b"\n" not in line)))
-def test_any_lines_are_read_unchanged(lines: list[bytes]) -> None:
+def test_all_bytes_of_input_lines_are_read_unchanged(lines: list[bytes]) -> None:
     source = io.BytesIO(b"".join(line + b"\n" for line in lines))
     assert [line for some in iterate_lines(source) for line in some] == lines
 
@@ -93,7 +93,7 @@ def consumed(run_client: Run, topic: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in run_client("consume", topic, "--json").stdout.splitlines()]
 
 
-def test_an_unknown_partition_is_reported_as_by_consume(run_client: Run) -> None:
+def test_an_unknown_partition_is_reported_in_one_line(run_client: Run) -> None:
     run_client("topics", "create", "pair", "--partitions", "2")
     result = run_client("produce", "pair", "--partition", "7", stdin=b"a\n")
     assert (result.exit_code, result.stdout) == (1, "0 records written to pair\n")
@@ -152,7 +152,7 @@ def test_a_failed_record_is_reported_with_status_1(run_client: Run) -> None:
     assert result.stderr.startswith("minibroker: 1 record not written: MESSAGE_TOO_LARGE (")
 
 
-def test_smaller_records_of_a_too_large_batch_are_written(run_client: Run) -> None:
+def test_a_too_large_record_does_not_prevent_the_others_of_its_batch(run_client: Run) -> None:
     run_client("topics", "create", "split", "--partitions", "1", "--config", "max.message.bytes=1000")
     result = run_client("produce", "split", stdin=b"".join(b"%0*d\n" % (2000 if n == 7 else 100, n) for n in range(40)))
     assert (result.exit_code, result.stdout) == (1, "39 records written to split, partition 0 offsets 0 to 38\n")
@@ -179,7 +179,7 @@ def test_brokers_of_any_release_get_a_supported_format(run: Run, tmp_path: Path,
     assert (refused.exit_code == 1) == release.startswith("0.10")
 
 
-def test_slow_input_is_produced_immediately(broker: RunningBroker, run_client: Run) -> None:
+def test_lines_of_slow_input_are_produced_immediately(broker: RunningBroker, run_client: Run) -> None:
     command = [sys.executable, "-m", "minibroker", "produce", "slow", "--bootstrap-server", broker.bootstrap_servers]
     run_client("topics", "create", "slow", "--partitions", "1")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

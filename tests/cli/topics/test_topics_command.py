@@ -32,7 +32,7 @@ def test_topics_are_printed_in_tables(run_client: Run) -> None:
     assert "retention.ms" in described and "5000" in described
 
 
-def test_a_count_that_is_not_given_is_the_brokers_default(run_client: Run) -> None:
+def test_counts_that_are_not_given_are_the_brokers_defaults(run_client: Run) -> None:
     assert json.loads(run_client("topics", "create", "counted", "--json").stdout) == {"created": "counted"}
     described = json.loads(run_client("topics", "describe", "counted", "--json").stdout)
     assert len(described["partitions"]) == 2
@@ -172,7 +172,7 @@ def test_several_servers_can_be_given(run: Run, broker: RunningBroker) -> None:
     assert run("topics", "list", "--json", "--bootstrap-server", servers).exit_code == 0
 
 
-def test_old_brokers_have_no_defaults_for_new_topics(run: Run, tmp_path: Path) -> None:
+def test_creating_a_topic_on_an_old_broker_requires_its_counts(run: Run, tmp_path: Path) -> None:
     with running_broker(tmp_path, options=("--emulate", "2.3")) as broker:
         address = ("--bootstrap-server", broker.bootstrap_servers)
         some = run("topics", "create", "old", "--partitions", "2", *address)

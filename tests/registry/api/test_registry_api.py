@@ -407,7 +407,7 @@ async def test_schemas_are_compared_outside_of_the_event_loop(monkeypatch: pytes
     monkeypatch.setattr("minibroker.registry.formats.json_schema.list_incompatibilities", compare)
     formats = SchemaFormats()
     parsed = await formats.parse(SchemaState(), "JSON", '{"oneOf":[{"const":1},{"const":2}]}', (), "x")
-    assert await formats.incompatibilities("JSON", parsed, parsed) == []
+    assert await formats.list_incompatibilities("JSON", parsed, parsed) == []
     assert len(threads) == 1 and threads[0] is not threading.current_thread()
 
 

@@ -55,7 +55,7 @@ def test_a_comparison_ends_when_its_client_disconnects(registry: Asking, monkeyp
         begun.set()
         with contextlib.suppress(TooMuch):
             while True:
-                budget.spend(0)
+                budget.spend_steps(0)
         ended.set()
         raise TooMuch("ended")
 
@@ -80,20 +80,20 @@ async def test_comparisons_alternate_and_end_when_cancelled(monkeypatch: pytest.
     def compare(reader: ParsedSchema, writer: ParsedSchema, budget: Budget) -> list[str]:
         budgets.append(budget)
         while len(budgets) == 1:
-            budget.spend(0)
+            budget.spend_steps(0)
         return []
 
     monkeypatch.setattr("minibroker.registry.formats.avro.list_incompatibilities", compare)
     formats = SchemaFormats()
     parsed = await formats.parse(SchemaState(), "AVRO", '"int"', (), "x")
-    first, second = (asyncio.ensure_future(formats.incompatibilities("AVRO", parsed, parsed)) for _ in range(2))
+    first, second = (asyncio.ensure_future(formats.list_incompatibilities("AVRO", parsed, parsed)) for _ in range(2))
     while not budgets:
         await asyncio.sleep(0)
     assert len(budgets) == 1
     first.cancel()
     assert await second == [] and len(budgets) == 2
     with pytest.raises(TooMuch, match="Nobody waits"):
-        budgets[0].spend(0)
+        budgets[0].spend_steps(0)
 
 
 def test_a_body_of_very_many_values_is_rejected_outside_of_the_schema(registry: Asking) -> None:

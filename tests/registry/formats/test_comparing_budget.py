@@ -136,7 +136,7 @@ def test_nested_defaults_are_checked_once() -> None:
     for number in range(DEPTH):
         fields = [{"name": "a", "type": kind, "default": {}}, {"name": "b", "type": f"R{number}", "default": {}}]
         kind = {"type": "record", "name": f"R{number + 1}", "fields": fields}
-    assert avro.parse(json.dumps(kind), {}, check_defaults=True).normalized()
+    assert avro.parse(json.dumps(kind), {}, check_defaults=True).get_normalized_text()
 
 
 def test_defaults_of_many_values_and_many_branches_are_rejected() -> None:
@@ -167,7 +167,7 @@ def test_too_deeply_nested_references_are_an_error() -> None:
     schema = avro.parse(texts.pop("3"), texts)
     assert schema.canonical
     with pytest.raises(InvalidSchema, match="nested too deep"):
-        schema.formatted("resolved")
+        schema.get_text_in_format("resolved")
 
 
 def test_a_long_id_is_not_stored_with_each_name() -> None:

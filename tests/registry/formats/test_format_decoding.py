@@ -99,7 +99,7 @@ def test_protobuf_data_is_decoded_by_its_indexes() -> None:
     assert decode("PROTOBUF", schema, Framed(1, b"\0" + written(schema, (0,), {"a": 5}))) == {"a": 5}
     inner = written(schema, (1, 1), {"name": "x"})
     assert decode("PROTOBUF", schema, Framed(1, encode_indexes([1, 1]) + inner)) == {"name": "x"}
-    described = protobuf.parse(schema.formatted("serialized"), {})  # where the entries of a map are a message
+    described = protobuf.parse(schema.get_text_in_format("serialized"), {})  # where the entries of a map are a message
     assert decode("PROTOBUF", described, Framed(1, encode_indexes([1, 2]) + inner)) == {"name": "x"}
 
 

@@ -246,7 +246,7 @@ async def test_concurrent_config_changes_are_all_kept() -> None:
             ]
             await asyncio.sleep(0)
         await asyncio.gather(*changing)
-        found = (await registry.state()).configs["x"]
+        found = (await registry.read_state()).configs["x"]
         assert found == {"compatibilityLevel": "FULL", "normalize": True, "alias": "y"}
 
 
@@ -266,7 +266,7 @@ async def test_a_level_set_concurrently_by_others_is_enforced() -> None:
             return parsed
 
         registry.formats.parse = parse_and_write  # type: ignore[method-assign]
-        assert (await registry.register("x", NewSchema('"int"'))).version == 2
+        assert (await registry.register_schema("x", NewSchema('"int"'))).version == 2
 
 
 async def test_large_schemas_and_many_versions_do_not_block_the_event_loop() -> None:
@@ -323,19 +323,19 @@ async def test_a_version_is_returned_only_once_it_is_written() -> None:
     async with Broker(registry=True) as broker:
         registry = broker.registry._served.registry
         await broker.registry.aregister("x", R1)
-        await registry.state()
+        await registry.read_state()
         begins, turn, held = registry._topic._begins, broker.running.cluster.turn, []
         turn.bind_to_loop(held.append)
         registering = asyncio.create_task(broker.registry.aregister("x", R2))
         while not held:
             await asyncio.sleep(0)
-        assert [sorted((await registry.state()).versions["x"]) for _ in range(3)] == [[1]] * 3
+        assert [sorted((await registry.read_state()).versions["x"]) for _ in range(3)] == [[1]] * 3
         assert not registering.done()
         turn.bind_to_loop(asyncio.get_running_loop().call_soon)
         for end_turn in held:
             end_turn()
         assert await registering == 2
-        assert sorted((await registry.state()).versions["x"]) == [1, 2]
+        assert sorted((await registry.read_state()).versions["x"]) == [1, 2]
         assert registry._topic._begins == begins
 
 
@@ -357,7 +357,7 @@ async def test_pending_records_of_others_are_seen_before_a_registration() -> Non
             end_turn()
         await writing
         assert await registering == 8
-        assert sorted((await broker.registry._served.registry.state()).versions["x"]) == [1, 2, 3]
+        assert sorted((await broker.registry._served.registry.read_state()).versions["x"]) == [1, 2, 3]
 
 
 def test_records_deleted_by_retention_are_not_awaited(broker: Broker, registry: Asking) -> None:

@@ -245,7 +245,7 @@ def test_invalid_security_arguments_are_rejected_in_one_line() -> None:
 
 def test_client_configs_for_other_languages_are_complete() -> None:
     authority = Authority()
-    certified, trusted = authority.issue("alice"), authority.certificate
+    certified, trusted = authority.issue_certificate("alice"), authority.certificate
     access = Access("a:1,b:2", "SASL_SSL", trusted, certified, "PLAIN", "alice", 'x"y')
     made = {library: LIBRARIES[library](access) for library in LIBRARIES}
     assert made["java"] == {

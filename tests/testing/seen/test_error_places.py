@@ -39,7 +39,7 @@ def test_an_error_response_can_be_encoded_and_contains_the_errors(key: ApiKey, v
     level = choose_default_level(places)
     for place in places:
         if place.level == level:
-            place.set(CODE)
+            place.set_code(CODE)
     decoded = get_response_class(key).decode(response.encode(version), version)
     if any(_has_codes(get_response_class(key), version)):
         assert CODE in collect_error_codes(decoded)
@@ -53,7 +53,7 @@ def test_both_error_codes_of_a_share_fetch_are_translated() -> None:
         for place in iterate_places(ShareFetchResponse(responses=[topic(partitions=[partition])]), lambda _: "a")
         if place.level == "partition"
     )
-    place.translate(lambda code: code + 1)
+    place.translate_code(lambda code: code + 1)
     assert (partition.error_code, partition.acknowledge_error_code) == (4, 122)
 
 

@@ -140,7 +140,7 @@ def test_waiting_for_many_records_reads_them_once(monkeypatch: pytest.MonkeyPatc
         waiting = pool.submit(broker.expect, "t", 100, "20 s")
         for number in range(100):
             broker.produce("t", str(number))
-            broker.on_loop(broker.watch.poke)
+            broker.on_loop(broker.watch.check_conditions_soon)
         assert len(waiting.result()) == 100
     assert read == ["t"]
 

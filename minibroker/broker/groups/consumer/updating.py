@@ -291,7 +291,7 @@ def _resolve_patterns(group: ConsumerGroupState) -> Steps[None]:
 def _match_pattern(group: ConsumerGroupState, pattern: str, names: Iterable[str]) -> Steps[frozenset[str]]:
     """Return the topics of a pattern; those that it had, if matching so many takes too long."""
     try:
-        topics = yield from Pattern(pattern).matching(names)
+        topics = yield from Pattern(pattern).select_matching(names)
         return (yield from _filter_describable_topics(group, topics))
     except InvalidPattern as error:
         known = group.patterns.get(pattern)

@@ -32,19 +32,19 @@ class AvroSchema:
         """The text as Java writes it. Raises InvalidSchema if values are nested too deep, as the others do."""
         return _write_text(partial(write_canonical, self.type, self._referenced))
 
-    def normalized(self) -> str:
+    def get_normalized_text(self) -> str:
         """Return the text as Confluent normalizes it."""
         return _write_text(partial(write_normalized, self.type, self._referenced))
 
-    def comparable(self) -> str:
+    def get_comparable_text(self) -> str:
         """Return the normalized text with the defaults as they are."""
         return _write_text(partial(write_normalized, self.type, self._referenced, converts=False))
 
-    def field_names(self) -> set[str]:
+    def list_field_names(self) -> set[str]:
         """Return the names of the fields of a record, and none for any other type."""
         return {field.name for field in self.type.fields}
 
-    def formatted(self, format: str) -> str:
+    def get_text_in_format(self, format: str) -> str:
         """Return the canonical text, or with "resolved" the one that contains what it refers to."""
         return _write_text(partial(write_canonical, self.type)) if format == "resolved" else self.canonical
 
@@ -70,9 +70,9 @@ def list_incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: B
     budget = budget or Budget()
     comparison = Comparison(budget)
     try:
-        return _name_differences(comparison.differences(reader.type, writer.type), budget)
+        return _name_differences(comparison.compare_types(reader.type, writer.type), budget)
     finally:
-        comparison.forget()
+        comparison.forget_compared()
 
 
 def _name_differences(differences: list[Part], budget: Budget) -> list[str]:

@@ -61,20 +61,20 @@ class Comparison:
         self._branches: dict[int, dict[Name, list[AvroType]]] = {}  # of the reader's unions, by what they may read
         self._depth = 0
 
-    def forget(self) -> None:
+    def forget_compared(self) -> None:
         """Forget what was compared, in small portions, once the differences are not needed any more."""
         forget_pairs(self._known, list(self._known))
 
-    def differences(self, reader: AvroType, writer: AvroType, path: Path = ()) -> list[Part]:
+    def compare_types(self, reader: AvroType, writer: AvroType, path: Path = ()) -> list[Part]:
         """Return what keeps the reader from reading; nothing if it can. Raises TooMuch."""
-        self._budget.spend()
+        self._budget.spend_steps()
         is_named = reader.name is not None and writer.name is not None
         pair = id(reader), id(writer)
         if is_named:
             known = self._known.get(pair)
             if known is not None:
                 return known
-            self._budget.spend(STEPS_OF_A_PAIR)
+            self._budget.spend_steps(STEPS_OF_A_PAIR)
             self._known[pair] = []  # a recursive pair is compatible unless something else differs
         if self._depth >= DEPTH_MAX:
             raise TooMuch(f"The schemas are too large to be compared: they are nested more than {DEPTH_MAX} deep")
@@ -89,9 +89,9 @@ class Comparison:
         if reader.java_name == writer.java_name:
             return self._compare_same_kind(reader, writer, path)
         if writer.kind == "union":
-            return [each for branch in writer.branches for each in self.differences(reader, branch)]
+            return [each for branch in writer.branches for each in self.compare_types(reader, branch)]
         if reader.kind == "union":
-            if any(not self.differences(branch, writer) for branch in self._list_candidates(reader, writer)):
+            if any(not self.compare_types(branch, writer) for branch in self._list_candidates(reader, writer)):
                 return []
             return [_make_missing_branch(writer, path)]
         if writer.kind in PROMOTIONS.get(reader.kind, ()):
@@ -107,7 +107,7 @@ class Comparison:
         if known is None:
             known = self._branches[id(reader)] = {}
             for branch in reader.branches:
-                self._budget.spend(1 + len(branch.aliases))
+                self._budget.spend_steps(1 + len(branch.aliases))
                 for name in () if branch.name is None else {Name(branch.name.simple, ANY_SPACE), *branch.aliases}:
                     known.setdefault(name, []).append(branch)
         return [*known.get(Name(writer.name.simple, ANY_SPACE), ()), *known.get(writer.name, ())]
@@ -117,14 +117,14 @@ class Comparison:
             return [
                 _make_missing_branch(branch, (*path, str(index)))
                 for index, branch in enumerate(writer.branches)
-                if self.differences(reader, branch)
+                if self.compare_types(reader, branch)
             ]
         if reader.kind in ("array", "map"):
             part = "items" if reader.kind == "array" else "values"
-            return self.differences(reader.element, writer.element, (*path, part))
+            return self.compare_types(reader.element, writer.element, (*path, part))
         if reader.name is None:
             return []
-        self._budget.spend(len(reader.aliases) + len(reader.symbols) + len(writer.symbols))
+        self._budget.spend_steps(len(reader.aliases) + len(reader.symbols) + len(writer.symbols))
         differences = _compare_names(reader, writer, path)
         if reader.kind == "fixed":
             differences += _compare_sizes(reader, writer, path)
@@ -135,18 +135,18 @@ class Comparison:
         return [*differences, *self._compare_fields(reader, writer, path)]
 
     def _compare_fields(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
-        self._budget.spend(len(writer.fields) + sum(1 + len(field.aliases) for field in reader.fields))
+        self._budget.spend_steps(len(writer.fields) + sum(1 + len(field.aliases) for field in reader.fields))
         parts: list[Part] = []
         written = {field.name: field for field in writer.fields}
         for index, field in enumerate(reader.fields):
             place = (*path, "fields", str(index))
             source = _find_writer_field(field, written)
             if source is not None:
-                parts += self.differences(field.type, source.type, (*place, "type"))
+                parts += self.compare_types(field.type, source.type, (*place, "type"))
             elif field.has_default:
                 continue
             elif field.type.kind == "enum" and field.type.default is not None:
-                parts += self.differences(field.type, writer, (*place, "type"))
+                parts += self.compare_types(field.type, writer, (*place, "type"))
             else:
                 parts.append(Difference("READER_FIELD_MISSING_DEFAULT_VALUE", place, field.name))
         return parts

@@ -25,9 +25,9 @@ _DOUBLE: Final = struct.Struct("<d")
 def read_avro(schema: AvroType, data: bytes, values: Values | None = None) -> Any:
     """Return the value of data that was written with a schema. Raises InvalidData."""
     reader = _Reader(data, values or Values())
-    value = reader.read(schema)
-    if reader.left():
-        raise InvalidData(f"{reader.left()} bytes are left over")
+    value = reader.read_value(schema)
+    if reader.count_remaining_bytes():
+        raise InvalidData(f"{reader.count_remaining_bytes()} bytes are left over")
     return value
 
 
@@ -50,22 +50,22 @@ class _Reader:
             "string": self._read_string,
         }
         self._compound: dict[str, Callable[[AvroType], Any]] = {
-            "record": lambda schema: {field.name: self.read(field.type) for field in schema.fields},
-            "error": lambda schema: {field.name: self.read(field.type) for field in schema.fields},
+            "record": lambda schema: {field.name: self.read_value(field.type) for field in schema.fields},
+            "error": lambda schema: {field.name: self.read_value(field.type) for field in schema.fields},
             "enum": lambda schema: self._read_choice(schema.symbols),
             "fixed": lambda schema: self._read_bytes(schema.size),
-            "union": lambda schema: self.read(self._read_choice(schema.branches)),
+            "union": lambda schema: self.read_value(self._read_choice(schema.branches)),
             "array": self._read_array,
             "map": self._read_map,
         }
 
-    def left(self) -> int:
+    def count_remaining_bytes(self) -> int:
         """Return how many bytes were not read."""
         return len(self._data) - self._place
 
-    def read(self, schema: AvroType) -> Any:
+    def read_value(self, schema: AvroType) -> Any:
         """Return a value."""
-        self._values.make()
+        self._values.count_values()
         plain = self._plain.get(schema.kind)
         if plain is not None:
             value = plain()
@@ -78,7 +78,7 @@ class _Reader:
         return _convert_logical(schema, value) if "logicalType" in schema.props else value
 
     def _read_bytes(self, count: int) -> bytes:
-        if not 0 <= count <= self.left():
+        if not 0 <= count <= self.count_remaining_bytes():
             raise InvalidData("the data ends too early")
         self._place += count
         return self._data[self._place - count : self._place]
@@ -114,13 +114,13 @@ class _Reader:
         if count < 0:
             count = -count
             self._read_long()  # the size of the block in bytes
-        self._values.expect(count)
+        self._values.check_room(count)
         return count
 
     def _read_array(self, schema: AvroType) -> list[Any]:
         items: list[Any] = []
         while count := self._read_block_count():
-            items += [self.read(schema.element) for _ in range(count)]
+            items += [self.read_value(schema.element) for _ in range(count)]
         return items
 
     def _read_map(self, schema: AvroType) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class _Reader:
         while count := self._read_block_count():
             for _ in range(count):
                 name = self._read_string()
-                items[name] = self.read(schema.element)
+                items[name] = self.read_value(schema.element)
         return items
 
 

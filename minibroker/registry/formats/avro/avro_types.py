@@ -39,7 +39,7 @@ class Name(NamedTuple):
         """The name with its namespace."""
         return self.simple if self.space is None else f"{self.space}.{self.simple}"
 
-    def qualified(self, space: str | None) -> str:
+    def format_in_namespace(self, space: str | None) -> str:
         """Return the name as it is written within a namespace."""
         if self.space is not None and self.space == space and self.simple not in ALL_KINDS:
             return self.simple

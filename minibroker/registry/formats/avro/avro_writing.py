@@ -30,12 +30,12 @@ _NOTHING: Final = object()  # the default that Java sees where a value does not 
 
 def write_canonical(schema: AvroType, known: Iterable[AvroType] = ()) -> str:
     """Return a schema as Java writes it. Types in `known` are only named, as are all after their first use."""
-    return _Writer(known, sort=False, converts=False).text(schema, None)
+    return _Writer(known, sort=False, converts=False).write_type(schema, None)
 
 
 def write_normalized(schema: AvroType, known: Iterable[AvroType] = (), *, converts: bool = True) -> str:
     """Return a schema as Confluent stores it when it is normalized; the defaults stay unless it `converts` them."""
-    return _Writer(known, sort=True, converts=converts).text(schema, None)
+    return _Writer(known, sort=True, converts=converts).write_type(schema, None)
 
 
 class _Writer:
@@ -44,22 +44,22 @@ class _Writer:
         self._sort = sort
         self._converts = converts
 
-    def text(self, kind: AvroType, space: str | None) -> str:
+    def write_type(self, kind: AvroType, space: str | None) -> str:
         if kind.name is not None:
             return self._write_named(kind, kind.name, space)
         if kind.kind == "union":
-            return "[" + ",".join(self.text(branch, space) for branch in kind.branches) + "]"
+            return "[" + ",".join(self.write_type(branch, space) for branch in kind.branches) + "]"
         parts = [f'"type":"{kind.kind}"']
         if kind.kind in ("array", "map"):
             part = "items" if kind.kind == "array" else "values"
-            parts.append(f'"{part}":{self.text(kind.element, space)}')
+            parts.append(f'"{part}":{self.write_type(kind.element, space)}')
         elif not kind.props:
             return f'"{kind.kind}"'
         return _write_object([*parts, *self._write_props(kind)])
 
     def _write_named(self, kind: AvroType, name: Name, space: str | None) -> str:
         if self._known.get(name) is kind:
-            return quote_string(name.qualified(space))
+            return quote_string(name.format_in_namespace(space))
         self._known[name] = kind
         parts = [f'"type":"{kind.kind}"', f'"name":{quote_string(name.simple)}']
         if name.space != space:
@@ -77,11 +77,11 @@ class _Writer:
         parts += self._write_props(kind)
         if kind.aliases:
             aliases = sorted(kind.aliases, key=lambda alias: alias.full) if self._sort else kind.aliases
-            parts.append(f'"aliases":{format_json([alias.qualified(name.space) for alias in aliases])}')
+            parts.append(f'"aliases":{format_json([alias.format_in_namespace(name.space) for alias in aliases])}')
         return _write_object(parts)
 
     def _write_field(self, field: Field, space: str | None) -> str:
-        parts = [f'"name":{quote_string(field.name)}', f'"type":{self.text(field.type, space)}']
+        parts = [f'"name":{quote_string(field.name)}', f'"type":{self.write_type(field.type, space)}']
         if field.doc is not None:
             parts.append(f'"doc":{quote_string(field.doc)}')
         default = _convert_default(field.type, field.default) if self._converts else field.default

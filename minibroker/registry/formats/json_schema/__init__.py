@@ -27,19 +27,19 @@ class JsonSchema:
     document: Any
     root: Schema
 
-    def normalized(self) -> str:
+    def get_normalized_text(self) -> str:
         """Return the canonical text with the names of each object sorted."""
         return write_json(self.document, ordered=True)
 
-    def comparable(self) -> str:
+    def get_comparable_text(self) -> str:
         """Return the normalized text."""
-        return self.normalized()
+        return self.get_normalized_text()
 
-    def field_names(self) -> set[str]:
+    def list_field_names(self) -> set[str]:
         """Return the names of the properties of an object, and none for any other type."""
         return set(self.root.properties) if isinstance(self.root, Object) else set()
 
-    def formatted(self, format: str) -> str:
+    def get_text_in_format(self, format: str) -> str:
         """Return the canonical text: Confluent has no other format of a JSON Schema."""
         return self.canonical
 
@@ -66,11 +66,11 @@ def list_incompatibilities(
     budget = budget or Budget()
     comparison = Comparison(allowed, budget)
     try:
-        return _name_changes(comparison.changes(writer.root, reader.root), allowed, budget)
+        return _name_changes(comparison.compare_all(writer.root, reader.root), allowed, budget)
     finally:
-        comparison.forget()
+        comparison.forget_compared()
 
 
 def _name_changes(changes: Changes, allowed: frozenset[str], budget: Budget) -> list[str]:
     found = (Change(change.kind, path + change.path) for path, change in walk_changes([changes], budget))
-    return name_changes((each.sentence() for each in found if each.kind not in allowed), changes.count)
+    return name_changes((each.make_sentence() for each in found if each.kind not in allowed), changes.count)

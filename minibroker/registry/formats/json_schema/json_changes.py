@@ -99,7 +99,7 @@ class Change(NamedTuple):
         """The path as Confluent writes it."""
         return f"#/{'/'.join(self.path)}"
 
-    def sentence(self) -> str:
+    def make_sentence(self) -> str:
         """Return the change as Confluent describes it, with "%s" for the reader's schema and then the writer's."""
         sentence = _SENTENCE.get(self.kind, "").format(path=self.place)
         return f'{{errorType:"{self.kind}", description:"{sentence}\'}}'  # the odd quote is Confluent's

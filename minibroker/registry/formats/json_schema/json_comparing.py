@@ -87,7 +87,7 @@ def compare_schemas(
     original: Schema, update: Schema, allowed: frozenset[str] = STRICT, budget: Budget | None = None
 ) -> Changes:
     """Return all changes, of which the `allowed` kinds are compatible. Raises TooMuch."""
-    return Comparison(allowed, budget or Budget()).changes(original, update)
+    return Comparison(allowed, budget or Budget()).compare_all(original, update)
 
 
 class Comparison:
@@ -102,15 +102,15 @@ class Comparison:
         self._budget = budget
         self._finder = Finder(budget)
 
-    def changes(self, original: Schema, update: Schema) -> Changes:
+    def compare_all(self, original: Schema, update: Schema) -> Changes:
         """Return all changes. Raises TooMuch."""
         while True:
             changes = self.compare(original, update)
             if not self.refute():
                 return changes
-            self.forget()
+            self.forget_compared()
 
-    def forget(self) -> None:
+    def forget_compared(self) -> None:
         """Forget what was compared, in small portions, once the changes are not needed any more."""
         forget_pairs(self._known, reversed(list(self._known)))
 
@@ -126,7 +126,7 @@ class Comparison:
         running: list[tuple[Identity, Comparing]] = []
         question: Question = (original, update)
         while True:
-            self._budget.spend()
+            self._budget.spend_steps()
             answer = self._answer_question(question)
             begins = answer is PENDING
             if begins:
@@ -150,12 +150,16 @@ class Comparison:
         if isinstance(question, Search):
             return self._search_pattern(question)
         if isinstance(question, Matching):
-            return find_most_pairs(question.edges, question.lefts, self._budget.spend)
+            return find_most_pairs(question.edges, question.lefts, self._budget.spend_steps)
         return self._find_known_changes(question)
 
     def _search_pattern(self, search: Search) -> Schema | None:
         """Return the schema of the first pattern that is found in a name, or None."""
-        found = (schema for pattern, schema in search.patterns.items() if self._finder.found(pattern, search.name))
+        found = (
+            schema
+            for pattern, schema in search.patterns.items()
+            if self._finder.matches_part_of_name(pattern, search.name)
+        )
         return next(found, None)
 
     def _find_known_changes(self, pair: Pair) -> Any:
@@ -178,7 +182,7 @@ class Comparison:
         before, after = question
         assert isinstance(before, Schema) and isinstance(after, Schema)
         original, update = _resolve_reference(before), _resolve_reference(after)
-        self._budget.spend(STEPS_OF_A_PAIR + _measure_schema(original) + _measure_schema(update))
+        self._budget.spend_steps(STEPS_OF_A_PAIR + _measure_schema(original) + _measure_schema(update))
         identity = id(original), id(update)
         self._open.add(identity)
         return identity, _compare(original, update)
@@ -448,7 +452,7 @@ def _compare_added_item(after: Schema, original: Array) -> Comparing:
 
 def _resolve_reference(schema: Schema) -> Schema:
     """Return the schema that a reference refers to."""
-    return schema.resolved() if isinstance(schema, Reference) else schema
+    return schema.resolve() if isinstance(schema, Reference) else schema
 
 
 def _drop_equal_parts(parts: Iterable[Schema]) -> list[Schema]:

@@ -142,7 +142,7 @@ class Reference(Schema):
 
     target: Schema | None = None
 
-    def resolved(self) -> Schema:
+    def resolve(self) -> Schema:
         """Return the schema at the end of a chain of references; one that only leads back to itself allows all."""
         schema: Schema = self
         chain: dict[int, Reference] = {}

@@ -39,33 +39,33 @@ class ProtobufSchema:
     file: File
     imported: Mapping[str, File]
 
-    def normalized(self) -> str:
+    def get_normalized_text(self) -> str:
         """Return the canonical text in order, with types named in full. Raises InvalidSchema if one is not known."""
         return write_file(self.file, self.names)
 
-    def comparable(self) -> str:
+    def get_comparable_text(self) -> str:
         """Return the normalized text, or the canonical one if it refers to what is not there."""
         try:
-            return self.normalized()
+            return self.get_normalized_text()
         except InvalidSchema:
             return self.canonical
 
-    def field_names(self) -> set[str]:
+    def list_field_names(self) -> set[str]:
         """Return the names of the fields of the messages that are not within another one."""
-        return {field.name for message in self.file.messages() for field in message.all_fields()}
+        return {field.name for message in self.file.list_messages() for field in message.iterate_all_fields()}
 
-    def formatted(self, format: str) -> str:
+    def get_text_in_format(self, format: str) -> str:
         """Return the text in Confluent's format "serialized" (a descriptor in base64) or "ignore_extensions"."""
         if format == "serialized":
             return encode_base64(make_descriptor(OWN_NAME, self.file, self.names, self.imported))
         return write_file(self.file, extensions=False) if format == "ignore_extensions" else self.canonical
 
-    def check(self) -> None:
+    def check_with_protobuf(self) -> None:
         """Raise InvalidSchema if protobuf does not accept the schema."""
         try:
             assert self.descriptor.name == OWN_NAME
         except InvalidSchema:
-            self.normalized()  # if a type is not known, Confluent's words say so
+            self.get_normalized_text()  # if a type is not known, Confluent's words say so
             raise
 
     @cached_property
@@ -108,7 +108,7 @@ def parse(text: str, references: Mapping[str, str]) -> ProtobufSchema:
     imported = {name: _parse_file(reference) for name, reference in references.items()}
     imported |= _find_well_known(file, imported)
     schema = ProtobufSchema(write_file(file), file, imported)
-    schema.check()
+    schema.check_with_protobuf()
     return schema
 
 
@@ -119,7 +119,7 @@ def list_incompatibilities(reader: ProtobufSchema, writer: ProtobufSchema, budge
     """
     changes = compare_files(writer.file, writer.names, reader.file, reader.names, budget)
     found = [change for change in changes if not change.compatible]
-    return name_changes((change.sentence() for change in found), len(found))
+    return name_changes((change.make_sentence() for change in found), len(found))
 
 
 def _parse_file(text: str) -> File:

@@ -219,8 +219,8 @@ def make_descriptor(name: str, file: File, names: Names, known: Iterable[str]) -
             for method in service.methods:
                 rpc = added.method.add(
                     name=method.name,
-                    input_type=builder.full(method.request, scope),
-                    output_type=builder.full(method.response, scope),
+                    input_type=builder.get_full_name(method.request, scope),
+                    output_type=builder.get_full_name(method.response, scope),
                     client_streaming=method.request_streams,
                     server_streaming=method.response_streams,
                 )
@@ -237,7 +237,7 @@ class _Builder:
         self._names = names
         self._is_proto3 = is_proto3
 
-    def full(self, type_name: str, scope: Scope) -> str:
+    def get_full_name(self, type_name: str, scope: Scope) -> str:
         """Return the full name of a type, or the name as it stands if there is none."""
         full = self._names.resolve(type_name, scope)
         return type_name if full is None else f".{full}"
@@ -249,7 +249,7 @@ class _Builder:
             return
         within_a_message = parent.DESCRIPTOR.name == "DescriptorProto"
         added = parent.nested_type.add() if within_a_message else parent.message_type.add()
-        self._fill_message(added, each, scope.within(each.name))
+        self._fill_message(added, each, scope.make_inner_scope(each.name))
 
     def _fill_message(self, proto: DescriptorProto, message: Message, scope: Scope) -> None:
         """Fill in the descriptor of a message."""
@@ -269,7 +269,9 @@ class _Builder:
                 added.oneof_index = len(proto.oneof_decl)
                 proto.oneof_decl.add(name=f"_{field.name}")
         for group in message.groups:
-            self._fill_message(proto.nested_type.add(), Message(group.name, group.fields), scope.within(group.name))
+            self._fill_message(
+                proto.nested_type.add(), Message(group.name, group.fields), scope.make_inner_scope(group.name)
+            )
             proto.field.add(
                 name=group.name.lower(),
                 number=group.number,
@@ -290,7 +292,7 @@ class _Builder:
         """Add extensions to a file's or message's descriptor."""
         for extend in extends:
             for field in extend.fields:
-                added = extensions.add(extendee=self.full(extend.name, scope))
+                added = extensions.add(extendee=self.get_full_name(extend.name, scope))
                 self._add_field(None, added, field, scope)
 
     def _add_enum(self, proto: EnumDescriptorProto, enum: EnumType) -> None:
@@ -314,8 +316,8 @@ class _Builder:
         elif field.type in SCALARS:
             proto.type = FieldDescriptorProto.Type.ValueType(_TYPES[field.type])
         else:
-            definition = self._names.find(field.type, scope)
-            proto.type_name = self.full(field.type, scope)
+            definition = self._names.find_type(field.type, scope)
+            proto.type_name = self.get_full_name(field.type, scope)
             if definition is not None:
                 proto.type = (
                     FieldDescriptorProto.TYPE_ENUM if is_enum(definition) else FieldDescriptorProto.TYPE_MESSAGE
@@ -334,7 +336,9 @@ class _Builder:
         added = parent.nested_type.add(name=f"{camel}Entry")
         added.options.map_entry = True
         for number, (name, type_name) in enumerate(zip(("key", "value"), entry, strict=True), 1):
-            self._add_field(None, added.field.add(), Field("", type_name, name, number), scope.within(added.name))
+            self._add_field(
+                None, added.field.add(), Field("", type_name, name, number), scope.make_inner_scope(added.name)
+            )
         proto.label = FieldDescriptorProto.LABEL_REPEATED
         proto.type = FieldDescriptorProto.TYPE_MESSAGE
         proto.type_name = f".{'.'.join(filter(None, (scope.package, *scope.messages, added.name)))}"

@@ -36,7 +36,7 @@ class Scope(NamedTuple):
     package: str
     messages: tuple[str, ...] = ()
 
-    def within(self, message: str) -> Scope:
+    def make_inner_scope(self, message: str) -> Scope:
         """Return the place within another message."""
         return Scope(self.package, (*self.messages, message))
 
@@ -65,18 +65,18 @@ class Names:
         """Return the full name of an extension, or None if there is none."""
         return _resolve_name(self.extensions, name, scope)
 
-    def find(self, name: str, scope: Scope) -> Found | None:
+    def find_type(self, name: str, scope: Scope) -> Found | None:
         """Return a type, or None if there is none."""
         full = self.resolve(name, scope)
         return None if full is None else self.types[full]
 
-    def entry_of(self, type_name: str, scope: Scope) -> tuple[str, str] | None:
+    def find_map_entry(self, type_name: str, scope: Scope) -> tuple[str, str] | None:
         """Return the types of keys and values, if a type is a map, or stands for the entries of one."""
         if type_name in SCALARS:
             return None
         if types := parse_map_type(type_name):
             return types
-        found = self.find(type_name, scope)
+        found = self.find_type(type_name, scope)
         if found is None or not isinstance(found.type, Message) or not found.type.is_map_entry:
             return None
         by_name = {field.name: field.type for field in found.type.fields}

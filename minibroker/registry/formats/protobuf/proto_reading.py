@@ -37,7 +37,7 @@ def read_file(text: str) -> File:
     """Return what a .proto file declares. Raises InvalidSchema."""
     if len(text) > MAXIMUM_CHARACTERS:
         raise InvalidSchema(f"the schema has more than {MAXIMUM_CHARACTERS} characters")
-    return _Reader(text).file()
+    return _Reader(text).read_file()
 
 
 class _Reader(Words):
@@ -50,31 +50,31 @@ class _Reader(Words):
 
     # Declarations
 
-    def file(self) -> File:
+    def read_file(self) -> File:
         """Read the whole file."""
         file = File()
         first = True
         while True:
-            self.skip()
+            self.skip_spaces_and_comments()
             if self.place >= len(self.text):
                 return file
-            if not self.takes(";"):
-                self._read_declaration(file, self.word(), first)
+            if not self.take_if_next(";"):
+                self._read_declaration(file, self.read_word(), first)
             first = False
 
     def _read_declaration(self, file: File, word: str, first: bool) -> None:
         """Read a declaration that begins with a word."""
         if word == "syntax":
-            self.require("=")
+            self.require_sign("=")
             if not first:
                 self.fail("'syntax' element must be the first declaration in a file")
-            self._syntax = file.syntax = self.quoted()
+            self._syntax = file.syntax = self.read_quoted()
             if file.syntax not in ("proto2", "proto3"):
                 self.fail(f"unknown syntax: {file.syntax}")
-            self.require(";")
+            self.require_sign(";")
         elif word == "package":
-            file.package = self.name()
-            self.require(";")
+            file.package = self.read_name()
+            self.require_sign(";")
         elif word == "import":
             self._read_import(file)
         elif word == "option":
@@ -94,26 +94,26 @@ class _Reader(Words):
 
     def _read_block(self) -> Iterator[str]:
         """Yield the first word of each declaration in braces; who takes it reads the rest."""
-        self.require("{")
-        while not self.takes("}"):
-            if not self.takes(";"):
-                yield self.word()
+        self.require_sign("{")
+        while not self.take_if_next("}"):
+            if not self.take_if_next(";"):
+                yield self.read_word()
 
     def _read_import(self, file: File) -> None:
         """Read an import."""
         imports = file.imports
         if self.peek() not in "\"'":
-            word = self.word()
+            word = self.read_word()
             if word not in ("public", "weak"):
                 self.fail("expected quoted string")
             imports = file.public_imports if word == "public" else []
-        imports.append(self.quoted())
-        self.require(";")
+        imports.append(self.read_quoted())
+        self.require_sign(";")
 
     def _read_message(self) -> Message:
         """Read a message after its keyword."""
-        message = Message(self.name())
-        self.deeper()
+        message = Message(self.read_name())
+        self.enter_level()
         for word in self._read_block():
             self._read_member(message, word)
         self.depth -= 1
@@ -149,20 +149,20 @@ class _Reader(Words):
             self.fail("'required' label forbidden in proto3 field declarations")
         if not label and self._syntax != "proto3" and not (word == "map" and self.peek() == "<"):
             self.fail(f"unexpected label: {word}")
-        type_name = self.data_type(self.word() if label else word)
+        type_name = self.read_data_type(self.read_word() if label else word)
         if label and type_name.startswith("map<"):
             self.fail("'map' type cannot have label")
         return self._read_group(label) if type_name == "group" else self._read_field(label, type_name)
 
     def _read_field(self, label: str, type_name: str) -> Field:
         """Read a field after its type."""
-        name = self.name()
+        name = self.read_name()
         if name[0].isdigit():
             self.fail("field and constant names cannot start with a digit")
-        self.require("=")
-        number = self.number()
+        self.require_sign("=")
+        number = self.read_number()
         options = self._read_options()
-        self.require(";")
+        self.require_sign(";")
         values = {option.name: str(option.value) for option in options if option.name in ("default", "json_name")}
         return Field(
             label,
@@ -176,13 +176,13 @@ class _Reader(Words):
 
     def _read_group(self, label: str) -> Group:
         """Read a group after its keyword."""
-        group = Group(label, self.word(), 0)
-        self.require("=")
-        group.number = self.number()
-        self.deeper()
-        self.require("{")
-        while not self.takes("}"):
-            declared = self._read_field_or_group(self.word())
+        group = Group(label, self.read_word(), 0)
+        self.require_sign("=")
+        group.number = self.read_number()
+        self.enter_level()
+        self.require_sign("{")
+        while not self.take_if_next("}"):
+            declared = self._read_field_or_group(self.read_word())
             if isinstance(declared, Group):
                 self.fail("expected field declaration")
             group.fields.append(declared)
@@ -191,10 +191,10 @@ class _Reader(Words):
 
     def _read_one_of(self) -> OneOf:
         """Read a oneof after its keyword."""
-        one_of = OneOf(self.name())
-        self.require("{")
-        while not self.takes("}"):
-            word = self.data_type(self.word())
+        one_of = OneOf(self.read_name())
+        self.require_sign("{")
+        while not self.take_if_next("}"):
+            word = self.read_data_type(self.read_word())
             if word == "group":
                 one_of.groups.append(self._read_group(""))
             elif word == "option":
@@ -205,7 +205,7 @@ class _Reader(Words):
 
     def _read_enum(self) -> EnumType:
         """Read an enum after its keyword."""
-        enum = EnumType(self.name())
+        enum = EnumType(self.read_name())
         for word in self._read_block():
             if word == "option":
                 enum.options.append(self._read_option_statement())
@@ -214,15 +214,15 @@ class _Reader(Words):
             else:
                 if word[0].isdigit():
                     self.fail("field and constant names cannot start with a digit")
-                self.require("=")
-                number = self.number()
+                self.require_sign("=")
+                number = self.read_number()
                 enum.values.append(EnumValue(word, number, self._read_options()))
-                self.require(";")
+                self.require_sign(";")
         return enum
 
     def _read_extend(self) -> Extend:
         """Read an extension of another message after its keyword."""
-        extend = Extend(self.name())
+        extend = Extend(self.read_name())
         for word in self._read_block():
             declared = self._read_field_or_group(word)
             if isinstance(declared, Field):
@@ -231,7 +231,7 @@ class _Reader(Words):
 
     def _read_service(self) -> Service:
         """Read a service after its keyword."""
-        service = Service(self.name())
+        service = Service(self.read_name())
         for word in self._read_block():
             if word == "option":
                 service.options.append(self._read_option_statement())
@@ -243,14 +243,14 @@ class _Reader(Words):
 
     def _read_method(self) -> Method:
         """Read a method after its keyword."""
-        name = self.name()
+        name = self.read_name()
         request, request_streams = self._read_streamed_type()
-        if self.word() != "returns":
+        if self.read_word() != "returns":
             self.fail("expected 'returns'")
         response, response_streams = self._read_streamed_type()
         method = Method(name, request, response, request_streams, response_streams)
         if self.peek() != "{":
-            self.require(";")
+            self.require_sign(";")
             return method
         for word in self._read_block():
             if word != "option":
@@ -260,19 +260,19 @@ class _Reader(Words):
 
     def _read_streamed_type(self) -> tuple[str, bool]:
         """Return the type of what a method takes or gives, and whether it is a stream."""
-        self.require("(")
-        word = self.word()
+        self.require_sign("(")
+        word = self.read_word()
         streams = word == "stream" and self.peek() != ")"
-        type_name = self.data_type(self.word() if streams else word)
-        self.require(")")
+        type_name = self.read_data_type(self.read_word() if streams else word)
+        self.require_sign(")")
         return type_name, streams
 
     def _read_reserved(self) -> list[Range | str]:
         """Read reserved numbers and names after their keyword."""
         values: list[Range | str] = []
         while True:
-            values.append(self.quoted() if self.peek() in "\"'" else self._read_range())
-            sign = self.take()
+            values.append(self.read_quoted() if self.peek() in "\"'" else self._read_range())
+            sign = self.take_character()
             if sign == ";":
                 return values
             if sign != ",":
@@ -285,9 +285,9 @@ class _Reader(Words):
             values.append(self._read_range())
             if self.peek() == "[":
                 self._read_options()
-                self.require(";")
+                self.require_sign(";")
                 return values
-            sign = self.take()
+            sign = self.take_character()
             if sign == ";":
                 return values
             if sign != ",":
@@ -295,46 +295,46 @@ class _Reader(Words):
 
     def _read_range(self) -> Range:
         """Return a number, or a range of numbers."""
-        start = self.number()
+        start = self.read_number()
         if self.peek() in ",;[":
             return start
-        if self.word() != "to":
+        if self.read_word() != "to":
             self.fail("expected ',', ';', or 'to'")
         if self.peek() == "m":
-            if self.word() != "max":
+            if self.read_word() != "max":
                 self.fail("expected an integer or 'max'")
             return start, MAXIMUM_NUMBER
-        return start, self.number()
+        return start, self.read_number()
 
     # Options
 
     def _read_option_statement(self) -> Option:
         """Read an option after its keyword."""
         option = self._read_option("=")
-        self.require(";")
+        self.require_sign(";")
         return option
 
     def _read_options(self) -> list[Option]:
         """Return the options in brackets, if any come next."""
         options: list[Option] = []
-        if not self.takes("["):
+        if not self.take_if_next("["):
             return options
         while True:
             options.append(self._read_option("="))
-            if self.takes("]"):
+            if self.take_if_next("]"):
                 return options
-            if not self.takes(","):
+            if not self.take_if_next(","):
                 self.fail("Expected ',' or ']'")
 
     def _read_option(self, separator: str) -> Option:
         """Return an option: a name, a separator, a value."""
         opening = self.peek()
-        name = self.name()
+        name = self.read_name()
         if opening == "[":
             name = f"[{name}]"
-        inner = self.name().split(".") if self.takes(".") else []
+        inner = self.read_name().split(".") if self.take_if_next(".") else []
         if not (separator == ":" and self.peek() == "{"):  # which may be left out before a map
-            word = self.take()
+            word = self.take_character()
             if word != separator:
                 self.fail(f"expected '{separator}' in option")
         kind, value = self._read_value()
@@ -350,18 +350,18 @@ class _Reader(Words):
         if sign == "[":
             return Kind.LIST, self._read_list()
         if sign in "\"'":
-            return Kind.TEXT, self.quoted()
-        word = self.word()
+            return Kind.TEXT, self.read_quoted()
+        word = self.read_word()
         if sign.isdigit() or sign == "-":
             return Kind.NUMBER, word
         return (Kind.BOOLEAN if word in ("true", "false") else Kind.NAME), word
 
     def _read_map(self) -> dict[str, Any]:
         """Return a map of an option; values of the same name are a list."""
-        self.deeper()
-        self.require("{")
+        self.enter_level()
+        self.require_sign("{")
         values: dict[str, Any] = {}
-        while not self.takes("}"):
+        while not self.take_if_next("}"):
             option = self._read_option(":")
             if isinstance(option.value, Option):
                 nested = values.setdefault(option.name, {})
@@ -370,19 +370,19 @@ class _Reader(Words):
                 nested[option.value.name] = _mark_kind(option.value.kind, option.value.value)
             else:
                 _add_value(values, option.name, _mark_kind(option.kind, option.value))
-            if not self.takes(","):
-                self.takes(";")
+            if not self.take_if_next(","):
+                self.take_if_next(";")
         self.depth -= 1
         return values
 
     def _read_list(self) -> list[Any]:
         """Return a list of an option."""
-        self.deeper()
-        self.require("[")
+        self.enter_level()
+        self.require_sign("[")
         values: list[Any] = []
-        while not self.takes("]"):
+        while not self.take_if_next("]"):
             values.append(_mark_kind(*self._read_value()))
-            if not self.takes(",") and self.peek() != "]":
+            if not self.take_if_next(",") and self.peek() != "]":
                 self.fail("expected ',' or ']'")
         self.depth -= 1
         return values

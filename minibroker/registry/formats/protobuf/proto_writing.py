@@ -42,7 +42,7 @@ def write_file(file: File, names: Names | None = None, *, extensions: bool = Tru
 
     Without `extensions`, there are none, nor ranges for them, nor options that are neither Protobuf's nor Confluent's.
     """
-    return _Writer(names, Scope(file.package or ""), extensions).file(file)
+    return _Writer(names, Scope(file.package or ""), extensions).write_file(file)
 
 
 class _Writer:
@@ -54,11 +54,11 @@ class _Writer:
         self._extensions = extensions
 
     def _write_within(self, message: str) -> _Writer:
-        return _Writer(self._names, self._scope.within(message), self._extensions)
+        return _Writer(self._names, self._scope.make_inner_scope(message), self._extensions)
 
     # Files, messages, enums
 
-    def file(self, file: File) -> str:
+    def write_file(self, file: File) -> str:
         """Return a file."""
         head = ""
         if file.syntax and not (self._names and file.syntax == "proto2"):
@@ -220,7 +220,7 @@ class _Writer:
             return label, type_name
         if not type_name.startswith("map<"):
             type_name = self._get_full_name(type_name)
-        entry = names.entry_of(type_name, self._scope)
+        entry = names.find_map_entry(type_name, self._scope)
         if entry is None:
             return label, type_name
         key, value = entry

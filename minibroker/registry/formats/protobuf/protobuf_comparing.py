@@ -43,9 +43,9 @@ class Side(NamedTuple):
     names: Names
     scope: Scope
 
-    def within(self, name: str) -> Side:
+    def make_inner_side(self, name: str) -> Side:
         """Return the place within a type."""
-        return Side(self.names, self.scope.within(name))
+        return Side(self.names, self.scope.make_inner_scope(name))
 
 
 def compare_files(
@@ -77,7 +77,7 @@ class _Comparison:
         self, original: Sequence[Type], update: Sequence[Type], sides: tuple[Side, Side], path: tuple[str, ...]
     ) -> None:
         """Compare the types of a file, or of a message."""
-        self._budget.spend(len(original) + len(update))
+        self._budget.spend_steps(len(original) + len(update))
         before, after = _index_messages(original), _index_messages(update)
         for name in unite_in_java_order(before, after):
             here = (*path, name)
@@ -88,7 +88,7 @@ class _Comparison:
                 if not after[name][1].is_map_entry:
                     self._note_change("MESSAGE_ADDED", here)
             else:
-                inner = sides[0].within(name), sides[1].within(name)
+                inner = sides[0].make_inner_side(name), sides[1].make_inner_side(name)
                 self._compare_messages(before[name][1], after[name][1], inner, here)
                 if before[name][0] != after[name][0]:
                     self._note_change("MESSAGE_MOVED", here)
@@ -96,7 +96,7 @@ class _Comparison:
 
     def _compare_enums(self, before: dict[str, EnumType], after: dict[str, EnumType], path: tuple[str, ...]) -> None:
         """Compare enums, whose changes are all compatible."""
-        self._budget.spend(sum(len(each.values) for each in (*before.values(), *after.values())))
+        self._budget.spend_steps(sum(len(each.values) for each in (*before.values(), *after.values())))
         for name in unite_in_java_order(before, after):
             if name not in before or name not in after:
                 self._note_change("ENUM_ADDED" if name not in before else "ENUM_REMOVED", (*path, name))
@@ -118,7 +118,7 @@ class _Comparison:
         """Compare two messages, but the fields of one that is being compared already."""
         if len(self._open) >= MAXIMUM_DEPTH:
             raise TooMuch(f"The schemas are too large to be compared: they are nested more than {MAXIMUM_DEPTH} deep")
-        self._budget.spend(STEPS_OF_A_PAIR * (1 + _measure_message(original) + _measure_message(update)))
+        self._budget.spend_steps(STEPS_OF_A_PAIR * (1 + _measure_message(original) + _measure_message(update)))
         compares_fields = not any(each is original for each in self._open)
         self._open.append(original)
         if compares_fields:
@@ -145,8 +145,8 @@ class _Comparison:
     ) -> None:
         """Compare all fields by their numbers, whichever oneofs they are in."""
         homes = _find_one_ofs_of_fields(original), _find_one_ofs_of_fields(update)
-        before = {field.number: field for field in original.all_fields()}
-        after = {field.number: field for field in update.all_fields()}
+        before = {field.number: field for field in original.iterate_all_fields()}
+        after = {field.number: field for field in update.iterate_all_fields()}
         gone = _find_removed_one_ofs(original, update, after.keys())
         for number in sorted(before.keys() | after.keys()):
             home = homes[1].get(number) if number in after else homes[0][number]
@@ -173,9 +173,9 @@ class _Comparison:
         self, types: tuple[str, str], labels: tuple[str, str], sides: tuple[Side, Side], path: tuple[str, ...]
     ) -> None:
         """Compare the types and labels of fields, or of the keys or values of maps."""
-        entries = tuple(side.names.entry_of(name, side.scope) for side, name in zip(sides, types, strict=True))
+        entries = tuple(side.names.find_map_entry(name, side.scope) for side, name in zip(sides, types, strict=True))
         definitions = tuple(
-            None if entry or name in SCALARS else side.names.find(name, side.scope)
+            None if entry or name in SCALARS else side.names.find_type(name, side.scope)
             for side, name, entry in zip(sides, types, entries, strict=True)
         )
         kinds = [

@@ -73,19 +73,19 @@ def find_message(schema: ProtobufSchema, indexes: Sequence[int]) -> Descriptor:
 
     They count the messages that the schema declares, so not those that protobuf adds for the entries of maps.
     """
-    messages = schema.file.messages()
+    messages = schema.file.list_messages()
     names = [schema.file.package] if schema.file.package else []
     for index in indexes:
         if not 0 <= index < len(messages):
             raise InvalidData(f"the schema has no message at the indexes {list(indexes)}")
         names.append(messages[index].name)
-        messages = messages[index].messages()
+        messages = messages[index].list_messages()
     return schema.descriptor.pool.FindMessageTypeByName(".".join(names))
 
 
 def _convert_fields(message: Message, values: Values) -> dict[str, Any]:
     """Return the fields of a message."""
-    values.make(len(message.DESCRIPTOR.fields))
+    values.count_values(len(message.DESCRIPTOR.fields))
     return {
         field.name: _convert_value(field, getattr(message, field.name), values)
         for field in message.DESCRIPTOR.fields
@@ -97,7 +97,7 @@ def _convert_value(field: Any, value: Any, values: Values) -> Any:
     """Return the value of a field."""
     if not field.is_repeated:
         return _convert_single(field, value, values)
-    values.make(len(value))
+    values.count_values(len(value))
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         item = entry.fields_by_name["value"]
@@ -109,7 +109,7 @@ def _convert_single(field: Any, value: Any, values: Values) -> Any:
     """Return one value of a field."""
     if field.message_type is not None:
         if field.message_type.full_name in _AS_JSON:
-            values.make(value.ByteSize() // LEAST_BYTES)
+            values.count_values(value.ByteSize() // LEAST_BYTES)
             return _make_json_form(value)
         return _convert_fields(value, values)
     if field.enum_type is not None:
@@ -138,7 +138,7 @@ def count_values(descriptor: Descriptor, data: bytes) -> None:
         if place >= end:
             within.pop()
             continue
-        values.make()
+        values.count_values()
         tag, place = _read_varint(data, place)
         field = None if message is None else message.fields_by_number.get(tag >> 3)
         kind = tag & 7
@@ -150,7 +150,7 @@ def count_values(descriptor: Descriptor, data: bytes) -> None:
             if field is not None and field.is_repeated and field.cpp_type != field.CPPTYPE_STRING:
                 item_bytes = ITEM_BYTES.get(field.type)
                 packed = data[place : min(place + size, end)]
-                values.make(len(packed) // item_bytes if item_bytes else len(packed.translate(None, CONTINUED)))
+                values.count_values(len(packed) // item_bytes if item_bytes else len(packed.translate(None, CONTINUED)))
             place += size
         elif kind == VARINT:
             _, place = _read_varint(data, place)

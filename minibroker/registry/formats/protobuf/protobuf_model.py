@@ -106,11 +106,11 @@ class Message:
         """Whether this stands for the entries of a map, as in a schema that was made of a descriptor."""
         return any(option.name == "map_entry" and option.value == "true" for option in self.options)
 
-    def messages(self) -> list[Message]:
+    def list_messages(self) -> list[Message]:
         """Return the messages in it."""
         return [each for each in self.types if isinstance(each, Message)]
 
-    def all_fields(self) -> Iterator[Field]:
+    def iterate_all_fields(self) -> Iterator[Field]:
         """Yield its fields, and then those of its oneofs."""
         yield from self.fields
         for one_of in self.one_ofs:
@@ -173,7 +173,7 @@ class File:
     extends: list[Extend] = field(default_factory=list)
     services: list[Service] = field(default_factory=list)
 
-    def messages(self) -> list[Message]:
+    def list_messages(self) -> list[Message]:
         """Return the messages that are in no other one."""
         return [each for each in self.types if isinstance(each, Message)]
 

@@ -29,7 +29,7 @@ class Words:
         column = self.place - self.text.rfind("\n", 0, self.place)
         raise InvalidSchema(f"Syntax error in :{line}:{column}: {message}")
 
-    def skip(self) -> None:
+    def skip_spaces_and_comments(self) -> None:
         """Skip spaces and comments."""
         match = _SPACE.match(self.text, self.place)
         assert match is not None
@@ -37,52 +37,52 @@ class Words:
 
     def peek(self) -> str:
         """Return the next character that is no space, which is not taken."""
-        self.skip()
+        self.skip_spaces_and_comments()
         if self.place >= len(self.text):
             self.fail("unexpected end of file")
         return self.text[self.place]
 
-    def take(self) -> str:
+    def take_character(self) -> str:
         """Return the next character that is no space."""
         sign = self.peek()
         self.place += 1
         return sign
 
-    def takes(self, sign: str) -> bool:
+    def take_if_next(self, sign: str) -> bool:
         """Take a sign if it comes next; return whether it did."""
         if self.peek() != sign:
             return False
         self.place += 1
         return True
 
-    def require(self, sign: str) -> None:
+    def require_sign(self, sign: str) -> None:
         """Take a sign. Raises InvalidSchema if another one comes."""
-        found = self.take()
+        found = self.take_character()
         if found != sign:
             self.fail(f"expected '{sign}' but was '{found}'")
 
-    def word(self) -> str:
+    def read_word(self) -> str:
         """Return the next word: a name, a type, a number."""
-        self.skip()
+        self.skip_spaces_and_comments()
         match = _WORD.match(self.text, self.place)
         if match is None:
             self.fail("expected a word")
         self.place = match.end()
         return match[0]
 
-    def name(self) -> str:
+    def read_name(self) -> str:
         """Return the next word, without parentheses or brackets around it."""
         closing = {"(": ")", "[": "]"}.get(self.peek())
         if closing is None:
-            return self.word()
+            return self.read_word()
         self.place += 1
-        word = self.word()
-        self.require(closing)
+        word = self.read_word()
+        self.require_sign(closing)
         return word
 
-    def number(self) -> int:
+    def read_number(self) -> int:
         """Return the next word as an integer of 32 bits."""
-        word = self.word()
+        word = self.read_word()
         hexadecimal = word[:2].lower() == "0x"
         digits = word[2:] if hexadecimal else word
         if not re.fullmatch(r"-?[0-9a-fA-F]{1,8}" if hexadecimal else r"-?[0-9]{1,10}", digits):
@@ -92,19 +92,19 @@ class Words:
             self.fail(f"expected an integer but was {word}")
         return number
 
-    def quoted(self) -> str:
+    def read_quoted(self) -> str:
         """Return the next text in quotes; texts that follow each other are one."""
         if self.peek() not in "\"'":
             self.fail("expected a text in quotes")
         parts: list[str] = []
         while self.place < len(self.text) and self.peek() in "\"'":
             self._add_quoted(parts)
-            self.skip()
+            self.skip_spaces_and_comments()
         return "".join(parts)
 
     def _add_quoted(self, parts: list[str]) -> None:
         """Add the next text in quotes to others."""
-        quote = self.take()
+        quote = self.take_character()
         while True:
             if self.place >= len(self.text):
                 self.fail("unterminated string")
@@ -128,18 +128,18 @@ class Words:
         self.place += 1
         return _ESCAPES.get(letter, letter)
 
-    def data_type(self, word: str) -> str:
+    def read_data_type(self, word: str) -> str:
         """Return a type that begins with a word."""
         if word != "map":
             return word
-        self.require("<")
-        key = self.word()
-        self.require(",")
-        value = self.word()
-        self.require(">")
+        self.require_sign("<")
+        key = self.read_word()
+        self.require_sign(",")
+        value = self.read_word()
+        self.require_sign(">")
         return f"map<{key}, {value}>"
 
-    def deeper(self) -> None:
+    def enter_level(self) -> None:
         """Count a level of nesting, which whoever calls this takes off. Raises InvalidSchema if it is one too many."""
         self.depth += 1
         if self.depth > MAXIMUM_DEPTH:

@@ -98,7 +98,7 @@ def test_normalized_texts_have_sorted_properties_and_aliases() -> None:
             {"name": "d", "type": {"scale": 2, "x": 1, "precision": 4, "logicalType": "decimal", "type": "bytes"}}
         ],
     }
-    assert schema(one).normalized() == (
+    assert schema(one).get_normalized_text() == (
         '{"type":"record","name":"R","fields":[{"name":"d","type":{"type":"bytes","logicalType":"decimal","precision":4,'
         '"scale":2,"x":1}}],"a":2,"z":1,"aliases":["B","Q"]}'
     )
@@ -107,7 +107,9 @@ def test_normalized_texts_have_sorted_properties_and_aliases() -> None:
 def test_references_are_kept_unless_they_are_to_be_resolved() -> None:
     found = schema(record("Order", ("price", "m.Money")), Money=record("m.Money", ("cents", "long")))
     assert found.canonical == '{"type":"record","name":"Order","fields":[{"name":"price","type":"m.Money"}]}'
-    assert json.loads(found.formatted("resolved"))["fields"][0]["type"]["fields"] == [{"name": "cents", "type": "long"}]
+    assert json.loads(found.get_text_in_format("resolved"))["fields"][0]["type"]["fields"] == [
+        {"name": "cents", "type": "long"}
+    ]
 
 
 INVALID = [
@@ -219,7 +221,7 @@ def test_a_recursive_schema_is_compared_once() -> None:
 )
 def test_a_default_is_normalized_by_its_type(kind: Any, default: Any, normal: str | None) -> None:
     value = {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind, "default": default}]}
-    _, has_default, found = schema(value).normalized().rpartition('"default":')
+    _, has_default, found = schema(value).get_normalized_text().rpartition('"default":')
     assert (found[:-3] if has_default else None) == normal
 
 

@@ -17,7 +17,7 @@ from tests.cases import for_each
 def target(schema: Schema) -> Schema:
     """Return what a reference refers to."""
     assert isinstance(schema, Reference)
-    return schema.resolved()
+    return schema.resolve()
 
 
 def properties(text: dict[str, Any], references: dict[str, str] | None = None) -> dict[str, Schema]:

@@ -30,8 +30,8 @@ def test_a_canonical_json_text_is_as_written_by_jackson(text: str, canonical: st
 
 def test_a_normalized_text_sorts_names_as_java_and_keeps_arrays() -> None:
     schema = parse('{"b":[{"z":1,"y":2}],"\\uD83D\\uDE00":1,"\\uFF5E":2,"B":[2,1],"a":null}', {})
-    assert schema.normalized() == '{"B":[2,1],"a":null,"b":[{"y":2,"z":1}],"😀":1,"～":2}'
-    assert schema.formatted("resolved") == schema.formatted("") == schema.canonical
+    assert schema.get_normalized_text() == '{"B":[2,1],"a":null,"b":[{"y":2,"z":1}],"😀":1,"～":2}'
+    assert schema.get_text_in_format("resolved") == schema.get_text_in_format("") == schema.canonical
 
 
 @for_each(

@@ -81,7 +81,7 @@ def test_well_known_files_need_no_reference() -> None:
     lines = [f'import "{name}";\n' for name in imports]
     fields = [f"{type_name} f{number} = {number};\n" for number, type_name in enumerate(imports.values(), 1)]
     schema = parse(f"{SYNTAX}{''.join(lines)}message A {{\n{''.join(fields)}}}", {})
-    assert ".confluent.type.Decimal f5 = 5;" in schema.normalized()
+    assert ".confluent.type.Decimal f5 = 5;" in schema.get_normalized_text()
     assert [field.number for field in schema.descriptor.message_types_by_name["A"].fields] == [1, 2, 3, 4, 5]
 
 
@@ -91,7 +91,7 @@ def test_public_imports_make_types_visible() -> None:
         "b.proto": SYNTAX + 'import public "a.proto"; message B { a.A a = 1; }',
     }
     schema = parse(SYNTAX + 'import "b.proto"; message C { a.A a = 1; B b = 2; }', references)
-    assert ".a.A a = 1;" in schema.normalized()
+    assert ".a.A a = 1;" in schema.get_normalized_text()
 
 
 def test_a_long_file_is_parsed_in_linear_time() -> None:

@@ -174,16 +174,16 @@ def test_an_import_comes_after_the_syntax() -> None:
 def test_a_file_is_written_in_parts_and_normalized_in_order() -> None:
     schema = parse(FILE, {})
     assert schema.canonical == CANONICAL
-    assert schema.normalized() == NORMAL
+    assert schema.get_normalized_text() == NORMAL
     for text in (CANONICAL, NORMAL):
         again = parse(text, {})
-        assert again.canonical == text and again.normalized() == NORMAL
+        assert again.canonical == text and again.get_normalized_text() == NORMAL
 
 
 def test_a_descriptor_gives_the_same_normal_text() -> None:
     schema = parse(FILE, {})
-    described = parse(schema.formatted("serialized"), {})
-    assert described.normalized() == schema.normalized()
+    described = parse(schema.get_text_in_format("serialized"), {})
+    assert described.get_normalized_text() == schema.get_normalized_text()
 
 
 def test_a_descriptor_has_only_confluents_options() -> None:
@@ -197,7 +197,7 @@ message A {
   enum E { option (confluent.enum_meta).doc = "e"; Z = 0 [(confluent.enum_value_meta).tags = "v"]; }
 }
 """
-    described = parse(parse(text, {}).formatted("serialized"), {})
+    described = parse(parse(text, {}).get_text_in_format("serialized"), {})
     assert described.canonical == (
         """syntax = "proto3";
 
@@ -261,7 +261,7 @@ def test_names_are_looked_up_in_every_enclosing_package() -> None:
 import "confluent/type/decimal.proto";
 message A { type.Decimal a = 1; events.A b = 2; B c = 3; message B { A.B d = 1; } }
 """
-    normal = parse(text, {}).normalized()
+    normal = parse(text, {}).get_normalized_text()
     types = [line.split()[0] for line in normal.splitlines() if "=" in line and "syntax" not in line]
     assert types == [".confluent.type.Decimal", ".confluent.events.A", *2 * [".confluent.events.A.B"]]
 
@@ -283,7 +283,7 @@ message A { int32 a = 1 [(o).q.v = "x", (o).p.w = 2]; }
       v: "x"
     }
   }];"""
-    assert expected in schema.normalized()
+    assert expected in schema.get_normalized_text()
 
 
 def test_proto2_keeps_its_labels_defaults_groups_and_extensions() -> None:
@@ -306,14 +306,14 @@ extend A {
 """
     schema = parse(text, {})
     assert schema.canonical == text
-    assert schema.normalized() == (
+    assert schema.get_normalized_text() == (
         text.replace('syntax = "proto2";\n', "")
         .replace("extensions 100 to 199, 1000 to max;", "extensions 100 to 199;\n  extensions 1000 to max;")
         .replace("extend A", "extend .A")
         .replace("1.50", "1.5")
     )
-    assert "ext" not in schema.formatted("ignore_extensions")
-    assert schema.formatted("") == text
+    assert "ext" not in schema.get_text_in_format("ignore_extensions")
+    assert schema.get_text_in_format("") == text
 
 
 @for_each(
@@ -325,4 +325,4 @@ extend A {
 )  # fmt: skip
 def test_a_number_is_normalized_as_java_formats_it(number: str, normal: str) -> None:
     text = f'syntax = "proto3"; message A {{ int32 a = 1 [(o) = {number}]; }}'
-    assert f"[(o) = {normal}]" in parse(text, {}).normalized()
+    assert f"[(o) = {normal}]" in parse(text, {}).get_normalized_text()

@@ -148,7 +148,7 @@ def test_a_changed_package_is_incompatible() -> None:
 
 def test_a_map_is_equal_in_a_text_and_in_a_descriptor() -> None:
     schema = parse(SYNTAX + "package p; message A { map<string, A> as = 1; map<int32, bytes> b = 2; }", {})
-    described = parse(schema.formatted("serialized"), {})
+    described = parse(schema.get_text_in_format("serialized"), {})
     assert "AsEntry" in described.canonical
     assert list_incompatibilities(described, schema) == list_incompatibilities(schema, described) == []
 
