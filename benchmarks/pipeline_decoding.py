@@ -21,7 +21,7 @@ from minibroker.pipeline.decode.decoder import BatchesDecoder, RecordsDecoder
 from minibroker.pipeline.encode.batch_settings import BatchSettings
 from minibroker.pipeline.encode.encoder import encode_rows
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
-from minibroker.pipeline.schemas import BATCHES, HEADERS, MEASURED, RECORDS
+from minibroker.pipeline.schemas import BATCHES, HEADERS, RECORDS
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.message_set import build_message_set
@@ -34,7 +34,7 @@ EVERYTHING = OffsetRange(PARTITION, 0, 1 << 62)
 LOG_BYTES = 16 << 20
 NAIVE_BYTES = 2 << 20
 ALL = tuple(name for name in RECORDS.names if name != "_corrupt")
-SCANNED = tuple(name for name in BATCHES.names if name not in MEASURED)
+SCANNED = tuple(BATCHES.names)
 FEWER_COLUMNS = {"value": ("value",), "offset, timestamp": ("offset", "timestamp"), "offset": ("offset",)}
 IN_DETAIL = ("format 2", "format 2, zstd", "format 1")  # logs that are decoded in all ways, the others only wholly
 LOGS: dict[str, BatchSettings | tuple[int, Compression]] = {

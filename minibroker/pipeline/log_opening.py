@@ -10,7 +10,7 @@ import pyarrow as pa
 import minibroker.pipeline.planning as planning
 from minibroker.pipeline.log_source import LogSource, ReadRequest, TopicPartition
 from minibroker.pipeline.options import ReadOptions
-from minibroker.pipeline.schemas import BATCHES, CORRUPT, EXACT, MEASURED, RECORDS
+from minibroker.pipeline.schemas import BATCHES, CORRUPT, EXACT, RECORDS
 
 
 def open_source(options: ReadOptions) -> LogSource:
@@ -34,14 +34,7 @@ def open_source(options: ReadOptions) -> LogSource:
 
 def make_request(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
     """Return what a task reads of its split."""
-    return ReadRequest(
-        options.table,
-        tuple(columns),
-        options.mode,
-        options.fail_on_data_loss,
-        options.verify_crc,
-        options.measure_one_in,
-    )
+    return ReadRequest(options.table, tuple(columns), options.mode, options.fail_on_data_loss, options.verify_crc)
 
 
 def list_columns(options: ReadOptions) -> list[str]:
@@ -49,8 +42,6 @@ def list_columns(options: ReadOptions) -> list[str]:
     left_out = {*EXACT} if options.include_headers else {*EXACT, "headers"}
     if options.mode != "PERMISSIVE":
         left_out.add(CORRUPT)
-    if not options.measure_one_in:
-        left_out.update(MEASURED)
     table = RECORDS if options.table == "records" else BATCHES
     return [name for name in table.names if name not in left_out]
 

@@ -60,7 +60,6 @@ class ReadRequest:
     mode: Mode = "FAILFAST"
     fail_on_data_loss: bool = True
     verify_crc: bool = False
-    measure_one_in: int = 0  # decompress one in so many batches to measure them; 0: none
 
 
 class PipelineError(Exception):

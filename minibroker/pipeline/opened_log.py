@@ -50,16 +50,11 @@ class Log:
         """
         return self._make_rows("records", columns)
 
-    def batches(
-        self, columns: Sequence[str] | None = None, *, verify_crc: bool = False, measure_one_in: int = 0
-    ) -> Rows:
-        """Return the batches, by their headers. One in `measure_one_in` is decompressed and measured; 0: none.
+    def batches(self, columns: Sequence[str] | None = None, *, verify_crc: bool = False) -> Rows:
+        """Return the batches, by their headers. Raises `OptionError` for an unknown column."""
+        return self._make_rows("batches", columns, verify_crc)
 
-        Raises `OptionError` for an unknown column.
-        """
-        return self._make_rows("batches", columns, verify_crc=verify_crc, measure_one_in=measure_one_in)
-
-    def _make_rows(self, table: Table, columns: Sequence[str] | None, **measures: bool | int) -> Rows:
+    def _make_rows(self, table: Table, columns: Sequence[str] | None, verify_crc: bool = False) -> Rows:
         is_path = not ADDRESS.fullmatch(self.where.split(",")[0]) or os.path.exists(self.where)
         options = ReadOptions(
             table,
@@ -70,7 +65,7 @@ class Log:
             isolation_level=self.isolation,
             mode=self.mode,
             include_headers=True,
-            **measures,  # type: ignore[arg-type]
+            verify_crc=verify_crc,
         )
         names = tuple(columns if columns is not None else list_columns(options))
         unknown = [name for name in names if name not in TABLES[table].names]

@@ -40,7 +40,6 @@ STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingO
 ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsetsToGroup")
 RECORDS_ONLY: Final = ("includeHeaders",)
-BATCHES_ONLY: Final = ("measure",)
 EVERYWHERE: Final = (
     "startingOffsetsByTimestampStrategy",
     "failOnDataLoss",
@@ -50,7 +49,7 @@ EVERYWHERE: Final = (
     "mode",
     "verify",
 )
-NAMES: Final = (*WHERE, *WHICH, *STARTING, *ENDING, *EVERYWHERE, *STREAM_ONLY, *RECORDS_ONLY, *BATCHES_ONLY)
+NAMES: Final = (*WHERE, *WHICH, *STARTING, *ENDING, *EVERYWHERE, *STREAM_ONLY, *RECORDS_ONLY)
 
 
 class Position(NamedTuple):
@@ -84,7 +83,6 @@ class ReadOptions:
     max_trigger_delay_ms: int = DEFAULT_MAX_TRIGGER_DELAY_MS
     mode: Mode = "FAILFAST"
     verify_crc: bool = False
-    measure_one_in: int = 0
     commit_offsets_to_group: str | None = None
     ignored: tuple[str, ...] = ()
 
@@ -132,7 +130,7 @@ class Given:
 def list_allowed_options(table: Table, query: Query | None = None) -> tuple[str, ...]:
     """Return the names of the options for a table, in a batch query or in a stream (None: in either)."""
     of_others = {"batch": STREAM_ONLY, "stream": ENDING, None: ()}[query]
-    of_others += {"records": BATCHES_ONLY, "batches": RECORDS_ONLY}[table]
+    of_others += RECORDS_ONLY if table == "batches" else ()
     return tuple(name for name in NAMES if name not in of_others)
 
 
@@ -164,7 +162,6 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
         max_trigger_delay_ms=values.parse_duration_ms("maxTriggerDelay", given.get("maxTriggerDelay", "15m")),
         mode=_parse_word(given, "mode", MODES),
         verify_crc=_parse_word(given, "verify", ("none", "crc")) == "crc",
-        measure_one_in=_parse_measure(given),
         commit_offsets_to_group=_choose_group(given, servers),
         ignored=ignored,
     )
@@ -242,12 +239,6 @@ def _choose_group(given: Given, servers: str | None) -> str | None:
     if not given[name].strip():
         raise OptionError(f"{name}: it is empty")
     return given[name].strip()
-
-
-def _parse_measure(given: Given) -> int:
-    """Return n to measure one in n batches, from "none", "all" or a number."""
-    text = given.get("measure", "none").strip().lower()
-    return {"none": 0, "all": 1}[text] if text in ("none", "all") else values.parse_number("measure", text, 1)
 
 
 def _parse_word(given: Given, name: str, allowed: Sequence[Value]) -> Value:

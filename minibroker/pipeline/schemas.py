@@ -16,7 +16,6 @@ TIMESTAMP: Final = pa.timestamp("us", "UTC")
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 CORRUPT: Final = "_corrupt"
 EXACT: Final = ("timestampMs", "baseTimestampMs", "maxTimestampMs")  # as stored, -1 for none; only if a query asks
-MEASURED: Final = ("uncompressedSizeInBytes", "keyBytes", "valueBytes", "nullValues")
 
 # One row for each record, with the columns of Spark's own Kafka source.
 RECORDS: Final = pa.schema(
@@ -47,10 +46,7 @@ BATCHES: Final = pa.schema(
         ("timestampType", pa.int32()),  # 0 create time, 1 log append time; -1 none (format 0)
         ("baseOffset", pa.int64()),
         ("lastOffset", pa.int64()),
-        (
-            "recordCount",
-            pa.int32(),
-        ),  # null if a compressed message of format 0 or 1 has no count, except with `measure`
+        ("recordCount", pa.int32()),  # null for a compressed message of format 0 or 1, which has no count
         ("baseTimestamp", TIMESTAMP),
         ("maxTimestamp", TIMESTAMP),
         ("baseTimestampMs", pa.int64()),
@@ -64,11 +60,6 @@ BATCHES: Final = pa.schema(
         ("attributes", pa.int32()),
         ("crc", pa.int64()),  # as stored
         ("crcValid", pa.bool_()),  # null unless asked for with `verify=crc`
-        # With `measure` all batches or a sample are decompressed. These columns are null for the others.
-        ("uncompressedSizeInBytes", pa.int64()),  # of a compressed message: the messages in it
-        ("keyBytes", pa.int64()),
-        ("valueBytes", pa.int64()),
-        ("nullValues", pa.int32()),  # records without a value: tombstones, if the topic is compacted
         (CORRUPT, pa.string()),  # with `mode=PERMISSIVE`: what is wrong where no batch can be found
     ]
 )

@@ -193,19 +193,10 @@ def test_the_batches_table_has_no_headers_option() -> None:
 def test_all_table_options_are_allowed_before_the_kind_of_read_is_known() -> None:
     options = {"endingOffsets": "latest", "maxOffsetsPerTrigger": "5"}
     assert parsed(query=None, **options).max_offsets_per_trigger == 5
-    assert list_allowed_options("records") == tuple(name for name in NAMES if name != "measure")
+    assert list_allowed_options("records") == NAMES
 
 
 def test_an_offset_of_64_bits_is_accepted() -> None:
     offsets = {"a": {"0": 2**63 - 1}}
     starting = parsed(startingOffsets=json.dumps(offsets)).starting
     assert starting is not None and starting.each == {partition("a-0"): 2**63 - 1}
-
-
-def test_measuring_applies_to_all_some_or_no_batches() -> None:
-    where = {"path": "/d", "subscribe": "a"}
-    found = [parse_options({**where, "measure": text}, "batches").measure_one_in for text in ("none", "all", "50")]
-    assert found == [0, 1, 50]
-    with pytest.raises(OptionError, match="measure: 'some' is not a whole number from 1 on"):
-        parse_options({**where, "measure": "some"}, "batches")
-    assert "measure: not an option of" in refusal(measure="all")

@@ -16,10 +16,9 @@ import pyarrow as pa
 from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode import batch_headers
 from minibroker.pipeline.decode.aborted import AbortedRanges
-from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES, Arena
+from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
 from minibroker.pipeline.decode.arrow import Rows, convert_times, record_batch
 from minibroker.pipeline.decode.batch_headers import Buffer, Headers, Place, Scan, read_headers_at
-from minibroker.pipeline.decode.batch_sizes import Sizes, measure_sizes
 from minibroker.pipeline.decode.chunk import Damage
 from minibroker.pipeline.decode.gathering import Gathering, Given
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
@@ -204,17 +203,13 @@ class RecordsDecoder(_Decoder):
 
 
 class BatchesDecoder(_Decoder):
-    """Decodes one partition's batches to rows of `chosen(BATCHES, columns)`, from headers and measured sizes.
+    """Decodes one partition's batches to rows of `chosen(BATCHES, columns)`, from their headers.
 
     A batch belongs to the range that has its last offset, so that adjacent ranges have it once. Control batches are
     included. With `aborted`, batches of aborted transactions are left out.
     """
 
     table = BATCHES
-
-    @cached_property
-    def _arena(self) -> Arena:
-        return Arena(self._chunk_bytes, self._max_batch_bytes)
 
     def decode(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         """Yield a row for each batch of the range. Raises `CorruptData`."""
@@ -225,12 +220,7 @@ class BatchesDecoder(_Decoder):
         )
         if len(given.size):
             is_valid = batch_headers.check_checksums(view, given) if self._request.verify_crc else None
-            yield batch_rows(self._rows, given, is_valid, place, self._measure_sizes(view, given))
-
-    def _measure_sizes(self, view: memoryview, headers: Headers) -> Sizes | None:
-        if not self._request.measure_one_in:
-            return None
-        return measure_sizes(view, headers, self._request.measure_one_in, self._arena, self._chunk_bytes)
+            yield make_batch_rows(self._rows, given, is_valid, place)
 
 
 def make_decoder(
@@ -250,21 +240,13 @@ def _list_codecs() -> pa.Array:
     return pa.array(_CODECS)
 
 
-def batch_rows(
-    rows: Rows, headers: Headers, is_valid: Bools | None, place: Place, sizes: Sizes | None = None
-) -> pa.RecordBatch:
-    """Return a row for each header. `is_valid` is whether checksums match. It and `sizes` are None if unknown."""
+def make_batch_rows(rows: Rows, headers: Headers, is_valid: Bools | None, place: Place) -> pa.RecordBatch:
+    """Return a row for each header. `is_valid` is whether checksums match, None if unknown."""
     count = len(headers.size)
-    if sizes is not None:
-        headers = headers._replace(record_count=np.where(sizes.measured, sizes.records, headers.record_count))
     columns = []
     for field in rows.schema:
-        if field.name in rows.names:
-            column = rows.names[field.name]
-        elif field.name in _SIZES:
-            column = None if sizes is None else pa.array(getattr(sizes, _SIZES[field.name]), mask=~sizes.measured)
-        else:
-            column = _make_column(field.name, headers, is_valid, place)
+        is_name = field.name in rows.names
+        column = rows.names[field.name] if is_name else _make_column(field.name, headers, is_valid, place)
         is_array = isinstance(column, np.ndarray | pa.Array)
         columns.append(_cast_column(column, field.type) if is_array else rows.constant(column, field.type, count))
     return record_batch(columns, rows.schema, count)
@@ -302,12 +284,6 @@ def _make_column(name: str, headers: Headers, is_valid: Bools | None, place: Pla
     return None if field is None else getattr(headers, field)
 
 
-_SIZES: Final = {
-    "uncompressedSizeInBytes": "uncompressed",
-    "keyBytes": "keys",
-    "valueBytes": "values",
-    "nullValues": "null_values",
-}
 _FIELDS: Final = {
     "sizeInBytes": "size",
     "magic": "magic",

@@ -18,7 +18,7 @@ from minibroker.pipeline.log_opening import list_columns, make_request, open_sou
 from minibroker.pipeline.log_source import OptionError, ReadRequest, Table
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
 from minibroker.pipeline.plain_errors import with_plain_errors
-from minibroker.pipeline.schemas import BATCHES, CORRUPT, MEASURED, RECORDS, choose_columns
+from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, choose_columns
 from minibroker.pipeline.sources.arrival import Shipped
 from minibroker.pipeline.sources.readers import BatchReader
 
@@ -130,8 +130,6 @@ def get_column_names(schema: StructType, options: ReadOptions) -> tuple[str, ...
             raise OptionError(f"schema: column {column.name} is {expected.simpleString()}, not {given}")
         if not column.nullable or column.dataType != expected:
             raise OptionError(f"schema: column {column.name} must be nullable, and so must its elements")
-    for name in set(MEASURED).intersection(schema.names) if not options.measure_one_in else ():
-        raise OptionError(f"schema: column {name} exists only with the option measure")
     if CORRUPT in schema.names and options.mode != "PERMISSIVE":
         raise OptionError(f"schema: column {CORRUPT} exists only with mode=PERMISSIVE")
     if len(set(schema.names)) != len(schema.names) or not schema.names:

@@ -41,8 +41,7 @@ def decoded(
 
 def batch_rows(data: bytes, mode: Mode = "FAILFAST", position: int | None = 0, **settings: Any) -> list[Row]:
     """The rows that the decoder of batches gives."""
-    how = {name: settings.pop(name) for name in ("verify_crc", "measure_one_in") if name in settings}
-    request = ReadRequest("batches", tuple(BATCHES.names), mode, **how)
+    request = ReadRequest("batches", tuple(BATCHES.names), mode, verify_crc=settings.pop("verify_crc", False))
     decoder = BatchesDecoder(PARTITION, request, settings.pop("offsets", EVERYTHING), **settings)
     return rows_of([*decoder.feed(data, "/logs/t-3/a.log", position), *decoder.finish()])
 

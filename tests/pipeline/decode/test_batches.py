@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.log_source import OffsetRange
-from minibroker.pipeline.schemas import BATCHES, MEASURED
+from minibroker.pipeline.schemas import BATCHES
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.building import build_batch
@@ -44,7 +44,7 @@ def row_of(header: BatchHeader, position: int) -> Row:
         "isControl": header.is_control,
         "attributes": header.attributes,
         "crc": header.crc,
-        **dict.fromkeys(("crcValid", *MEASURED, "_corrupt")),
+        **dict.fromkeys(("crcValid", "_corrupt")),
     }
 
 
@@ -107,6 +107,6 @@ def test_an_unknown_codec_is_shown_by_number() -> None:
 
 
 def test_all_columns_are_filled() -> None:
-    (row,) = batch_rows(bytes(build_batch(SMALL)), verify_crc=True, measure_one_in=1)
+    (row,) = batch_rows(bytes(build_batch(SMALL)), verify_crc=True)
     assert [name for name, value in row.items() if value is None] == ["_corrupt"]
     assert list(row) == BATCHES.names

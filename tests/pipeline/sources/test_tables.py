@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 
 from minibroker.pipeline.log_source import OptionError, Table
 from minibroker.pipeline.options import ReadOptions, parse_options
-from minibroker.pipeline.schemas import BATCHES, EXACT, MEASURED, RECORDS, choose_columns
+from minibroker.pipeline.schemas import BATCHES, EXACT, RECORDS, choose_columns
 from minibroker.pipeline.sources.tables import get_column_names, make_offered_schema
 
 NOT_EXACT = [name for name in BATCHES.names if name not in EXACT]
@@ -46,17 +46,8 @@ def test_the_columns_are_those_of_sparks_own_kafka_source() -> None:
 
 def test_permissive_mode_adds_a_damage_column() -> None:
     assert make_offered_schema(options(mode="PERMISSIVE")).names == [*OF_KAFKA, "_corrupt"]
-    assert make_offered_schema(options("batches", mode="PERMISSIVE", measure="all")).names == NOT_EXACT
-    assert make_offered_schema(options("batches", measure="all")).names == NOT_EXACT[:-1]
-
-
-def test_measurements_add_columns_on_request() -> None:
-    unmeasured = make_offered_schema(options("batches"))
-    assert unmeasured.names == [name for name in NOT_EXACT[:-1] if name not in MEASURED]
-    measured = StructType([make_offered_schema(options("batches", measure="7"))["keyBytes"]])
-    assert get_column_names(measured, options("batches", measure="7")) == ("keyBytes",)
-    with pytest.raises(OptionError, match="column keyBytes exists only with the option measure"):
-        get_column_names(measured, options("batches"))
+    assert make_offered_schema(options("batches", mode="PERMISSIVE")).names == NOT_EXACT
+    assert make_offered_schema(options("batches")).names == NOT_EXACT[:-1]
 
 
 @pytest.mark.parametrize("table", ["records", "batches"])
