@@ -13,7 +13,7 @@ from conformance import builds
 
 ROOT = Path(__file__).parents[2]
 TESTS = (
-    *("sources/test_spark_reads.py", "sources/test_spark_broker.py", "test_views.py", "test_decoded_frames.py"),
+    *("sources/test_spark_reads.py", "sources/test_spark_broker.py", "test_decoded_frames.py"),
     *("archiving/test_spark_archive.py", "archiving/test_archive_job.py", "archiving/test_replay_job.py"),
     *("rewriting/test_rewrite.py", "verifying/test_verify_job.py"),
 )
