@@ -77,7 +77,7 @@ def rows_of(size_bytes: int) -> pa.RecordBatch:
         {
             "key": pa.array([b"key-%04d" % (index % 1000) for index in range(count)], pa.binary()),
             "value": pa.array(values, pa.binary()),
-            "timestamp": pa.array((START_MS + np.arange(count)) * 1000, pa.timestamp("us", "UTC")),
+            "timestamp": pa.array(START_MS + np.arange(count)),
             "headers": pa.array(headers, HEADERS),
         }
     )
@@ -115,7 +115,7 @@ def log_of(rows: pa.RecordBatch, form: BatchSettings | tuple[int, Compression], 
     if isinstance(form, BatchSettings):
         return b"".join(batch.data for batch in encode_rows(rows, form))
     magic, codec = form
-    times = (rows.column("timestamp").cast(pa.int64()).to_numpy() // 1000).tolist()
+    times = rows.column("timestamp").to_pylist()
     pairs = zip(times, rows.column("key").to_pylist(), rows.column("value").to_pylist(), strict=True)
     records = [Record(offset, *fields) for offset, fields in enumerate(pairs)]
     step = max(BATCH_BYTES // size_bytes, 1)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from minibroker.cli.shared import print_table
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, Origin, Producer
 from minibroker.pipeline.encode.encoder import encode_origins, encode_rows
+from minibroker.pipeline.schemas import HEADERS
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record
@@ -23,7 +24,6 @@ from pipeline_rows import cpu_seconds, json_rows
 
 RUNS = 5
 NAIVE_RECORDS = 20_000
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 SIZES = ((100, 200_000), (1000, 50_000))
 CASES = {
     "format 2": BatchSettings(),
@@ -38,13 +38,13 @@ def rows_with_headers(size_bytes: int, count: int, header_every: int) -> pa.Reco
     headers = [
         [{"key": "trace", "value": b"%d" % index}] if index % header_every == 0 else [] for index in range(count)
     ]
-    return json_rows(size_bytes, count).append_column("headers", pa.array(headers, HEADERS))
+    return json_rows(size_bytes, count).drop_columns("headers").append_column("headers", pa.array(headers, HEADERS))
 
 
 def naive(rows: pa.RecordBatch, counts: Sequence[int]) -> list[bytes]:
     """Batches of so many rows each, an object a record."""
     keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
-    times = (rows.column("timestamp").cast(pa.int64()).to_numpy() // 1000).tolist()
+    times = rows.column("timestamp").to_pylist()
     out, start = [], 0
     for count in counts:
         some = range(start, start + count)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from minibroker.pipeline.schemas import HEADERS
+
 START_MS = 1_700_000_000_000
 
 
@@ -27,7 +29,8 @@ def json_rows(size_bytes: int, count: int) -> pa.RecordBatch:
         {
             "key": pa.array(keys, pa.binary()),
             "value": pa.array(values, pa.binary()),
-            "timestamp": pa.array((START_MS + np.arange(count)) * 1000, pa.timestamp("us", "UTC")),
+            "timestamp": pa.array(START_MS + np.arange(count)),
+            "headers": pa.nulls(count, HEADERS),
         }
     )
 

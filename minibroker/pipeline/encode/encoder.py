@@ -62,9 +62,9 @@ def encode_rows(
 ) -> Iterator[EncodedBatch]:
     """Yield the batches of the rows, in order; none if there are no rows.
 
-    It uses the column `value`, and if they exist `key`, `timestamp` (null: -1), `headers` and `offset`. Records get
-    offsets from `base_offset` on. If that is None they keep those of the column `offset`, which must rise and may have
-    gaps. Raises `EncodeError`.
+    It uses the columns `key`, `value`, `timestamp` (in ms; -1: none) and `headers`. Records get offsets from
+    `base_offset` on. If that is None they keep those of the column `offset`, which must rise and may have gaps. Raises
+    `EncodeError`.
     """
     return encode_origins(rows, settings, [Origin(0, producer)], base_offset)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
+from minibroker.pipeline.schemas import HEADERS
 from minibroker.protocol.records.record import Record
 
 SCHEMA = pa.schema(
@@ -14,22 +14,21 @@ SCHEMA = pa.schema(
         ("key", pa.binary()),
         ("value", pa.binary()),
         ("offset", pa.int64()),
-        ("timestamp", TIMESTAMP),
+        ("timestamp", pa.int64()),
         ("headers", HEADERS),
     ]
 )
 
 
 def rows_of(records: Sequence[Record]) -> pa.RecordBatch:
-    """The records' columns; a timestamp of -1 is null, as Spark's users see it."""
-    times = [None if record.timestamp == -1 else record.timestamp * 1000 for record in records]
+    """The records' columns."""
     headers = [[{"key": key, "value": value} for key, value in record.headers] for record in records]
     return pa.RecordBatch.from_arrays(
         [
             pa.array([record.key for record in records], pa.binary()),
             pa.array([record.value for record in records], pa.binary()),
             pa.array([record.offset for record in records], pa.int64()),
-            pa.array(times, TIMESTAMP),
+            pa.array([record.timestamp for record in records], pa.int64()),
             pa.array(headers, HEADERS),
         ],
         schema=SCHEMA,
