@@ -1,6 +1,7 @@
 """Parses the values of options: numbers, switches, times, JSON by partition.
 
-`options` lists the options. All functions raise `OptionError` with one line that begins with the option.
+`options` lists those of readers, `sink/sink_settings` those of writers. All functions raise `OptionError` with one line
+that begins with the option.
 """
 
 from __future__ import annotations
@@ -14,9 +15,48 @@ from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.quantities import parse_milliseconds
 
 Value = TypeVar("Value", bound=str)
+Default = TypeVar("Default", int, int | None)
 
 INT64_MAX: Final = 2**63 - 1
 INT32_MAX: Final = 2**31 - 1
+
+
+class GivenOptions:
+    """Options by their names in any case, as Spark changes it. A number is at most `most`; `prefix` is for messages."""
+
+    def __init__(self, options: Mapping[str, str], prefix: str = "", most: int = INT64_MAX) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+        self._prefix = prefix
+        self._most = most
+        self.known: set[str] = set()  # the names that were asked for, in lower case
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._options
+
+    def get_rest(self) -> dict[str, str]:
+        """Return the options that nobody has asked for."""
+        return {name: value for name, value in self._options.items() if name not in self.known}
+
+    def get_text(self, name: str) -> str | None:
+        """Return the value of an option without spaces around it; None if it is not given."""
+        self.known.add(name.lower())
+        text = self._options.get(name.lower())
+        return None if text is None else text.strip()
+
+    def get_word(self, name: str, allowed: Sequence[Value]) -> Value:
+        """Return one of some words; the first one is the default."""
+        text = self.get_text(name)
+        return allowed[0] if text is None else parse_one_of(self._prefix + name, text, allowed)
+
+    def get_switch(self, name: str, default: bool) -> bool:
+        """Return whether an option is true."""
+        text = self.get_text(name)
+        return default if text is None else parse_one_of(self._prefix + name, text, ("true", "false")) == "true"
+
+    def get_number(self, name: str, default: Default, least: int = 0) -> int | Default:
+        """Return a whole number from `least` on."""
+        text = self.get_text(name)
+        return default if text is None else parse_number(self._prefix + name, text, least, self._most)
 
 
 def parse_number(option: str, text: str, least: int = 0, most: int = INT64_MAX) -> int:
@@ -26,11 +66,6 @@ def parse_number(option: str, text: str, least: int = 0, most: int = INT64_MAX) 
         return int(stripped)
     limit = "on" if most == INT64_MAX else f"to {most}"
     raise OptionError(f"{option}: {text!r} is not a whole number from {least} {limit}")
-
-
-def parse_switch(option: str, text: str) -> bool:
-    """Return whether the text is true; the other value is false. Case does not matter."""
-    return parse_one_of(option, text, ("true", "false")) == "true"
 
 
 def parse_one_of(option: str, text: str, allowed: Sequence[Value]) -> Value:

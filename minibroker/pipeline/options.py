@@ -6,14 +6,14 @@ query, are refused by name; those that only Spark's own source needs are ignored
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 import minibroker.pipeline.option_values as values
 from minibroker.pipeline.foreign_options import drop_ignored, list_meaningless
 from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
-from minibroker.pipeline.option_values import Value
+from minibroker.pipeline.option_values import GivenOptions
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.suggestions import suggest_names
 
@@ -87,46 +87,6 @@ class ReadOptions:
     ignored: tuple[str, ...] = ()
 
 
-class Given:
-    """Options from Spark, which has changed their names to lower case. They are looked up by their proper names."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = {name.lower(): value for name, value in options.items()}
-
-    def __getitem__(self, name: str) -> str:
-        return self._options[name.lower()]
-
-    def __contains__(self, name: str) -> bool:
-        return name.lower() in self._options
-
-    def get(self, name: str, default: str) -> str:
-        """Return the value of an option, or a default."""
-        return self._options.get(name.lower(), default)
-
-    def those_of(self, options: tuple[str, ...]) -> list[str]:
-        """Return which of these options are given."""
-        return [name for name in options if name in self]
-
-    def only(self, options: tuple[str, ...]) -> str:
-        """Return the one of these options that is given. Raises `OptionError` if none is, or several."""
-        given = self.those_of(options)
-        if len(given) != 1:
-            what = f"{' and '.join(given)} cannot both be given" if given else "none is given"
-            raise OptionError(f"exactly one of {', '.join(options)} is needed: {what}")
-        return given[0]
-
-    def unknown(self, allowed: tuple[str, ...]) -> list[str]:
-        """Return the options that are not among these, except those of Kafka's client."""
-        known = {name.lower() for name in allowed}
-        return [name for name in self._options if name not in known and not name.startswith(KAFKA)]
-
-    def client_settings(self) -> dict[str, str]:
-        """Return the settings of Kafka's client, without `kafka.`."""
-        ours = (SERVERS, KAFKA_ISOLATION)
-        kafka = {name: value for name, value in self._options.items() if name.startswith(KAFKA) and name not in ours}
-        return {name.removeprefix(KAFKA): value for name, value in kafka.items()}
-
-
 def list_allowed_options(table: Table, query: Query | None = None) -> tuple[str, ...]:
     """Return the names of the options for a table, in a batch query or in a stream (None: in either)."""
     of_others = {"batch": STREAM_ONLY, "stream": ENDING, None: ()}[query]
@@ -137,7 +97,7 @@ def list_allowed_options(table: Table, query: Query | None = None) -> tuple[str,
 def parse_options(options: Mapping[str, str], table: Table, query: Query | None = None) -> ReadOptions:
     """Return the options of a reader, for a batch query or a stream (None: not known yet). Raises `OptionError`."""
     ignored = tuple(list_meaningless(options))
-    given = Given(drop_ignored(options, ignored))
+    given = GivenOptions(drop_ignored(options, ignored))
     _refuse_unknown(given, table, query)
     path, servers = _choose_path_or_servers(given)
     starting, ending = _parse_position(given, STARTING), _parse_position(given, ENDING)
@@ -148,20 +108,20 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
         selection=_parse_selection(given),
         path=path,
         bootstrap_servers=servers,
-        client_settings=given.client_settings(),
+        client_settings=_get_client_settings(given),
         starting=starting,
         ending=ending,
-        no_match=_parse_word(given, "startingOffsetsByTimestampStrategy", STRATEGIES),
+        no_match=given.get_word("startingOffsetsByTimestampStrategy", STRATEGIES),
         isolation_level=_parse_isolation_level(given),
-        include_headers=_parse_switch(given, "includeHeaders", default=False),
-        fail_on_data_loss=_parse_switch(given, "failOnDataLoss", default=True),
-        min_partitions=_parse_optional_number(given, "minPartitions"),
-        max_records_per_partition=_parse_optional_number(given, "maxRecordsPerPartition"),
-        max_offsets_per_trigger=_parse_optional_number(given, "maxOffsetsPerTrigger"),
-        min_offsets_per_trigger=_parse_optional_number(given, "minOffsetsPerTrigger"),
-        max_trigger_delay_ms=values.parse_duration_ms("maxTriggerDelay", given.get("maxTriggerDelay", "15m")),
-        mode=_parse_word(given, "mode", MODES),
-        verify_crc=_parse_word(given, "verify", ("none", "crc")) == "crc",
+        include_headers=given.get_switch("includeHeaders", False),
+        fail_on_data_loss=given.get_switch("failOnDataLoss", True),
+        min_partitions=given.get_number("minPartitions", None, 1),
+        max_records_per_partition=given.get_number("maxRecordsPerPartition", None, 1),
+        max_offsets_per_trigger=given.get_number("maxOffsetsPerTrigger", None, 1),
+        min_offsets_per_trigger=given.get_number("minOffsetsPerTrigger", None, 1),
+        max_trigger_delay_ms=_parse_trigger_delay(given),
+        mode=given.get_word("mode", MODES),
+        verify_crc=given.get_word("verify", ("none", "crc")) == "crc",
         commit_offsets_to_group=_choose_group(given, servers),
         ignored=ignored,
     )
@@ -169,9 +129,32 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
     return parsed
 
 
-def _refuse_unknown(given: Given, table: Table, query: Query | None) -> None:
+def _list_given(given: GivenOptions, options: tuple[str, ...]) -> list[str]:
+    return [name for name in options if name in given]
+
+
+def _get_only(given: GivenOptions, options: tuple[str, ...]) -> tuple[str, str]:
+    """Return the one of these options that is given, and its value. Raises `OptionError` if none is, or several."""
+    names = _list_given(given, options)
+    if len(names) != 1:
+        what = f"{' and '.join(names)} cannot both be given" if names else "none is given"
+        raise OptionError(f"exactly one of {', '.join(options)} is needed: {what}")
+    text = given.get_text(names[0])
+    if not text:
+        raise OptionError(f"{names[0]}: it is empty")
+    return names[0], text
+
+
+def _get_client_settings(given: GivenOptions) -> dict[str, str]:
+    """Return the settings of Kafka's client, without `kafka.`."""
+    kafka = {name: text for name, text in given.get_rest().items() if name.startswith(KAFKA)}
+    return {name.removeprefix(KAFKA): text for name, text in kafka.items() if name not in (SERVERS, KAFKA_ISOLATION)}
+
+
+def _refuse_unknown(given: GivenOptions, table: Table, query: Query | None) -> None:
     allowed = list_allowed_options(table, query)
-    unknown = given.unknown(allowed)
+    known = {name.lower() for name in allowed}
+    unknown = [name for name in given.get_rest() if name not in known and not name.startswith(KAFKA)]
     if unknown:
         names = {name.lower(): name for name in NAMES}
         elsewhere = [names[name] for name in unknown if name in names]
@@ -182,37 +165,31 @@ def _refuse_unknown(given: Given, table: Table, query: Query | None) -> None:
         raise OptionError(f"unknown option {', '.join(unknown)}{guess}")
 
 
-def _choose_path_or_servers(given: Given) -> tuple[str | None, str | None]:
-    where = given.only(WHERE)
-    text = given[where].strip()
-    if not text:
-        raise OptionError(f"{where}: it is empty")
+def _choose_path_or_servers(given: GivenOptions) -> tuple[str | None, str | None]:
+    where, text = _get_only(given, WHERE)
     if where == "path":
-        settings = given.client_settings()
+        settings = _get_client_settings(given)
         if settings:
             raise OptionError(f"{', '.join(f'{KAFKA}{name}' for name in settings)}: only with {SERVERS}")
         return text, None
     return None, text
 
 
-def _parse_selection(given: Given) -> TopicSelection:
-    which = given.only(WHICH)
+def _parse_selection(given: GivenOptions) -> TopicSelection:
+    which, text = _get_only(given, WHICH)
     if which == "assign":
-        return TopicSelection(assigned=values.parse_partitions(which, given[which]))
+        return TopicSelection(assigned=values.parse_partitions(which, text))
     if which == "subscribe":
-        return TopicSelection(topics=values.parse_names(which, given[which]))
-    pattern = given[which].strip()
-    if not pattern:
-        raise OptionError(f"{which}: it is empty")
-    return TopicSelection(pattern=pattern)
+        return TopicSelection(topics=values.parse_names(which, text))
+    return TopicSelection(pattern=text)
 
 
-def _parse_position(given: Given, options: tuple[str, ...]) -> Position | None:
+def _parse_position(given: GivenOptions, options: tuple[str, ...]) -> Position | None:
     """Return the first given one of the options: a time for all, then times for each, then offsets."""
-    name = next((option for option in options if option in given), None)
+    name = next(iter(_list_given(given, options)), None)
     if name is None:
         return None
-    text = given[name].strip()
+    text = given.get_text(name) or ""
     if name.endswith("ByTimestamp"):
         return Position("timestamp", each=values.by_partition(name, text, 0, TIMES_EXAMPLE), option=name)
     if name.endswith("Timestamp"):
@@ -222,36 +199,26 @@ def _parse_position(given: Given, options: tuple[str, ...]) -> Position | None:
     return Position("offset", each=values.by_partition(name, text, EARLIEST, OFFSETS_EXAMPLE), option=name)
 
 
-def _parse_isolation_level(given: Given) -> IsolationLevel:
-    names = given.those_of(("isolation.level", KAFKA_ISOLATION))
-    levels = {values.parse_one_of(name, given[name], ISOLATION_LEVELS) for name in names}
+def _parse_isolation_level(given: GivenOptions) -> IsolationLevel:
+    names = _list_given(given, ("isolation.level", KAFKA_ISOLATION))
+    levels = {given.get_word(name, ISOLATION_LEVELS) for name in names}
     if len(levels) > 1:
         raise OptionError(f"{' and '.join(names)} differ")
     return levels.pop() if levels else "read_uncommitted"
 
 
-def _choose_group(given: Given, servers: str | None) -> str | None:
+def _parse_trigger_delay(given: GivenOptions) -> int:
+    text = given.get_text("maxTriggerDelay")
+    return DEFAULT_MAX_TRIGGER_DELAY_MS if text is None else values.parse_duration_ms("maxTriggerDelay", text)
+
+
+def _choose_group(given: GivenOptions, servers: str | None) -> str | None:
     name = "commitOffsetsToGroup"
     if name not in given:
         return None
     if servers is None:
         raise OptionError(f"{name}: only with {SERVERS}")
-    if not given[name].strip():
-        raise OptionError(f"{name}: it is empty")
-    return given[name].strip()
-
-
-def _parse_word(given: Given, name: str, allowed: Sequence[Value]) -> Value:
-    """Return one of some words; the first one is the default."""
-    return values.parse_one_of(name, given.get(name, allowed[0]), allowed)
-
-
-def _parse_switch(given: Given, name: str, *, default: bool) -> bool:
-    return values.parse_switch(name, given[name]) if name in given else default
-
-
-def _parse_optional_number(given: Given, name: str) -> int | None:
-    return values.parse_number(name, given[name], 1) if name in given else None
+    return _get_only(given, (name,))[1]
 
 
 def _check_batch_edges(starting: Position | None, ending: Position | None) -> None:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal
 
 from minibroker.client.connection_settings import Settings
 from minibroker.pipeline.encode.batch_settings import BatchSettings
 from minibroker.pipeline.foreign_options import drop_ignored, list_meaningless
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.option_values import INT32_MAX, parse_number, parse_one_of, parse_switch
+from minibroker.pipeline.option_values import INT32_MAX, GivenOptions
 from minibroker.protocol.records.compression import Compression
 
-Choice = TypeVar("Choice", bound=str)
 Delivery = Literal["at-least-once", "exactly-once"]
 DELIVERIES: Final[tuple[Delivery, ...]] = ("at-least-once", "exactly-once")
 
@@ -76,32 +75,48 @@ class SinkSettings:
         return self.delivery == "exactly-once"
 
 
+DEFAULTS: Final = SinkSettings("")
+# The numbers among the settings of Kafka's producer, each with the least that it can be.
+NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
+    "max_request_bytes": ("max.request.size", 1),
+    "buffer_bytes": ("buffer.memory", 1),
+    "linger_ms": ("linger.ms", 0),
+    "max_block_ms": ("max.block.ms", 0),
+    "request_timeout_ms": ("request.timeout.ms", 1),
+    "delivery_timeout_ms": ("delivery.timeout.ms", 0),
+    "retries": ("retries", 0),
+    "retry_backoff_ms": ("retry.backoff.ms", 0),
+    "retry_backoff_max_ms": ("retry.backoff.max.ms", 0),
+    "transaction_timeout_ms": ("transaction.timeout.ms", 1),
+}
+
+
 def parse_settings(options: Mapping[str, str]) -> SinkSettings:
     """Return the settings of a writer's options. Names may be in any case. Raises `OptionError` in one line."""
     ignored = list_meaningless(options, writing=True)
     lowered = {name.lower(): value for name, value in drop_ignored(options, ignored).items()}
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
-    own = _Options({name: value for name, value in lowered.items() if not name.startswith("kafka.")})
-    producer = _Options(kafka, "kafka.")
+    own = GivenOptions({name: value for name, value in lowered.items() if not name.startswith("kafka.")})
+    producer = GivenOptions(kafka, "kafka.", INT32_MAX)
     for name, instead in _DECIDED.items():
         if name in kafka:
             raise OptionError(f"kafka.{name} cannot be set: {instead}")
-    servers = producer.text("bootstrap.servers")
+    servers = producer.get_text("bootstrap.servers")
     if not servers:
-        _refuse_unknown({"path"} & set(own.rest()))
+        _refuse_unknown({"path"} & set(own.get_rest()))
         raise OptionError("kafka.bootstrap.servers is missing: the brokers to write to, as host:port,host:port")
     settings = SinkSettings(
         bootstrap_servers=servers,
-        topic=own.text("topic"),
-        delivery=own.choice("delivery", DELIVERIES, "at-least-once"),
-        transactional_id_prefix=own.text("transactionalIdPrefix") or "minibroker",
-        write_id=own.text("writeId"),
-        keep_timestamps=own.flag("keepTimestamps", True),
-        **_take_producer_settings(producer),  # type: ignore[arg-type]
-        client=Settings({**producer.rest(), **_get_timing(kafka)}, producer.known),
+        topic=own.get_text("topic"),
+        delivery=own.get_word("delivery", DELIVERIES),
+        transactional_id_prefix=own.get_text("transactionalIdPrefix") or "minibroker",
+        write_id=own.get_text("writeId"),
+        keep_timestamps=own.get_switch("keepTimestamps", True),
+        **_get_producer_settings(producer),  # type: ignore[arg-type]
+        client=Settings({**producer.get_rest(), **_get_timing(kafka)}, producer.known),
         ignored=tuple(ignored),
     )
-    _refuse_unknown(set(own.rest()) - _OF_SPARK)
+    _refuse_unknown(set(own.get_rest()) - _OF_SPARK)
     return _check_consistency(settings, kafka, prefixed="transactionalidprefix" in lowered)
 
 
@@ -113,27 +128,18 @@ def _refuse_unknown(unknown: set[str]) -> None:
         raise OptionError(f"a writer has no option {names}; there are {', '.join(_NAMES)}, and kafka.*")
 
 
-def _take_producer_settings(given: _Options) -> dict[str, object]:
-    """Take the settings of Kafka's producer out of the options."""
-    given.number("max.in.flight.requests.per.connection", 1, 1)  # a maximum: there is one in flight to a partition
-    acks = given.choice("acks", ("all", "-1", "1", "0"), "all")
+def _get_producer_settings(given: GivenOptions) -> dict[str, object]:
+    """Return the settings of Kafka's producer."""
+    given.get_number("max.in.flight.requests.per.connection", 1, 1)  # a maximum: there is one in flight to a partition
+    acks = given.get_word("acks", ("all", "-1", "1", "0"))
     if acks == "0":
         raise OptionError("kafka.acks=0 is not possible: a task could not know whether its rows were written")
     return {
-        "batches": _batch_settings(given),
+        "batches": _make_batch_settings(given),
         "acks": 1 if acks == "1" else -1,
-        "idempotent": given.flag("enable.idempotence", acks != "1"),
-        "ignore_keys": given.flag("partitioner.ignore.keys", False),
-        "max_request_bytes": given.number("max.request.size", 1 << 20, 1),
-        "buffer_bytes": given.number("buffer.memory", 8 << 20, 1),
-        "linger_ms": given.optional_number("linger.ms"),
-        "max_block_ms": given.number("max.block.ms", 60_000),
-        "request_timeout_ms": given.number("request.timeout.ms", 30_000, 1),
-        "delivery_timeout_ms": given.number("delivery.timeout.ms", 120_000),
-        "retries": given.number("retries", INT32_MAX),
-        "retry_backoff_ms": given.number("retry.backoff.ms", 100),
-        "retry_backoff_max_ms": given.number("retry.backoff.max.ms", 1_000),
-        "transaction_timeout_ms": given.number("transaction.timeout.ms", 900_000, 1),
+        "idempotent": given.get_switch("enable.idempotence", acks != "1"),
+        "ignore_keys": given.get_switch("partitioner.ignore.keys", False),
+        **{field: given.get_number(name, getattr(DEFAULTS, field), least) for field, (name, least) in NUMBERS.items()},
     }
 
 
@@ -147,11 +153,12 @@ def _get_timing(kafka: Mapping[str, str]) -> dict[str, str]:
     return given
 
 
-def _batch_settings(given: _Options) -> BatchSettings:
+def _make_batch_settings(given: GivenOptions) -> BatchSettings:
     names = tuple(codec.name.lower() for codec in Compression)
-    codec = Compression[given.choice("compression.type", names, "none").upper()]
-    levels = {of: given.optional_number(name, -INT32_MAX - 1) for of, name in _LEVELS.items()}
-    return BatchSettings(codec=codec, level=levels.get(codec), batch_bytes=given.number("batch.size", 256 << 10, 1))
+    codec = Compression[given.get_word("compression.type", names).upper()]
+    levels = {of: given.get_number(name, None, -INT32_MAX - 1) for of, name in _LEVELS.items()}
+    size_bytes = given.get_number("batch.size", DEFAULTS.batches.batch_bytes, 1)
+    return BatchSettings(codec=codec, level=levels.get(codec), batch_bytes=size_bytes)
 
 
 def _check_consistency(settings: SinkSettings, kafka: Mapping[str, str], *, prefixed: bool) -> SinkSettings:
@@ -169,40 +176,3 @@ def _check_consistency(settings: SinkSettings, kafka: Mapping[str, str], *, pref
     if not settings.exactly_once and "transaction.timeout.ms" in kafka:
         raise OptionError("kafka.transaction.timeout.ms needs delivery=exactly-once")
     return settings
-
-
-class _Options:
-    """Texts by name in lower case, with typed access. `prefix` is for messages."""
-
-    def __init__(self, given: Mapping[str, str], prefix: str = "") -> None:
-        self._given = Settings(given)
-        self._prefix = prefix
-
-    @property
-    def known(self) -> set[str]:
-        """The names that were read, in lower case."""
-        return self._given.known
-
-    def rest(self) -> dict[str, str]:
-        """Return the options that were not read."""
-        return dict(self._given)
-
-    def text(self, name: str) -> str | None:
-        value: str | None = self._given.pop(name.lower())
-        return value
-
-    def flag(self, name: str, default: bool) -> bool:
-        text = self.text(name)
-        return default if text is None else parse_switch(self._prefix + name, text)
-
-    def choice(self, name: str, choices: tuple[Choice, ...], default: Choice) -> Choice:
-        text = self.text(name)
-        return default if text is None else parse_one_of(self._prefix + name, text, choices)
-
-    def number(self, name: str, default: int, least: int = 0) -> int:
-        value = self.optional_number(name, least)
-        return default if value is None else value
-
-    def optional_number(self, name: str, least: int = 0) -> int | None:
-        text = self.text(name)
-        return None if text is None else parse_number(self._prefix + name, text, least, INT32_MAX)
