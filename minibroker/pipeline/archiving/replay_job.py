@@ -21,7 +21,6 @@ from minibroker.pipeline.archiving.replay_targets import Needed
 from minibroker.pipeline.archiving.replay_task import COLUMNS, Replayed, ReplayTask
 from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.sink.delivery import connect_client
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 
 Edge = int | datetime | None
@@ -101,19 +100,16 @@ class PartitionReplay:
 
     def __call__(self, archived: Archived) -> Replayed:
         """Write the rows that were not written yet. Raises `WriteFailed` and what reading raises."""
-        with connect_client(self.task.settings) as client:
-            window = self.part.within(archived, self.task.next_offset(client, archived.partition))
-        done = list(self.task.run(self._iterate_rows(window)))
-        return done[0] if done else Replayed(archived.partition, self.task.target(archived.partition.topic))
+        return self.task.run(archived.partition, lambda offset: self._iterate_pieces(archived, offset))
 
-    def _iterate_rows(self, window: Window) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a window, sorted by offset: files overlap where times go back and forth over midnight."""
-        scan = self.table.scanner()
+    def _iterate_pieces(self, archived: Archived, next_offset: int) -> Iterator[pa.Table]:
+        """Yield rows from an offset on, sorted: files overlap where times go back and forth over midnight."""
+        window, scan = self.part.within(archived, next_offset), self.table.scanner()
         for start in range(window.start, window.end, self.task.commit_records):
             piece = window._replace(start=start, end=min(start + self.task.commit_records, window.end))
             batches = list(scan(COLUMNS, piece))
             if batches:
-                yield from self.part.at_its_times(pa.Table.from_batches(batches)).sort_by("offset").to_batches()
+                yield self.part.at_its_times(pa.Table.from_batches(batches)).sort_by("offset")
 
 
 def replay_archive(

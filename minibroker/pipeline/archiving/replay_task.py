@@ -1,4 +1,4 @@
-"""A task of the replay. It writes archived rows, sorted by partition and offset, in transactions, and commits these.
+"""A task of the replay: it writes the rows of an archived partition, sorted by offset, in transactions.
 
 Each transaction also stores how far the archived partition was replayed: the next offset is the marker of its
 transactional id. So a repeated task continues after the last commit. `replay_job` has what is done before.
@@ -6,9 +6,8 @@ transactional id. So a repeated task continues after the last commit. `replay_jo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -27,6 +26,10 @@ from minibroker.pipeline.sink.task import TaskWriter
 COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampMs", "headers")
 
 
+# Yields the rows of a partition from an offset on, in pieces that are sorted and committed by themselves.
+Read = Callable[[int], Iterable[pa.Table]]
+
+
 @dataclass(slots=True)
 class Replayed:
     """The part of an archived partition that was written: number of records, first and last offset in the archive."""
@@ -36,7 +39,6 @@ class Replayed:
     records: int = 0
     first: int | None = None
     last: int | None = None
-    pending: int = 0  # the number of records that are not committed yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,56 +71,41 @@ class ReplayTask:
         marker = transaction.marker(stable=False)
         return 0 if marker is None else marker.value
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Replayed]:
-        """Replay rows of `COLUMNS`, sorted by topic, partition and offset. Raises `WriteFailed`."""
-        with connect_client(self.settings) as client:
-            for partition, pieces in groupby(_cut_by_partition(batches), key=lambda piece: piece[0]):
-                yield self._replay_partition(client, partition, (rows for _, rows in pieces))
+    def run(self, partition: TopicPartition, read: Read) -> Replayed:
+        """Replay an archived partition from where an earlier run ended, one transaction for each piece.
 
-    def _replay_partition(
-        self, client: Client, partition: TopicPartition, batches: Iterator[pa.RecordBatch]
-    ) -> Replayed:
+        Raises `WriteFailed`, and what reading raises.
+        """
         done = Replayed(partition, self.target(partition.topic))
-        transaction = Transaction(client, self.settings, self.transactional_id(partition))
-        transaction.begin()
-        marker = transaction.marker()
-        start = 0 if marker is None else marker.value
-        sender = make_sender(transaction, client, self.settings)
-        writer = TaskWriter(client, self.settings, sender, partition.partition, keep_none=True)
-        try:
-            for rows in _limit_rows(batches, self.commit_records):
-                new = rows.filter(pc.greater_equal(rows.column("offset"), start))
-                self._write_rows(transaction, writer, new, done)
-            self._commit_rows(transaction, writer, done)
-        except BaseException:
-            try_to_abort(self.settings, transaction)
-            raise
+        with connect_client(self.settings) as client:
+            transaction = Transaction(client, self.settings, self.transactional_id(partition))
+            transaction.begin()
+            marker = transaction.marker()
+            sender = make_sender(transaction, client, self.settings)
+            writer = TaskWriter(client, self.settings, sender, partition.partition, keep_none=True)
+            try:
+                for piece in read(0 if marker is None else marker.value):
+                    if piece.num_rows:
+                        self._write_piece(writer, piece, done)
+                        transaction.mark(Marker((done.last or 0) + 1, ""))
+                        transaction.end(commit=True)
+            except BaseException:
+                try_to_abort(self.settings, transaction)
+                raise
         return done
 
-    def _write_rows(self, transaction: Transaction, writer: TaskWriter, rows: pa.RecordBatch, done: Replayed) -> None:
-        if not rows.num_rows:
-            return
-        offsets = rows.column("offset").to_numpy()
-        ordered = np.concatenate([[-1 if done.last is None else done.last], offsets])
-        wrong = np.flatnonzero(np.diff(ordered) <= 0)
+    def _write_piece(self, writer: TaskWriter, piece: pa.Table, done: Replayed) -> None:
+        offsets = piece.column("offset").to_numpy()
+        wrong = np.flatnonzero(np.diff(offsets) <= 0)
         if len(wrong):
-            before, after = ordered[wrong[0] : wrong[0] + 2]
-            raise WriteFailed(f"{'-'.join(map(str, done.partition))}: the archive has offset {after} after {before}")
-        writer.write(self._make_outgoing(rows, done.target))
+            before, after = offsets[wrong[0] : wrong[0] + 2]
+            raise WriteFailed(f"{done.partition}: the archive has offset {after} after {before}")
+        for rows in piece.to_batches():
+            writer.write(self._make_outgoing(rows, done.target))
+        writer.flush()
         done.first = int(offsets[0]) if done.first is None else done.first
         done.last = int(offsets[-1])
-        done.records += rows.num_rows
-        done.pending += rows.num_rows
-        if done.pending >= self.commit_records:
-            self._commit_rows(transaction, writer, done)
-
-    def _commit_rows(self, transaction: Transaction, writer: TaskWriter, done: Replayed) -> None:
-        if not done.pending or done.last is None:
-            return
-        writer.flush()
-        transaction.mark(Marker(done.last + 1, ""))
-        transaction.end(commit=True)
-        done.pending = 0
+        done.records += piece.num_rows
 
     def _make_outgoing(self, rows: pa.RecordBatch, target: str) -> pa.RecordBatch:
         names = ["key", "value", "timestamp", "headers", *(() if self.repartition else ("partition",))]
@@ -127,28 +114,7 @@ class ReplayTask:
         return pa.RecordBatch.from_arrays([topic, *columns], names=["topic", *names])
 
 
-def _cut_by_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Yield the rows, cut where the partition changes."""
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        topics = batch.column("topic").dictionary_encode()
-        places = topics.indices.to_numpy(zero_copy_only=False).astype(np.int64) << 32
-        places |= batch.column("partition").to_numpy(zero_copy_only=False)
-        starts = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), batch.num_rows]
-        for start, end in zip(starts, starts[1:], strict=False):
-            partition = TopicPartition(batch.column("topic")[start].as_py(), batch.column("partition")[start].as_py())
-            yield partition, batch.slice(start, end - start)
-
-
 def _get_times(rows: pa.RecordBatch) -> pa.Array:
     """Return the times in ms, null for none."""
     times = pc.divide(rows.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
     return pc.coalesce(times, rows.column("timestampMs"))
-
-
-def _limit_rows(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows in batches of at most `most`."""
-    for batch in batches:
-        for start in range(0, batch.num_rows, most):
-            yield batch.slice(start, most)

@@ -6,12 +6,15 @@ python -m tests.pipeline.archiving.replaying SERVERS REPLAY_ID TARGET
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from minibroker.pipeline.archiving.replay_job import replay_settings
 from minibroker.pipeline.archiving.replay_task import ReplayTask
+from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
 
 T = datetime(2026, 11, 1, tzinfo=UTC)
@@ -35,9 +38,19 @@ def rows(start: int, end: int, partition: int = 0, topic: str = "old", step: int
     return pa.record_batch(columns)
 
 
+def reading(whole: pa.Table, size: int) -> Callable[[int], Iterator[pa.Table]]:
+    """What reads these rows from an offset on, in pieces."""
+
+    def read(offset: int) -> Iterator[pa.Table]:
+        rest = whole.filter(pc.field("offset") >= offset)
+        yield from (rest.slice(start, size) for start in range(0, rest.num_rows, size))
+
+    return read
+
+
 def main(servers: str, replay_id: str, target: str) -> None:
     task = ReplayTask(replay_settings(servers), replay_id, {"old": target}, commit_records=20)
-    list(task.run(iter([rows(0, COUNT)])))
+    task.run(TopicPartition("old", 0), reading(pa.Table.from_batches([rows(0, COUNT)]), task.commit_records))
 
 
 if __name__ == "__main__":
