@@ -119,7 +119,7 @@ def fields_of(frame: ElementTree.Element) -> Iterator[Field]:
 
 def ranges(part: Part) -> Iterator[tuple[tuple[int, int], Part]]:
     """Yield all parts with their ranges, and with those behind their lengths."""
-    for _, each in part.walk():
+    for _, each in part.iterate_parts():
         yield (each.start, each.end), each
         yield (each.start + each.prefix_bytes, each.end), each
 

@@ -121,11 +121,11 @@ def test_dumped_offset_indexes_are_valid_and_equal_ours(directory: Path, dump) -
     for name, lines in dump(".index").items():
         segment = next(segment for segment in log.segments if name.startswith(f"{segment.base_offset:020d}"))
         segment.load()
-        segment.indexes.load()
+        segment.indexes.load_entries()
         entries = [fields(line) for line in lines]
         assert [
             (int(entry["offset"]), int(entry["position"])) for entry in entries
-        ] == segment.indexes.offsets.entries()
+        ] == segment.indexes.offsets.list_entries()
 
 
 def test_dumped_time_indexes_are_valid_and_equal_ours(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
@@ -137,9 +137,11 @@ def test_dumped_time_indexes_are_valid_and_equal_ours(directory: Path, dump) -> 
     for name, lines in dump(".timeindex").items():
         segment = next(segment for segment in log.segments if name.startswith(f"{segment.base_offset:020d}"))
         segment.load()
-        segment.indexes.load()
+        segment.indexes.load_entries()
         entries = [fields(line) for line in lines]
-        assert [(int(entry["timestamp"]), int(entry["offset"])) for entry in entries] == segment.indexes.times.entries()
+        assert [
+            (int(entry["timestamp"]), int(entry["offset"])) for entry in entries
+        ] == segment.indexes.times.list_entries()
 
 
 def test_dumped_snapshots_contain_the_producers(directory: Path, dump) -> None:  # type: ignore[no-untyped-def]
@@ -149,7 +151,7 @@ def test_dumped_snapshots_contain_the_producers(directory: Path, dump) -> None: 
     producers = {
         int(found["producerId"]): found for found in map(fields, dumped[f"{log.log_end_offset:020d}.snapshot"])
     }
-    known = dict(log.producers.entries())
+    known = dict(log.producers.iterate_entries())
     assert set(producers) == set(known) == {7, 8}
     for producer, entry in known.items():
         first_sequence, last_sequence, last_offset, delta, timestamp = entry.batches[-1]

@@ -107,14 +107,16 @@ def values_of_own_topics(explained: dict[Path, Part]) -> Iterator[Part]:
     """Yield the values of all records in the segments and snapshots of Kafka's own topics."""
     for path, whole in explained.items():
         if path.parts[0].startswith(OWN_TOPICS) and path.suffix in (".log", ".checkpoint"):
-            records = (part for _, part in whole.walk() if part.type == "Record")
+            records = (part for _, part in whole.iterate_parts() if part.type == "Record")
             yield from (part for record in records for part in record.parts if part.name == "value")
 
 
 def test_all_files_of_kafka_are_readable(explained: dict[Path, Part]) -> None:
     suffixes = {path.suffix for path in explained}
     assert suffixes >= {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"}
-    problems = [(path, part.name, part.problem) for path, whole in explained.items() for part in whole.problems()]
+    problems = [
+        (path, part.name, part.problem) for path, whole in explained.items() for part in whole.iterate_problems()
+    ]
     assert [each for each in problems if each[2] != TOO_MANY] == []
 
 

@@ -99,7 +99,7 @@ class Broker(Cluster):
             self.metadata_log.replay(lambda record: self._note_replayed_record(record, removed))
         except MetadataError as error:
             raise MetadataError(f"{error}; {self.repair_advice}") from error
-        if not (self.logs.clean or self.static_settings["accept.lost.metadata"]):
+        if not (self.logs.was_clean_shutdown or self.static_settings["accept.lost.metadata"]):
             self._check_no_topic_lost(removed)
         if not is_new:
             self._check_features()
@@ -121,7 +121,7 @@ class Broker(Cluster):
         for topic in self.image.topics.values():
             for partition in topic.partitions:
                 self.on_leader_changed(partition)
-        if not self.logs.clean:
+        if not self.logs.was_clean_shutdown:
             elections.bump_leader_epochs(self)
         elections.elect_leaders_at_start(self)
         self._resume_log_moves()
@@ -137,11 +137,11 @@ class Broker(Cluster):
 
         A crash may leave an empty log of a topic whose creation was not committed. Records need a committed topic.
         """
-        for name, index in self.logs.found():
+        for name, index in self.logs.list_logs():
             topic = self.image.topics.get(name)
             if name == METADATA_TOPIC or topic is not None and topic.find_partition(index) is not None:
                 continue
-            path, topic_id, size_bytes = self.logs.peek(name, index)
+            path, topic_id, size_bytes = self.logs.peek_at_log(name, index)
             if size_bytes and topic_id not in removed:
                 storage = self.metadata_log.storage
                 raise MetadataError(
@@ -171,7 +171,7 @@ class Broker(Cluster):
             log.warning("the metadata log could not record that the nodes have gone: %s", error)
 
     def _set_stray_logs_aside(self) -> None:
-        for name, index in self.logs.found():
+        for name, index in self.logs.list_logs():
             topic = self.image.topics.get(name)
             if name != METADATA_TOPIC and (topic is None or topic.find_partition(index) is None):
                 self.set_log_aside(name, index)

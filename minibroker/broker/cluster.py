@@ -112,11 +112,11 @@ class Cluster:
         Raises MetadataError, KafkaError.
         """
         logs, accepted = self.logs, self.static_settings["accept.lost.metadata"]
-        if not logs.holds(METADATA_TOPIC, 0):
-            if logs.found() and not accepted:
+        if not logs.has_log(METADATA_TOPIC, 0):
+            if logs.list_logs() and not accepted:
                 from minibroker.quantities import format_count  # here, as it imports datetime, which takes 2 ms
 
-                held = f"hold{'s' if len(logs.directories) == 1 else ''} {format_count(len(logs.found()), 'log')}"
+                held = f"hold{'s' if len(logs.directories) == 1 else ''} {format_count(len(logs.list_logs()), 'log')}"
                 raise MetadataError(
                     f"{logs} {held}, but no {METADATA_TOPIC}-0, which says what they are: "
                     f"if it is elsewhere, name its directory in log.dirs too; else {self.repair_advice}"
@@ -132,8 +132,8 @@ class Cluster:
             problem = (
                 f"{storage.directory}/{PARTITION_METADATA} says that it is of topic {format_uuid(storage.topic_id)}"
             )
-        elif storage.log_end_offset == 0 and len(logs.found()) > 1:
-            problem = f"{storage.directory} ends at offset 0, and there are {len(logs.found()) - 1} other logs"
+        elif storage.log_end_offset == 0 and len(logs.list_logs()) > 1:
+            problem = f"{storage.directory} ends at offset 0, and there are {len(logs.list_logs()) - 1} other logs"
         if problem and not accepted:
             raise MetadataError(f"{problem}; {self.repair_advice}")
         if storage.topic_id != METADATA_TOPIC_ID:
@@ -150,7 +150,7 @@ class Cluster:
         """Open the logs of a topic that are here, at the start."""
         self.apply_topic_configs(topic)
         for partition in topic.partitions:
-            holds = self.logs.holds(topic.name, partition.index)
+            holds = self.logs.has_log(topic.name, partition.index)
             here = any(node in self.nodes for node in partition.replicas)
             if here and not holds:
                 log.warning("%s is in no log directory, and begins empty", partition)
@@ -175,7 +175,7 @@ class Cluster:
     def _open_log(
         self, topic: str, partition: int, topic_id: bytes, settings: LogSettings, replicas: Sequence[int]
     ) -> Log:
-        if self.logs.holds(topic, partition):
+        if self.logs.has_log(topic, partition):
             log = self.logs.open_log(topic, partition, settings)
             if log.topic_id == ZERO_UUID:
                 self.logs.assign_topic_id(log, topic_id)
@@ -190,7 +190,7 @@ class Cluster:
 
     def set_log_aside(self, topic: str, partition: int, why: str = "") -> None:
         """Rename the files of a log that the metadata does not know, so that nothing is lost."""
-        path = self.logs.set_aside(topic, partition, self.random.randbytes(16).hex())
+        path = self.logs.set_log_aside(topic, partition, self.random.randbytes(16).hex())
         log.warning("%s-%d is not a partition of this cluster%s: its files are now in %s", topic, partition, why, path)
 
     # --- logs of partitions that come and go ------------------------------------------------------

@@ -50,7 +50,7 @@ class Wait(NamedTuple):
 
 def make_wait(appended_to: Log, codes: Mapping[ErrorCode, ErrorCode] = {}) -> Wait:
     """Return the wait for everything that was appended to the log so far."""
-    return Wait(appended_to, appended_to.unwritten, appended_to.flusher.is_needed, codes)
+    return Wait(appended_to, appended_to.pending_batches, appended_to.flusher.is_needed, codes)
 
 
 def write_pending_now(wait: Wait) -> None:

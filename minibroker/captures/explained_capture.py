@@ -97,9 +97,9 @@ def _explain_token(frame: Frame) -> Part:
     """Explain a token of SASL without a header, as after a SaslHandshake of version 0."""
     cursor = Cursor(frame.data)
     cursor.is_secret = True
-    with cursor.part("token", "frame") as whole, cursor.contained(whole):
+    with cursor.add_part("token", "frame") as whole, cursor.read_within(whole):
         _explain_number(cursor, "size")
-        with cursor.part("token", "bytes") as part:
+        with cursor.add_part("token", "bytes") as part:
             explain_sasl(cursor, part, cursor.left_bytes)
     return whole
 
@@ -112,7 +112,7 @@ def _can_be_read(key: int, version: int) -> bool:
 
 def _explain_unknown_answer(frame: Frame) -> Part:
     cursor = Cursor(frame.data)
-    with cursor.part("response", "frame") as whole, cursor.contained(whole):
+    with cursor.add_part("response", "frame") as whole, cursor.read_within(whole):
         _explain_number(cursor, "size")
         _explain_number(cursor, "correlation_id")
         whole.meaning = "its request is not in the capture"
@@ -120,5 +120,5 @@ def _explain_unknown_answer(frame: Frame) -> Part:
 
 
 def _explain_number(cursor: Cursor, name: str) -> None:
-    with cursor.part(name, "int32") as part:
-        part.value = int.from_bytes(cursor.bytes(SIZE_BYTES), "big", signed=True)
+    with cursor.add_part(name, "int32") as part:
+        part.value = int.from_bytes(cursor.read_bytes(SIZE_BYTES), "big", signed=True)

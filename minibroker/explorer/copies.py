@@ -39,7 +39,7 @@ with socket.create_connection(({host!r}, {port})) as connection:
     answer = connection.recv(4, socket.MSG_WAITALL)
     answer += connection.recv(int.from_bytes(answer, "big"), socket.MSG_WAITALL)
 
-for depth, part in explain_response(answer, ApiKey.{key}, {version}).walk():
+for depth, part in explain_response(answer, ApiKey.{key}, {version}).iterate_parts():
     print("  " * depth + part.name, part.value if part.value is not None else "", part.meaning)
 '''
 

@@ -189,7 +189,7 @@ def _find_batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:
 
 
 def _read_entries(inspected: InspectedFile, suffix: str, kind: type[Any]) -> list[Any]:
-    found = identify_file(inspected.beside(suffix))
+    found = identify_file(inspected.make_path_with_suffix(suffix))
     if found is None or not os.path.exists(found.path):
         return []
     return [each for each in islice(iterate_contents(Disk(), found, Options()), MOST_ENTRIES) if isinstance(each, kind)]
@@ -197,7 +197,7 @@ def _read_entries(inspected: InspectedFile, suffix: str, kind: type[Any]) -> lis
 
 def describe_segment(inspected: InspectedFile) -> dict[str, Any]:
     """Return what a drawing of a segment needs: batches, and entries of the indexes that point at them."""
-    log = identify_file(inspected.beside(LOG_SUFFIX))
+    log = identify_file(inspected.make_path_with_suffix(LOG_SUFFIX))
     if log is None or not os.path.exists(log.path):
         return {"size": 0, "batches": [], "index": [], "timeindex": [], "aborted": []}
     walked = iterate_contents(Disk(), log, Options(records=False))

@@ -52,7 +52,7 @@ def make_transaction_routes(broker: Broker) -> Routes:
     async def list_producers(name: str, index: int) -> list[dict[str, Any]]:
         """Return the producers that a partition knows, with their last five batches."""
         partition = find_local_partition(broker, name, index)
-        producer_ids = list(partition.log.producers.ids())[-MOST_LISTED:] if partition is not None else []
+        producer_ids = list(partition.log.producers.list_producer_ids())[-MOST_LISTED:] if partition is not None else []
         return [_describe_producer(broker, name, index, producer_id) for producer_id in producer_ids]
 
     return routes

@@ -277,13 +277,13 @@ def generate_constructor(struct: type) -> Source:
     for each in list_fields(struct):
         maker = get_default_maker(each)
         if maker is None:
-            default, value = source.constant(get_default_value(each)), each.name
+            default, value = source.make_constant(get_default_value(each)), each.name
         else:
-            made = "[]" if maker is list else f"{source.named(maker.__name__, maker)}()"
+            made = "[]" if maker is list else f"{source.bind_name(maker.__name__, maker)}()"
             default, value = "MISSING", f"{made} if {each.name} is MISSING else {each.name}"
         arguments.append(f"{each.name}={default}")
         lines.append(f"self.{each.name} = {value}")
-    with source.block(f"def __init__(self{', *, ' if arguments else ''}{', '.join(arguments)}):"):
+    with source.open_block(f"def __init__(self{', *, ' if arguments else ''}{', '.join(arguments)}):"):
         for line in lines or ["pass"]:
-            source.add(line)
+            source.add_line(line)
     return source

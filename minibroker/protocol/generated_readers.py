@@ -49,16 +49,16 @@ _SLICES = {
 def reading(struct: type, version: int, flexible: bool, *, in_steps: bool = False, keeps_tags: bool = False) -> Source:
     """Generate the function that reads a version of a struct, at once or in steps."""
     source = Source(dict(_NAMES))
-    with source.block(f"def read(data, pos, end{', allowance' if in_steps else ''}):"):
+    with source.open_block(f"def read(data, pos, end{', allowance' if in_steps else ''}):"):
         if in_steps:
-            source.add(f"left, long_arrays = {READ_ITEMS}, []")
+            source.add_line(f"left, long_arrays = {READ_ITEMS}, []")
         reader = _Reading(source, version, flexible, in_steps, keeps_tags)
         name = reader.struct(struct, ())
         reader.flush()
         if in_steps:
-            with source.block("if end < 0:"):  # never true: the yield makes every function a generator
-                source.add("yield")
-        source.add(f"return {name}, pos{', long_arrays' if in_steps else ''}")
+            with source.open_block("if end < 0:"):  # never true: the yield makes every function a generator
+                source.add_line("yield")
+        source.add_line(f"return {name}, pos{', long_arrays' if in_steps else ''}")
     return source
 
 
@@ -82,11 +82,11 @@ class _Reading:
         """Add the lines that read a struct into a new variable. Return its name."""
         waiting = tuple(target.partition(".")[0] for target, *_ in self._run)
         name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
-        self.source.add(f"{name} = new({self.source.named(struct.__name__, struct)})")
+        self.source.add_line(f"{name} = new({self.source.bind_name(struct.__name__, struct)})")
         shape = make_layout(struct, self.version, self.flexible)
         self._defaults(name, shape)
         for place in shape.body:
-            with self.source.about(place.name):
+            with self.source.set_current_field(place.name):
                 self._place(place, f"{name}.{place.name}", (*scope, name))
         if self.flexible:
             self._tags(name, shape.tagged, (*scope, name))
@@ -96,13 +96,13 @@ class _Reading:
         for field in [*shape.absent, *(place.field for place in shape.tagged)]:
             maker = get_default_maker(field)
             if maker is None:
-                value = self.source.constant(get_default_value(field))
+                value = self.source.make_constant(get_default_value(field))
             else:
-                value = "[]" if maker is list else f"{self.source.named(maker.__name__, maker)}()"
-            self.source.add(f"{name}.{field.name} = {value}")
+                value = "[]" if maker is list else f"{self.source.bind_name(maker.__name__, maker)}()"
+            self.source.add_line(f"{name}.{field.name} = {value}")
 
     def _tags(self, name: str, tagged: tuple[Place, ...], scope: tuple[str, ...]) -> None:
-        add, block = self.source.add, self.source.block
+        add, block = self.source.add_line, self.source.open_block
         self._length("B")
         if not tagged:
             with block("if n:"):
@@ -123,7 +123,7 @@ class _Reading:
             with block("for _ in range(n):"):
                 add(f"{tag}, {stop}, pos = read_tag(data, pos, end, {tag})")
                 for keyword, place in zip(["if"] + ["elif"] * len(tagged), tagged, strict=False):
-                    with block(f"{keyword} {tag} == {place.tag}:"), self.source.about(place.name):
+                    with block(f"{keyword} {tag} == {place.tag}:"), self.source.set_current_field(place.name):
                         self._place(place, f"{name}.{place.name}", (*scope, tag, stop))
                         self.flush()
                 with block("else:"):
@@ -136,7 +136,7 @@ class _Reading:
     def _tag_count(self) -> None:
         self._long_length("read_varint")
         if self.in_steps:
-            self.source.add("left -= n")
+            self.source.add_line("left -= n")
 
     # --- runs of fixed size ---
 
@@ -156,9 +156,9 @@ class _Reading:
             value = "data[pos]"
         else:
             targets += "," if len(run) == 1 else ""
-            value = f"{self.source.codec('unpack_from', letters)}(data, pos)"
-        self.source.add(f"{targets} = {value}", *((row[2], row[3]) for row in run))
-        self.source.add(f"pos += {sum(row[3] for row in run)}")
+            value = f"{self.source.bind_codec('unpack_from', letters)}(data, pos)"
+        self.source.add_line(f"{targets} = {value}", *((row[2], row[3]) for row in run))
+        self.source.add_line(f"pos += {sum(row[3] for row in run)}")
 
     # --- values ---
 
@@ -173,28 +173,28 @@ class _Reading:
 
     def _add_nested(self, struct: type, target: str, place: Place, scope: tuple[str, ...]) -> None:
         if not place.nullable:
-            self.source.add(f"{target} = {self.struct(struct, scope)}")
+            self.source.add_line(f"{target} = {self.struct(struct, scope)}")
             return
         self._length("B" if place.tagged else "b")  # null is 0 in a tagged field, and -1 elsewhere
-        with self.source.block("if n == 0:" if place.tagged else "if n < 0:"):
-            self.source.add(f"{target} = None")
-        with self.source.block("else:"):
+        with self.source.open_block("if n == 0:" if place.tagged else "if n < 0:"):
+            self.source.add_line(f"{target} = None")
+        with self.source.open_block("else:"):
             name = self.struct(struct, scope)
             self.flush()
-            self.source.add(f"{target} = {name}")
+            self.source.add_line(f"{target} = {name}")
 
     def _add_counted(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         """Add the lines for a value after its length, or an array after its count."""
         self._length("B" if compact else "h" if kind.code == "string" else "i")
         if compact:
             self._long_length("read_string_length" if kind.code == "string" else "read_varint")
-            self.source.add("n -= 1")
+            self.source.add_line("n -= 1")
         if not nullable:
             self._value(kind, target, compact, nullable, scope)
             return
-        with self.source.block("if n < 0:"):
-            self.source.add(f"{target} = None")
-        with self.source.block("else:"):
+        with self.source.open_block("if n < 0:"):
+            self.source.add_line(f"{target} = None")
+        with self.source.open_block("else:"):
             self._value(kind, target, compact, nullable, scope)
 
     def _value(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
@@ -204,22 +204,22 @@ class _Reading:
             self._array(kind.item, target, compact, nullable, scope)
 
     def _long_length(self, function: str) -> None:
-        with self.source.block("if n > 127:"):
-            self.source.add(f"n, pos = {function}(data, pos - 1)")
+        with self.source.open_block("if n > 127:"):
+            self.source.add_line(f"n, pos = {function}(data, pos - 1)")
 
     def _add_slice(self, kind: Kind, target: str, nullable: bool) -> None:
-        add = self.source.add
+        add = self.source.add_line
         add("stop = pos + n")
-        with self.source.block("if stop > end:" if nullable else "if not pos <= stop <= end:"):
+        with self.source.open_block("if stop > end:" if nullable else "if not pos <= stop <= end:"):
             add("raise bad_length(n, end - pos)")
         add(f"{target} = {_SLICES[kind.code]}")
         add("pos = stop")
 
     def _array(self, item: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
-        add = self.source.add
+        add = self.source.add_line
         least = measure_least_item_bytes(item, self.version, compact)
         most = "end - pos" if least == 1 else f"(end - pos) // {least}"
-        with self.source.block(f"if n > {most}:" if nullable else f"if not 0 <= n <= {most}:"):
+        with self.source.open_block(f"if n > {most}:" if nullable else f"if not 0 <= n <= {most}:"):
             add("raise bad_length(n, end - pos)")
         if self.in_steps:
             self._spend(item)
@@ -230,28 +230,28 @@ class _Reading:
         items = choose_free_name(target.rpartition(".")[2], scope)
         add(f"{items} = {target} = []")
         if self.in_steps:
-            with self.source.block(f"if n > {READ_ITEMS}:"):
+            with self.source.open_block(f"if n > {READ_ITEMS}:"):
                 add(f"long_arrays.append({items})")
-        with self.source.block("for _ in range(n):"):
+        with self.source.open_block("for _ in range(n):"):
             if self.in_steps:
                 add("left -= 1")
-                with self.source.block("if left < 0:"):
+                with self.source.open_block("if left < 0:"):
                     add("yield")
                     add(f"left = {READ_ITEMS - 1}")
             self._item(item, items, compact, (*scope, items))
 
     def _spend(self, item: Kind) -> None:
         """Add the lines that subtract the memory of `n` items from the allowance, and refuse too many."""
-        with self.source.block(f"if n > {MAX_ITEMS}:"):
-            self.source.add(f"raise too_many(n, {MAX_ITEMS})")
-        self.source.add(f"allowance -= n * {estimate_item_bytes(item, self.version, self.flexible)}")
-        with self.source.block("if allowance < 0:"):
-            self.source.add("raise too_costly(n)")
+        with self.source.open_block(f"if n > {MAX_ITEMS}:"):
+            self.source.add_line(f"raise too_many(n, {MAX_ITEMS})")
+        self.source.add_line(f"allowance -= n * {estimate_item_bytes(item, self.version, self.flexible)}")
+        with self.source.open_block("if allowance < 0:"):
+            self.source.add_line("raise too_costly(n)")
 
     def _fixed_items(self, letter: str) -> str:
         if letter == "16s":
             return "read_uuids(data, pos, n)"
-        few = self.source.few("unpack_from", letter)
+        few = self.source.bind_few_codecs("unpack_from", letter)
         return f"[*({few}[n](data, pos) if n < {FEW} else unpack_from(f'>{{n}}{letter}', data, pos))]"
 
     def _item(self, item: Kind, items: str, compact: bool, scope: tuple[str, ...]) -> None:
@@ -261,4 +261,4 @@ class _Reading:
         else:
             name = choose_free_name("item", scope)
             self._add_counted(item, name, compact, False, scope)
-        self.source.add(f"{items}.append({name})")
+        self.source.add_line(f"{items}.append({name})")

@@ -1,8 +1,8 @@
 """Generates the Python that writes one version of one message: straight code, nested like the message.
 
 The generated function is `write(message, out)`. Neighbouring fields of fixed size, with the length that follows them,
-are packed by one struct call. Regions of records are put in with `out.cut`, not copied. `source.py` compiles the text
-into a function.
+are packed by one struct call. Regions of records are put in with `out.put_region`, not copied. `source.py` compiles
+the text into a function.
 
 With `keeps_tags`, the unknown tagged fields that a reader has kept with a struct are written, too.
 
@@ -36,18 +36,18 @@ _NAMES: dict[str, Any] = {
 def writing(struct: type, version: int, flexible: bool, *, in_steps: bool = False, keeps_tags: bool = False) -> Source:
     """Generate the function that writes a version of a struct, at once or in steps."""
     source = Source(dict(_NAMES))
-    with source.block(f"def write(message, out{', limit' if in_steps else ''}):"):
+    with source.open_block(f"def write(message, out{', limit' if in_steps else ''}):"):
         if in_steps:
-            source.add(f"left, long_arrays = {WRITTEN_ITEMS}, []")
+            source.add_line(f"left, long_arrays = {WRITTEN_ITEMS}, []")
         writer = _Writing(source, version, flexible, in_steps, keeps_tags)
         writer.struct(struct, "message", ())
         writer.flush()
         if in_steps:
-            with source.block("if limit < 0:"):  # never true: the yield makes every function a generator
-                source.add("yield")
-            source.add("return long_arrays")
+            with source.open_block("if limit < 0:"):  # never true: the yield makes every function a generator
+                source.add_line("yield")
+            source.add_line("return long_arrays")
         elif len(source.lines) == 1:
-            source.add("pass")
+            source.add_line("pass")
     return source
 
 
@@ -73,7 +73,7 @@ class _Writing:
         shape = make_layout(struct, self.version, self.flexible)
         scope = (*scope, name)
         for place in shape.body:
-            with self.source.about(place.name):
+            with self.source.set_current_field(place.name):
                 self._place(place, f"{name}.{place.name}", scope)
         if self.flexible and not shape.tagged and not self.keeps_tags:
             self._run.append(("", "x"))  # a zero byte: no tagged fields
@@ -85,34 +85,34 @@ class _Writing:
         counts = [f"({test})" for test in tests.values()]
         unknown = choose_free_name("unknown", scope)
         if self.keeps_tags:
-            self.source.add(f"{unknown} = getattr({name}, {UNKNOWN_TAGS!r}, ())")
+            self.source.add_line(f"{unknown} = getattr({name}, {UNKNOWN_TAGS!r}, ())")
             counts.append(f"len({unknown})")
-        self.source.add(f"count = {' + '.join(counts)}")
+        self.source.add_line(f"count = {' + '.join(counts)}")
         if self.keeps_tags:
             self._prefix("B", "count")
         else:
             self._run.append(("count", "B"))
             self.flush()
-        with self.source.block("if count:"):
+        with self.source.open_block("if count:"):
             last = -1
             for place, test in tests.items():
                 self._unknown(unknown, last, place.tag)
-                with self.source.block(f"if {test}:"), self.source.about(place.name):
+                with self.source.open_block(f"if {test}:"), self.source.set_current_field(place.name):
                     self._tag(place, f"{name}.{place.name}", (*scope, unknown))
                 last = place.tag
             self._unknown(unknown, last, TAGS_END)
 
     def _unknown(self, unknown: str, after: int, before: int) -> None:
         if self.keeps_tags and before - after > 1:
-            self.source.add(f"{self.out} += unknown_tags_between({unknown}, {after}, {before})")
+            self.source.add_line(f"{self.out} += unknown_tags_between({unknown}, {after}, {before})")
 
     def _tag(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
         outer, self.out = self.out, choose_free_name("section", (*scope, self.out))
-        self.source.add(f"{self.out} = bytearray()")
+        self.source.add_line(f"{self.out} = bytearray()")
         self._place(place, value, (*scope, self.out))
         self.flush()
-        self.source.add(f"{outer} += varint({place.tag}) + varint(len({self.out}))")
-        self.source.add(f"{outer} += {self.out}")
+        self.source.add_line(f"{outer} += varint({place.tag}) + varint(len({self.out}))")
+        self.source.add_line(f"{outer} += {self.out}")
         self.out = outer
 
     def _differs(self, field: Field, value: str) -> str:
@@ -124,13 +124,13 @@ class _Writing:
             return f"{value} != {self._default_struct(maker)}"
         default = get_default_value(field)
         if default is not None:
-            return f"{value} != {self.source.constant(default)}"
+            return f"{value} != {self.source.make_constant(default)}"
         if field.kind.struct is not None and not field.facts.nullable:
             return f"{value} is not None and {value} != {self._default_struct(field.kind.struct)}"
         return f"{value} is not None"
 
     def _default_struct(self, struct: Any) -> str:
-        return self.source.named(f"default_{convert_to_snake_case(struct.__name__)}", struct())
+        return self.source.bind_name(f"default_{convert_to_snake_case(struct.__name__)}", struct())
 
     # --- runs of fixed size ---
 
@@ -144,19 +144,19 @@ class _Writing:
         # The length is nearly always below 128, and a call would cost more than all else here.
         short = self._add_pack([*run, (length, "B")]) if run else f"ONE_BYTE[{length}]"
         long = f"{self._add_pack(run)} + " if run else ""
-        self.source.add(f"{self.out} += {short} if {length} < 128 else {long}{function}({length})")
+        self.source.add_line(f"{self.out} += {short} if {length} < 128 else {long}{function}({length})")
 
     def flush(self) -> None:
         """Add the line that writes the collected fields."""
         run, self._run = self._run, []
         if run == [("", "x")]:
-            self.source.add(f"{self.out}.append(0)")
+            self.source.add_line(f"{self.out}.append(0)")
         elif run:
-            self.source.add(f"{self.out} += {self._add_pack(run)}")
+            self.source.add_line(f"{self.out} += {self._add_pack(run)}")
 
     def _add_pack(self, run: list[tuple[str, str]]) -> str:
         values = ", ".join(value for value, _ in run if value)
-        return f"{self.source.codec('pack', ''.join(letter for _, letter in run))}({values})"
+        return f"{self.source.bind_codec('pack', ''.join(letter for _, letter in run))}({values})"
 
     # --- values ---
 
@@ -172,14 +172,14 @@ class _Writing:
     def _add_nested(self, struct: type, value: str, place: Place, scope: tuple[str, ...]) -> None:
         waiting = tuple(value.partition(".")[0] for value, _ in self._run)
         name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
-        self.source.add(f"{name} = {value}")
+        self.source.add_line(f"{name} = {value}")
         if not place.nullable:
             self.struct(struct, name, scope)
             return
         null = 0 if place.tagged else -1
         self._run.append((f"{null} if {name} is None else 1", "b"))
         self.flush()
-        with self.source.block(f"if {name} is not None:"):
+        with self.source.open_block(f"if {name} is not None:"):
             self.struct(struct, name, scope)
             self.flush()
 
@@ -193,14 +193,14 @@ class _Writing:
             self._bytes(kind.code, value, compact, nullable)
 
     def _bytes(self, code: str, value: str, compact: bool, nullable: bool) -> None:
-        add = self.source.add
+        add = self.source.add_line
         letter = "B" if compact else "h" if code == "string" else "i"
         one = " + 1" if compact else ""
         content = f"{value}.encode()" if code == "string" else value
         if nullable:
-            with self.source.block(f"if {value} is None:"):
+            with self.source.open_block(f"if {value} is None:"):
                 add(f'raw, n = b"", {0 if compact else -1}')
-            with self.source.block("else:"):
+            with self.source.open_block("else:"):
                 add(f"raw = {content}")
                 add(f"n = len(raw){one}")
         else:
@@ -210,7 +210,7 @@ class _Writing:
         add(f"{self.out} += raw")
 
     def _records(self, value: str, compact: bool, nullable: bool) -> None:
-        add, block = self.source.add, self.source.block
+        add, block = self.source.add_line, self.source.open_block
         one = " + 1" if compact else ""
         add(f"value = {value}")
         if nullable:
@@ -222,19 +222,19 @@ class _Writing:
             add(f"raw, n = None, value.size_bytes{one}")
         self._prefix("B" if compact else "i", "n")
         with block("if raw is None:"):
-            add(f"{self.out}.cut(value)")
+            add(f"{self.out}.put_region(value)")
         with block("else:"):
             add(f"{self.out} += raw")
 
     def _array(self, item: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
-        add = self.source.add
+        add = self.source.add_line
         items = choose_free_name(value.rpartition(".")[2], scope)
         add(f"{items} = {value}")
         one = " + 1" if compact else ""
         if nullable:
-            with self.source.block(f"if {items} is None:"):
+            with self.source.open_block(f"if {items} is None:"):
                 add(f"{items}, n = (), {0 if compact else -1}")
-            with self.source.block("else:"):
+            with self.source.open_block("else:"):
                 add(f"n = len({items}){one}")
         else:
             add(f"n = len({items}){one}")
@@ -244,9 +244,9 @@ class _Writing:
             return
         name = choose_free_name(convert_to_snake_case(item.struct.__name__) if item.struct else "item", (*scope, items))
         if self.in_steps:
-            with self.source.block(f"if n > {WRITTEN_ITEMS}:"):
+            with self.source.open_block(f"if n > {WRITTEN_ITEMS}:"):
                 add(f"long_arrays.append({items})")
-        with self.source.block(f"for {name} in {items}:"):
+        with self.source.open_block(f"for {name} in {items}:"):
             if self.in_steps:
                 self._pause()
             if item.struct is not None:
@@ -256,10 +256,10 @@ class _Writing:
                 self._add_counted(item, name, compact, False, (*scope, items, name))
 
     def _pause(self) -> None:
-        add = self.source.add
+        add = self.source.add_line
         add("left -= 1")
-        with self.source.block("if left < 0:"):
-            with self.source.block("if len(out) > limit:"):
+        with self.source.open_block("if left < 0:"):
+            with self.source.open_block("if len(out) > limit:"):
                 add("raise AnswerTooLarge(limit, long_arrays)")
             add("yield")
             add(f"left = {WRITTEN_ITEMS - 1}")
@@ -267,7 +267,7 @@ class _Writing:
     def _fixed_items(self, letter: str, items: str) -> str:
         if letter == "16s":
             return f'b"".join({items})'
-        few = self.source.few("pack", letter)
+        few = self.source.bind_few_codecs("pack", letter)
         return (
             f"{few}[len({items})](*{items}) if len({items}) < {FEW} else pack(f'>{{len({items})}}{letter}', *{items})"
         )

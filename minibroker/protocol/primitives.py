@@ -54,11 +54,11 @@ class Output(bytearray):
         """Return the number of all bytes, those of the regions included."""
         return len(self) + sum(region.size_bytes for _, region in self.regions)
 
-    def cut(self, region: Region) -> None:
+    def put_region(self, region: Region) -> None:
         """Put a region here. Its length has been written before."""
         self.regions.append((len(self), region))
 
-    def parts(self) -> list[bytes | Region]:
+    def list_parts(self) -> list[bytes | Region]:
         """Return all bytes in wire order, as runs of bytes and regions. Empty runs are left out."""
         parts: list[bytes | Region] = []
         start = 0

@@ -44,21 +44,21 @@ class Source:
         self._depth = 0
         self._path: tuple[str, ...] = ()
 
-    def add(self, text: str, *places: tuple[str, int]) -> None:
+    def add_line(self, text: str, *places: tuple[str, int]) -> None:
         """Add a line for the given fields, by default for the current one."""
         self.lines.append("    " * self._depth + text)
         self.places.append(places or ((self.path, 0),))
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def open_block(self, head: str) -> Iterator[None]:
         """Add a line that opens a block, and indent the lines added inside the `with`."""
-        self.add(head)
+        self.add_line(head)
         self._depth += 1
         yield
         self._depth -= 1
 
     @contextmanager
-    def about(self, field: str) -> Iterator[None]:
+    def set_current_field(self, field: str) -> Iterator[None]:
         """Make this field of the current one the current field inside the `with`."""
         before = self._path
         self._path = (*before, field)
@@ -69,26 +69,26 @@ class Source:
     def path(self) -> str:
         return ".".join(self._path)
 
-    def named(self, name: str, value: Any) -> str:
+    def bind_name(self, name: str, value: Any) -> str:
         """Make an object available to the lines. Return its name there: `name`, or another if that is taken."""
         while self.names.setdefault(name, value) is not value:
             name += "_"
         return name
 
-    def constant(self, value: Any) -> str:
+    def make_constant(self, value: Any) -> str:
         """Return an expression for a default."""
         if value == ZERO_UUID:
-            return self.named("ZERO_UUID", ZERO_UUID)
+            return self.bind_name("ZERO_UUID", ZERO_UUID)
         return repr(value)
 
-    def codec(self, verb: str, letters: str) -> str:
+    def bind_codec(self, verb: str, letters: str) -> str:
         """Return the name of a precompiled codec's method `verb`: "pack" or "unpack_from"."""
         name = f"{verb.removesuffix('_from')}_{letters.replace('?', 't')}"
         if name not in self.names:
             self.names[name] = getattr(_make_codec(letters), verb)
         return name
 
-    def few(self, verb: str, letter: str) -> str:
+    def bind_few_codecs(self, verb: str, letter: str) -> str:
         """Return the name of a tuple of such methods, of which the n-th is for n items of the letter."""
         name = f"{verb.removesuffix('_from')}_few_{letter.replace('?', 't')}"
         if name not in self.names:

@@ -83,7 +83,7 @@ class Counts(Mapping[Key, int]):
         self._order: list[Key] = []
         self._parts: defaultdict[int, dict[Key, int]] = defaultdict(dict)  # most requests need one or two
 
-    def add(self, keys: Iterable[Key]) -> None:
+    def count_keys(self, keys: Iterable[Key]) -> None:
         """Count each of the keys once more."""
         for key in keys:
             part = self._parts[hash(key) % COUNTS]
@@ -115,7 +115,7 @@ def count_items(items: Iterable[Key]) -> Steps[Counts[Key]]:
     counts: Counts[Key] = Counts()
     iterator = iter(items)
     while portion := list(islice(iterator, COUNTED_ITEMS)):
-        counts.add(portion)
+        counts.count_keys(portion)
         yield
     return counts
 

@@ -119,7 +119,7 @@ class Disk:
         """Return the size of a file."""
         return os.stat(path).st_size
 
-    def modified_ms(self, path: str) -> int:
+    def get_modified_ms(self, path: str) -> int:
         """Return when the file was last written, in ms since 1970."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
@@ -127,23 +127,23 @@ class Disk:
         """Set the file's modification time, in ms since 1970."""
         os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
-    def space_bytes(self, path: str) -> tuple[int, int]:
+    def measure_space_bytes(self, path: str) -> tuple[int, int]:
         """Return (size, free for us) of the path's file system."""
         return system.measure_space_bytes(path)
 
-    def names(self, directory: str) -> list[str]:
+    def list_names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
         return sorted(os.listdir(directory))
 
-    def parent(self, path: str) -> str:
+    def get_parent(self, path: str) -> str:
         """Return the directory that contains the path."""
         return os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
 
-    def missing(self, path: str) -> list[str]:
+    def list_missing_directories(self, path: str) -> list[str]:
         """Return the directories that `make_directory` would create, the innermost first."""
         if self.exists(path):
             return []
-        return [path, *self.missing(self.parent(path))]
+        return [path, *self.list_missing_directories(self.get_parent(path))]
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents, as far as they do not exist."""

@@ -76,10 +76,10 @@ class Flusher:
         begun = self._on_its_way is not None and log.settings.flush_messages != MAX_LONG
         return begun or log.next_offset >= log.flush_at
 
-    def request(self, waiter: Waiter | None = None) -> None:
+    def request_flush(self, waiter: Waiter | None = None) -> None:
         """Sync all that the log contains now, and then call `waiter`."""
         if self._successor is not None:
-            self._successor.request(waiter)
+            self._successor.request_flush(waiter)
             return
         flush = self._on_its_way
         log = self._log
@@ -91,24 +91,24 @@ class Flusher:
         elif not covered:
             self._again = True
 
-    def hold(self) -> bool:
-        """Begin no flush until `release`. Return whether none is running."""
+    def hold_flushes(self) -> bool:
+        """Begin no flush until `release_flushes`. Return whether none is running."""
         self._held = True
         return self._on_its_way is None
 
-    def release(self) -> None:
+    def release_flushes(self) -> None:
         """Allow flushes again, and begin the one that was requested since `hold`."""
         self._held = False
         if self._again and self._on_its_way is None:
             self._begin_flush()
 
-    def hand_over(self, successor: Flusher) -> None:
+    def hand_over_requests(self, successor: Flusher) -> None:
         """Pass all requests since `hold`, and all later ones, to another log's flusher. This one must be held."""
         self._successor = successor
         waiters, self._next_waiters = self._next_waiters, []
         for waiter in waiters:
-            successor.request(waiter)
-        successor.request()
+            successor.request_flush(waiter)
+        successor.request_flush()
 
     def close(self) -> None:
         """Begin no flush any more."""

@@ -74,7 +74,7 @@ class Log(LogEnd):
         if offset >= end_offset or offset < self.log_start_offset:
             if offset != end_offset:
                 raise self._make_out_of_range_error(offset)
-            self._active.remember(offset, self._active.size_bytes)
+            self._active.remember_position(offset, self._active.size_bytes)
             return None
         limit = end_offset if limit_offset is None or limit_offset > end_offset else limit_offset
         if offset >= limit:
@@ -89,7 +89,7 @@ class Log(LogEnd):
     def find_offset_for_timestamp_in_steps(self, timestamp: int) -> Finding:
         """Find the first record whose timestamp is at least `timestamp`, in ms. The log may change between steps."""
         return self._find_in_steps(
-            f"find timestamp {timestamp}", lambda start: self._segments.first_at(timestamp, start)
+            f"find timestamp {timestamp}", lambda start: self._segments.find_first_at_timestamp(timestamp, start)
         )
 
     def find_offset_of_max_timestamp_in_steps(self) -> Finding:
@@ -107,15 +107,15 @@ class Log(LogEnd):
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (the largest epoch at or below `epoch`, its end offset), or (-1, -1) if that is unknown (KIP-101)."""
-        return self.epochs.end_offset_for(epoch, self.log_end_offset)
+        return self.epochs.find_end_offset(epoch, self.log_end_offset)
 
-    def aborted_transactions(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
+    def list_aborted_transactions(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
         """Return the aborted transactions that may have records from `start_offset` on and below `end_offset`."""
-        return self._aborted.between(start_offset, end_offset)
+        return self._aborted.list_between(start_offset, end_offset)
 
     def flush_soon(self, waiter: Waiter | None = None) -> None:
         """Sync all that was appended, and then call `waiter`, with None or the error."""
-        self.flusher.request(waiter)
+        self.flusher.request_flush(waiter)
 
     def flush(self) -> None:
         """Sync everything, with all indexes. Slow: not for the event loop's thread."""
@@ -140,8 +140,8 @@ class Log(LogEnd):
             return None
         with self._translate_disk_errors("flush"):
             self._remove_partial_write()
-            files, directories = self._beside.collect()
-            for segment in self._segments.since(self.recovery_point):
+            files, directories = self._beside.list_to_sync()
+            for segment in self._segments.list_from(self.recovery_point):
                 files += segment.write_and_list_files(indexes=whole or segment is not self._active)
         self._beside.mark_synced()
         self.flush_at = self.log_end_offset + self.settings.flush_messages
@@ -158,7 +158,7 @@ class Log(LogEnd):
         if self._closed:
             return None
         if isinstance(error, OSError) and error.errno in TOO_MANY_FILES:
-            self._beside.names_change()
+            self._beside.note_changed_names()
             self.flush_at = self.recovery_point + self.settings.flush_messages
             return self._make_storage_error("flush", error)
         if error is not None:
@@ -170,14 +170,14 @@ class Log(LogEnd):
                 self._synced_to = flush.end_offset
         return None
 
-    def sync_failed(self, error: Exception) -> KafkaError:
+    def on_sync_failed(self, error: Exception) -> KafkaError:
         """Go offline, as a sync of a segment outside of a flush has failed. Return the error."""
         return self._go_offline("flush", error)
 
-    def distrust_disk(self) -> None:
+    def mark_unsynced(self) -> None:
         """Treat nothing that is on the disk as synced."""
         self._synced_to = -1
-        self._beside.names_change()
+        self._beside.note_changed_names()
 
     def close(self) -> None:
         """Write what makes the next start fast, flush, and close the files. Raises if the log is offline.
@@ -190,7 +190,7 @@ class Log(LogEnd):
             self._check_online()
             self._remove_partial_write()
             for segment in self._segments.all:
-                segment.finish()
+                segment.finish_indexes()
             self._beside.finish_segment(self._segments.base_offsets, last=True)
         self._flush_now(name=False)
         self.abandon()
@@ -198,7 +198,7 @@ class Log(LogEnd):
     def abandon(self) -> None:
         """Close the files as they are. What is pending fails."""
         lost, self.pending = self.pending, Pending()
-        lost.end(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed."))
+        lost.mark_done(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed."))
         self.truncation_generation += 1
         self._closed = True
         self.flusher.close()
@@ -229,7 +229,7 @@ class Log(LogEnd):
         if offset > self.log_start_offset:
             self._write_pending_first()
             with self._translate_disk_errors("delete"):
-                self._begin_at(offset)
+                self._move_start_to(offset)
 
     def delete_old_segments(self) -> int:
         """Remove the segments that retention expires (`retention.py`), and return how many."""
@@ -243,15 +243,15 @@ class Log(LogEnd):
                 if len(reasons) == len(self.segments):
                     self._remove_partial_write()
                     self._roll_segment()
-                self._begin_at(max(self.log_start_offset, self._segments.base_offsets[len(reasons)]))
+                self._move_start_to(max(self.log_start_offset, self._segments.base_offsets[len(reasons)]))
         return len(reasons)
 
-    def _begin_at(self, offset: int) -> None:
+    def _move_start_to(self, offset: int) -> None:
         self.log_start_offset = offset
         self._update_stable_offset()
         self.epochs.truncate_from_start(offset)
-        self._remove_segments(self._segments.before(offset))
-        self._beside.begin_at(self._segments.base_offsets[0])
+        self._remove_segments(self._segments.list_before(offset))
+        self._beside.remove_before(self._segments.base_offsets[0])
 
     def replace_segments(
         self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction] = ()
@@ -263,11 +263,11 @@ class Log(LogEnd):
         """
         if self._active in old:
             raise ValueError(f"{self} is still written to in a segment that is to be replaced")
-        place = self._segments.place_of(old)
+        place = self._segments.find_place(old)
         with self._translate_disk_errors("replace segments"):
             new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
         self._segments.replace(place, new)
-        self._aborted.renew(new.base_offset, self._segments.base_offsets[place.start + 1], aborted)
+        self._aborted.replace_between(new.base_offset, self._segments.base_offsets[place.start + 1], aborted)
         try:
             for segment in old:
                 remove_files_later(self._environment, segment.mark_deleted(), self.settings.file_delete_delay_ms)
@@ -288,9 +288,9 @@ class Log(LogEnd):
 
     def _truncate_to(self, offset: int) -> None:
         self._remove_partial_write()
-        segment, *_ = self._segments.since(offset)
-        position, offset = segment.batch_of(offset)  # a batch is removed whole
-        _, *later = self._segments.since(offset)
+        segment, *_ = self._segments.list_from(offset)
+        position, offset = segment.find_batch_of(offset)  # a batch is removed whole
+        _, *later = self._segments.list_from(offset)
         self._remove_segments(later[::-1])  # the last one first, so that a crash leaves no gap
         segment.truncate(position, offset)
         segment.file.sync()  # otherwise a power cut may bring removed batches back, behind new ones
@@ -302,12 +302,12 @@ class Log(LogEnd):
         self.log_start_offset = min(self.log_start_offset, offset)
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
-        self._beside.end_at(offset, self.segments)
+        self._beside.truncate_to(offset, self.segments)
         self._update_stable_offset()
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         """Remove segments from the log in this order, and their files after `file.delete.delay.ms`."""
-        self._beside.names_change()
+        self._beside.note_changed_names()
         self._synced_to = -1
         for segment in list(segments):
             paths = segment.mark_deleted()

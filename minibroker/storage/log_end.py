@@ -86,7 +86,7 @@ class LogEnd:
         self.clean_offset = 0
         self.truncation_generation = 0
         self.producers = contents.producers
-        self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
+        self.last_stable_offset = self.producers.find_stable_offset(self.log_start_offset, self.log_end_offset)
         self.epochs = contents.epochs
         self._environment = environment
         self._disk = environment.disk
@@ -113,12 +113,12 @@ class LogEnd:
         return self.pending.next_offset if self.pending.headers else self.log_end_offset
 
     @property
-    def unwritten(self) -> Pending | None:
+    def pending_batches(self) -> Pending | None:
         """The pending batches, None if all is written."""
         return self.pending if self.pending.headers else None
 
     @property
-    def in_use(self) -> bool:
+    def is_in_use(self) -> bool:
         """Whether the log is neither offline nor closed."""
         return not (self.offline or self._closed)
 
@@ -177,13 +177,13 @@ class LogEnd:
             return
         self.log_end_offset = self.high_watermark = self.last_stable_offset = next_offset
         if self.producers.open_transactions:
-            self.last_stable_offset = self.producers.stable_offset(self.log_start_offset, next_offset)
+            self.last_stable_offset = self.producers.find_stable_offset(self.log_start_offset, next_offset)
 
     def _update_stable_offset(self) -> None:
-        stable_offset = self.producers.stable_offset(self.log_start_offset, self.log_end_offset)
+        stable_offset = self.producers.find_stable_offset(self.log_start_offset, self.log_end_offset)
         self.last_stable_offset = min(stable_offset, self.high_watermark)
 
-    def hold_watermark(self, *, held: bool) -> None:
+    def set_watermark_held(self, *, held: bool) -> None:
         """Let the high watermark stay where it is, or (not `held`) be at the log's end again."""
         self.is_watermark_held = held
         self._move_end_to(self.log_end_offset)
@@ -215,9 +215,9 @@ class LogEnd:
             return -1
         now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
         end = first_offset + header.last_offset_delta
-        if not active.accepts(len(pending.data) + size_bytes, end, header.max_timestamp, now_ms):
+        if not active.has_room_for(len(pending.data) + size_bytes, end, header.max_timestamp, now_ms):
             return -1
-        pending.add(records, header, first_offset, leader_epoch)
+        pending.add_batch(records, header, first_offset, leader_epoch)
         if header.producer_id >= 0:
             self.producers.update(header, first_offset)
             pending.has_producers = True
@@ -233,7 +233,7 @@ class LogEnd:
         failure = self._try_to_write(pending)
         if failure is not None:
             self._drop_pending(pending)
-        pending.end(failure)
+        pending.mark_done(failure)
         return failure
 
     def _try_to_write(self, pending: Pending) -> KafkaError | None:
@@ -277,9 +277,9 @@ class LogEnd:
     def _end_transaction(self, header: BatchHeader, offset: int, batch: memoryview | bytearray) -> None:
         aborted = self.producers.end_transaction(header, offset, read_marker(batch))
         if aborted is not None:
-            self._aborted.add(self._active.path, aborted)
+            self._aborted.add_transaction(self._active.path, aborted)
 
-    def roll(self) -> None:
+    def roll_segment_if_used(self) -> None:
         """Begin a new segment, unless the active one is empty."""
         self._write_pending_first()
         with self._translate_disk_errors("roll"):
@@ -306,7 +306,7 @@ class LogEnd:
             self._remove_partial_write()
         active = self._active
         now_ms = 0 if active.first_timestamp >= 0 else self._environment.now_ms()
-        if not active.accepts(size_bytes, last_offset, max_timestamp, now_ms):
+        if not active.has_room_for(size_bytes, last_offset, max_timestamp, now_ms):
             self._roll_segment()
 
     def _remove_partial_write(self) -> None:
@@ -325,10 +325,10 @@ class LogEnd:
 
     def _roll_segment(self) -> None:
         """Begin a new segment, and sync the old one, as Kafka does."""
-        self._active.finish()
+        self._active.finish_indexes()
         self._beside.finish_segment(self._segments.base_offsets)
         base_offset = self.log_end_offset
-        self._beside.names_change()
+        self._beside.note_changed_names()
         self._torn = True  # if this fails, the new file must be removed before the next append
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
         self._torn = False
@@ -336,7 +336,7 @@ class LogEnd:
         self._activate_segment(segment)
         # Until the old segment's indexes are synced, a start after a crash must read it.
         self.recovery_point = min(self.recovery_point, base_offset - 1)
-        self.flusher.request()
+        self.flusher.request_flush()
         self._check_online()
 
     def _activate_segment(self, segment: Segment) -> None:

@@ -50,12 +50,12 @@ class LogSettings(NamedTuple):
     record_attributes_elide: bool | None = None
     preallocate: bool = False
 
-    def compression_level(self, codec: int) -> int | None:
+    def get_compression_level(self, codec: int) -> int | None:
         """Return the topic's compression level for a codec, None if the codec has none."""
         levels = {1: self.compression_gzip_level, 3: self.compression_lz4_level, 4: self.compression_zstd_level}
         return levels.get(codec)
 
-    def create_times(self, now_ms: int) -> tuple[int, int]:
+    def get_create_time_range(self, now_ms: int) -> tuple[int, int]:
         """Return the first and the last timestamp, ms since 1970, that a topic with CreateTime accepts.
 
         Without limits it accepts any int64, although the distance from now may exceed an int64.

@@ -28,7 +28,9 @@ class Pending:
         self.has_producers = False
         self.failure: KafkaError | None = None
 
-    def add(self, records: memoryview | bytearray, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
+    def add_batch(
+        self, records: memoryview | bytearray, header: BatchHeader, first_offset: int, leader_epoch: int
+    ) -> None:
         """Copy a batch, and set its offset in the copy."""
         data = self.data
         position = len(data)
@@ -37,7 +39,7 @@ class Pending:
         self.headers.append(header)
         self.next_offset = first_offset + header.last_offset_delta + 1
 
-    def end(self, failure: KafkaError | None) -> None:
+    def mark_done(self, failure: KafkaError | None) -> None:
         """Mark the batches as written or, with a `failure`, as lost, and free their memory."""
         self.failure = failure
         self.data = bytearray()  # a new one, as the write may still use the old one

@@ -37,11 +37,11 @@ class TreeRemoval:
         self._environment = environment
         self._due: deque[str] = deque()
 
-    def later(self, path: str, delay_ms: int) -> None:
+    def remove_later(self, path: str, delay_ms: int) -> None:
         """Remove the directory after a delay."""
         self._environment.schedule(delay_ms, partial(self._add_tree, path))
 
-    def now(self, path: str) -> None:
+    def remove_now(self, path: str) -> None:
         """Remove the directory in this thread, if it exists."""
         self._log_result(path, run_and_catch(partial(self._environment.disk.remove_tree, path)))
 

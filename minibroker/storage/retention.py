@@ -39,7 +39,7 @@ class AgedSegment(Protocol):
     @property
     def size_bytes(self) -> int: ...
 
-    def largest_timestamp(self) -> int:
+    def get_largest_timestamp(self) -> int:
         """Return it in ms since 1970. This may read the file, so it is only called if necessary."""
 
 
@@ -56,7 +56,7 @@ def list_deletion_reasons(
 ) -> list[Reason]:
     """Return a reason for each of the oldest segments to delete. `segments` are oldest first; the last one is active.
 
-    Raises what `largest_timestamp` raises.
+    Raises what `get_largest_timestamp` raises.
     """
     removable = segments[: _count_removable(segments, extent)]
     reasons = [Reason.START for _ in _iterate_segments_below_start(segments, extent.log_start_offset)][: len(removable)]
@@ -97,6 +97,6 @@ def _iterate_age_reasons(removable: Sequence[AgedSegment], now_ms: int, retentio
     if retention_ms < 0:
         return
     for segment in removable:
-        if now_ms - segment.largest_timestamp() <= retention_ms:
+        if now_ms - segment.get_largest_timestamp() <= retention_ms:
             return
         yield Reason.TIME

@@ -37,7 +37,7 @@ REMEMBERED_POSITIONS = 256
 class Region(NamedTuple):
     """Whole batches in a file, which a Fetch response sends without copying.
 
-    `next_offset` is that of the next read. The region stays readable after its segment was deleted.
+    `find_next_offset` is that of the next read. The region stays readable after its segment was deleted.
     """
 
     file: File
@@ -128,7 +128,7 @@ class Segment:
         return segment
 
     @classmethod
-    def of_file(
+    def open_with_file(
         cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int, file: File
     ) -> Segment:
         """Return a segment whose batches are in `file`. The file and its indexes do not have their final names yet."""
@@ -146,7 +146,7 @@ class Segment:
             self.first_timestamp = header.max_timestamp
             break
         try:
-            self.indexes.open(self.size_bytes, self.first_timestamp)
+            self.indexes.open_files(self.size_bytes, self.first_timestamp)
         except CorruptIndex as error:
             self._rebuild_indexes(error)
             return
@@ -171,18 +171,18 @@ class Segment:
         self.file.write(position, data)
         for header in batches:
             last_offset = first_offset + header.last_offset_delta
-            self.note(position, last_offset, header.max_timestamp)
+            self.index_batch(position, last_offset, header.max_timestamp)
             position += header.batch_length + LOG_OVERHEAD_BYTES
             first_offset = last_offset + 1
         self.size_bytes = position
 
-    def note(self, position: int, last_offset: int, max_timestamp: int) -> None:
+    def index_batch(self, position: int, last_offset: int, max_timestamp: int) -> None:
         """Update the indexes by the batch at `position`, after an append or in recovery."""
         if position == 0:
             self.first_timestamp = max_timestamp
-        self.indexes.note(position, last_offset, max_timestamp)
+        self.indexes.index_batch(position, last_offset, max_timestamp)
 
-    def forget(self) -> None:
+    def clear_indexes(self) -> None:
         """Clear the indexes and other state. The caller must `note` each batch again."""
         self.indexes = SegmentIndexes(self._disk, self.path, self.base_offset, self._settings)
         self.indexes.distrust_files()
@@ -192,9 +192,9 @@ class Segment:
         self._readable = None
         self._loaded = True
 
-    def accepts(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
+    def has_room_for(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Return whether batches may be appended, or a new segment must begin. An empty one has no size limit."""
-        if not self.indexes.can_name(last_offset):
+        if not self.indexes.can_index_offset(last_offset):
             return False
         if self.size_bytes == 0:
             return True
@@ -216,10 +216,10 @@ class Segment:
             end_position, end_offset = self._find_read_end(start, end_position, max_bytes, minimum_one)
         if end_position <= start:
             return None
-        self.remember(end_offset, end_position)
+        self.remember_position(end_offset, end_position)
         return Region(self.file, start, end_position - start, end_offset)
 
-    def readable(self, next_base_offset: int, *, gaps: bool) -> tuple[int, int]:
+    def find_readable_end(self, next_base_offset: int, *, gaps: bool) -> tuple[int, int]:
         """Return the (position, offset) up to which a closed segment can be read.
 
         That is its size and the next segment's base offset, unless its end is damaged or missing, which is logged. This
@@ -247,7 +247,7 @@ class Segment:
         """Return the last offset in the time index's file; -1 if it is empty, missing or damaged."""
         times = TimeIndex(self._disk, self.path + TIME_INDEX_SUFFIX, self.base_offset)
         try:
-            times.open()
+            times.open_file()
         except (FileNotFoundError, CorruptIndex):
             return -1
         return times.last_offset if times.last_timestamp > 0 else -1  # Kafka preallocates the file with zeros
@@ -285,7 +285,7 @@ class Segment:
             return position, end_offset, str(error.message)
         return position, end_offset, ""
 
-    def remember(self, offset: int, position: int) -> None:
+    def remember_position(self, offset: int, position: int) -> None:
         """Remember the position of `offset` for the next read there."""
         if len(self._remembered) >= REMEMBERED_POSITIONS:
             self._remembered.clear()
@@ -316,20 +316,20 @@ class Segment:
         found = self._remembered.get(offset, -1)
         if found >= 0:
             return found
-        start = self._load_indexes().offsets.floor(offset)
+        start = self._load_indexes().offsets.find_floor_of_offset(offset)
         batches = iterate_batch_spans(self.file, start, self.size_bytes)
         found = next((position for position, _, _, last in batches if last >= offset), self.size_bytes)
-        self.remember(offset, found)
+        self.remember_position(offset, found)
         return found
 
-    def batch_of(self, offset: int) -> tuple[int, int]:
+    def find_batch_of(self, offset: int) -> tuple[int, int]:
         """Return (position, base offset) of the first batch that ends at or after `offset`, or of the end."""
         position = self.find_position_of(offset)
         for _, _, base_offset, _ in iterate_batch_spans(self.file, position, self.size_bytes):
             return position, min(base_offset, offset)
         return position, offset
 
-    def next_offset(self) -> int:
+    def find_next_offset(self) -> int:
         """Return the offset after the last batch. It is searched from the last index entry on."""
         self.load()
         end_offset = self.base_offset
@@ -346,7 +346,7 @@ class Segment:
 
         indexes = self._load_indexes()
         file = self.file
-        start = indexes.offsets.floor(max(indexes.times.floor(timestamp), start_offset))
+        start = indexes.offsets.find_floor_of_offset(max(indexes.times.find_offset_floor(timestamp), start_offset))
         for passed, (position, header) in enumerate(iterate_headers(file, start, self.size_bytes), 1):
             if passed % HEADERS_AT_ONCE == 0:
                 yield
@@ -387,16 +387,16 @@ class Segment:
         """Truncate the segment to `position`, where the batch of `end_offset` begins."""
         uncertain = self._load_indexes().truncate(position, end_offset)
         self._remembered.clear()
-        self._not_newer = {}  # a new one, see `forget`
+        self._not_newer = {}  # a new one, see `clear_indexes`
         self._readable = None
         self.file.truncate(position)
         self.size_bytes = position
         for at, header in iterate_headers(self.file, uncertain, position):
-            self.note(at, header.last_offset, header.max_timestamp)
+            self.index_batch(at, header.last_offset, header.max_timestamp)
         if position == 0:
-            self.forget()
+            self.clear_indexes()
 
-    def finish(self) -> None:
+    def finish_indexes(self) -> None:
         """Complete the indexes and write their files, if they were loaded."""
         if self._preallocated:
             self.file.truncate(self.size_bytes)
@@ -441,16 +441,16 @@ class Segment:
             self._disk.rename(path + old, path + new)
         return [path + new for path in paths]
 
-    def largest_timestamp(self) -> int:
+    def get_largest_timestamp(self) -> int:
         """Return the largest timestamp of a record, in ms, or the file's modification time if no record has one."""
         self.load()
         if self.indexes.max_timestamp >= 0:
             return self.indexes.max_timestamp
-        return self.modified_ms()
+        return self.get_modified_ms()
 
-    def modified_ms(self) -> int:
+    def get_modified_ms(self) -> int:
         """Return the file's modification time, in ms, which retention uses for records without timestamps (KIP-33)."""
-        return self._disk.modified_ms(self.path + LOG_SUFFIX)
+        return self._disk.get_modified_ms(self.path + LOG_SUFFIX)
 
     def _find_read_end(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
         """Return the (position, offset) of the end of the whole batches that fit into `max_bytes`.
@@ -459,7 +459,7 @@ class Segment:
         a few batches.
         """
         limit = start + max_bytes
-        at = self._load_indexes().offsets.find_position_floor(limit)
+        at = self._load_indexes().offsets.find_floor_of_position(limit)
         if at - start > max_bytes // 2:
             return at, int.from_bytes(self.file.read(at, 8), "big")
         stop = start, 0
@@ -473,7 +473,7 @@ class Segment:
         """Return the indexes with all entries in memory, rebuilt if they are damaged."""
         self.load()
         try:
-            self.indexes.load()
+            self.indexes.load_entries()
         except CorruptIndex as error:
             self._rebuild_indexes(error)
         return self.indexes
@@ -485,10 +485,10 @@ class Segment:
 
     def _rebuild_indexes(self, problem: CorruptIndex) -> None:
         logger.info("%s: the indexes are rebuilt: %s", self.path, problem)
-        self.forget()
+        self.clear_indexes()
         next_offset = self.base_offset
         for position, header in iterate_headers(self.file, 0, self.size_bytes):
-            if header.base_offset < next_offset or not self.indexes.can_name(header.last_offset):
+            if header.base_offset < next_offset or not self.indexes.can_index_offset(header.last_offset):
                 raise make_offset_error(self.file, position, header, next_offset)
-            self.note(position, header.last_offset, header.max_timestamp)
+            self.index_batch(position, header.last_offset, header.max_timestamp)
             next_offset = header.next_offset

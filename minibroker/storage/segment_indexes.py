@@ -37,7 +37,7 @@ class CorruptIndex(ValueError):
 
 
 class SparseIndex(ABC):
-    """Two columns of numbers that never decrease. New entries stay in memory until `write_out()`.
+    """Two columns of numbers that never decrease. New entries stay in memory until `write_file()`.
 
     `count` is the number of all entries. `is_changed` says that the file was written or truncated. `is_short` says that
     it has never had more than one entry: a power cut before a sync leaves that one, or none, or zeros. Methods that use
@@ -74,7 +74,7 @@ class SparseIndex(ABC):
         self._written: int | None = None  # valid entries in the file; None: no file yet
         self._set_last_entry(None)
 
-    def open(self) -> None:
+    def open_file(self) -> None:
         """Read only the last entry of the file. Raises `CorruptIndex`."""
         file = self._disk.open(self.path)
         size, entry = file.size_bytes(), self.ENTRY.size
@@ -87,11 +87,11 @@ class SparseIndex(ABC):
             self._set_last_entry(last)
         self.count = self._unread = self._written = size // entry
 
-    def is_there(self) -> bool:
+    def has_file(self) -> bool:
         """Return whether there is a file."""
         return self._written is not None or self._disk.exists(self.path)
 
-    def load(self) -> None:
+    def load_entries(self) -> None:
         """Load all entries into memory, as look-ups need them. Raises `CorruptIndex`."""
         if not self._unread:
             return
@@ -102,7 +102,7 @@ class SparseIndex(ABC):
         self._first, self._second = first + self._first, second + self._second
         self._unread = 0
 
-    def write_out(self, *, sync: bool = False) -> None:
+    def write_file(self, *, sync: bool = False) -> None:
         """Write the entries in memory to the file."""
         if self._written == self.count and not sync:
             return
@@ -159,7 +159,7 @@ class TimeIndex(SparseIndex):
     """The entries of one segment's time index.
 
     `last_timestamp` and `last_offset` are those of the last entry (-1 and the base offset if there is none).
-    Call `load()` before `floor`, `entries` and `truncate`.
+    Call `load()` before `floor`, `list_entries` and `truncate`.
     """
 
     __slots__ = ("last_timestamp", "last_offset")
@@ -180,7 +180,7 @@ class TimeIndex(SparseIndex):
         self.last_timestamp = timestamp
         self.last_offset = offset
 
-    def floor(self, timestamp: int) -> int:
+    def find_offset_floor(self, timestamp: int) -> int:
         """Return an offset such that all batches that end before it are older than `timestamp`."""
         at = bisect_left(self._first, timestamp)
         return self.base_offset + (self._second[at - 1] if at else 0)
@@ -189,7 +189,7 @@ class TimeIndex(SparseIndex):
         """Remove the entries for `offset` and later ones."""
         self._keep_entries(bisect_left(self._second, offset - self.base_offset))
 
-    def entries(self) -> list[tuple[int, int]]:
+    def list_entries(self) -> list[tuple[int, int]]:
         """Return (timestamp, offset) of all entries."""
         return [(t, self.base_offset + o) for t, o in zip(self._first, self._second, strict=True)]
 
@@ -205,7 +205,7 @@ class TimeIndex(SparseIndex):
 class OffsetIndex(SparseIndex):
     """The entries of one segment's offset index. `last_position` is that of the last one, 0 if there is none.
 
-    Call `load()` before `floor`, `find_position_floor`, `entries` and `truncate`.
+    Call `load()` before `floor`, `find_floor_of_position`, `list_entries` and `truncate`.
     """
 
     __slots__ = ("last_position",)
@@ -222,12 +222,12 @@ class OffsetIndex(SparseIndex):
         self.count += 1
         self.last_position = position
 
-    def floor(self, offset: int) -> int:
+    def find_floor_of_offset(self, offset: int) -> int:
         """Return the largest known position whose batch ends at or before `offset`, 0 if there is none."""
         at = bisect_right(self._first, offset - self.base_offset)
         return self._second[at - 1] if at else 0
 
-    def find_position_floor(self, position: int) -> int:
+    def find_floor_of_position(self, position: int) -> int:
         """Return the largest known start of a batch at or before `position`, 0 if there is none."""
         at = bisect_right(self._second, position)
         return self._second[at - 1] if at else 0
@@ -236,7 +236,7 @@ class OffsetIndex(SparseIndex):
         """Remove the entries of batches that start at or after `position`."""
         self._keep_entries(bisect_right(self._second, position - 1))
 
-    def entries(self) -> list[tuple[int, int]]:
+    def list_entries(self) -> list[tuple[int, int]]:
         """Return (offset, position) of all entries."""
         return [(self.base_offset + o, p) for o, p in zip(self._first, self._second, strict=True)]
 
@@ -273,15 +273,15 @@ class SegmentIndexes:
         self.offset_of_max_timestamp = base_offset
         self._update_room()
 
-    def open(self, log_size_bytes: int, first_timestamp: int) -> None:
+    def open_files(self, log_size_bytes: int, first_timestamp: int) -> None:
         """Read the last entries of the files. `first_timestamp` is that of the first batch, -1 if it has none.
 
         Raises `CorruptIndex`, also for a missing file, and `OSError`.
         """
         try:
-            self.offsets.open()
-            if log_size_bytes or self.times.is_there():
-                self.times.open()
+            self.offsets.open_file()
+            if log_size_bytes or self.times.has_file():
+                self.times.open_file()
         except FileNotFoundError as error:
             raise CorruptIndex(f"{error.filename} is missing") from None
         if self.offsets.count and self.offsets.last_position >= log_size_bytes:
@@ -294,12 +294,12 @@ class SegmentIndexes:
         self.offset_of_max_timestamp = self.times.last_offset
         self._update_room()
 
-    def load(self) -> None:
+    def load_entries(self) -> None:
         """Load all entries into memory, as look-ups need them. Raises `CorruptIndex`, `OSError`."""
-        self.offsets.load()
-        self.times.load()
+        self.offsets.load_entries()
+        self.times.load_entries()
 
-    def note(self, position: int, last_offset: int, max_timestamp: int) -> None:
+    def index_batch(self, position: int, last_offset: int, max_timestamp: int) -> None:
         """Update the indexes by the batch at `position`, which follows all batches before."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -309,7 +309,7 @@ class SegmentIndexes:
             self.times.append(self.max_timestamp, self.offset_of_max_timestamp)
             self._update_room()
 
-    def can_name(self, offset: int) -> bool:
+    def can_index_offset(self, offset: int) -> bool:
         """Return whether entries can contain the offset, as 31 bits above the base offset."""
         return offset - self.offsets.base_offset <= MAX_RELATIVE_OFFSET
 
@@ -324,7 +324,7 @@ class SegmentIndexes:
         self.max_timestamp = self.times.last_timestamp
         self.offset_of_max_timestamp = self.times.last_offset
         self._update_room()
-        return self.offsets.floor(self.times.last_offset)
+        return self.offsets.find_floor_of_offset(self.times.last_offset)
 
     def finish(self, log_size_bytes: int) -> None:
         """Add the last entry of the time index, and write the files. Raises `OSError`.
@@ -332,9 +332,9 @@ class SegmentIndexes:
         An empty log needs no time index: Kafka silently creates a missing one, unlike an offset index.
         """
         self.times.append(self.max_timestamp, self.offset_of_max_timestamp)
-        self.offsets.write_out()
-        if log_size_bytes or self.times.is_there():
-            self.times.write_out()
+        self.offsets.write_file()
+        if log_size_bytes or self.times.has_file():
+            self.times.write_file()
 
     def distrust_files(self) -> None:
         """Assume that there are files with other content, which a power cut may bring back."""
@@ -348,14 +348,14 @@ class SegmentIndexes:
         `open` recognises it as wrong.
         """
         for index in (self.offsets, self.times):
-            index.write_out()
+            index.write_file()
         needed = (self.offsets, self.offsets.is_short), (self.times, self.times.is_short and first_timestamp > 0)
         return [disk.open(index.path) for index, is_seen in needed if index.is_changed and not is_seen]
 
-    def sync(self) -> None:
+    def sync_files(self) -> None:
         """Write and sync both files. Raises `OSError`."""
-        self.offsets.write_out(sync=True)
-        self.times.write_out(sync=True)
+        self.offsets.write_file(sync=True)
+        self.times.write_file(sync=True)
 
     def update_settings(self, settings: LogSettings) -> None:
         """Use new settings from now on."""

@@ -30,17 +30,17 @@ class Segments:
         """The size of the batches in all segments."""
         return sum(segment.size_bytes for segment in self.all)
 
-    def index_of(self, offset: int) -> int:
+    def find_index(self, offset: int) -> int:
         """Return the index of the segment of `offset`, 0 for an offset before all segments."""
         return max(bisect_right(self.base_offsets, offset) - 1, 0)
 
-    def before(self, offset: int) -> list[Segment]:
+    def list_before(self, offset: int) -> list[Segment]:
         """Return the segments that end at or before `offset`."""
-        return self.all[: self.index_of(offset)]
+        return self.all[: self.find_index(offset)]
 
-    def since(self, offset: int) -> list[Segment]:
+    def list_from(self, offset: int) -> list[Segment]:
         """Return the segment of `offset`, and all after it."""
-        return self.all[self.index_of(offset) :]
+        return self.all[self.find_index(offset) :]
 
     def add(self, segment: Segment) -> None:
         """Append a segment."""
@@ -52,7 +52,7 @@ class Segments:
         index = self.all.index(segment)
         del self.all[index], self.base_offsets[index]
 
-    def place_of(self, neighbours: Sequence[Segment]) -> slice:
+    def find_place(self, neighbours: Sequence[Segment]) -> slice:
         """Return the slice of `all` that these are. Raises `ValueError` if they are not neighbours, or are gone."""
         index = self.all.index(neighbours[0])
         place = slice(index, index + len(neighbours))
@@ -74,13 +74,13 @@ class Segments:
         compacted. Raises `KafkaError` KAFKA_STORAGE_ERROR if the end of a segment is lost.
         """
         limit, log_end_offset = limits
-        index = self.index_of(offset)
+        index = self.find_index(offset)
         ends = [*self.base_offsets[index + 1 :], log_end_offset]
         for segment, end_offset in zip(self.all[index:], ends, strict=True):
             end = segment.size_bytes, end_offset
             if segment is not self.all[-1]:
                 gaps = "compact" in segment.settings.cleanup_policy or segment.base_offset < clean_offset
-                end = segment.readable(end_offset, gaps=gaps)
+                end = segment.find_readable_end(end_offset, gaps=gaps)
                 if end[1] <= offset < end_offset:
                     raise _make_loss_error(segment, end, end_offset)
             if limit < end[1]:
@@ -91,7 +91,7 @@ class Segments:
             offset = end_offset
         return None
 
-    def first_at(self, timestamp: int, start_offset: int) -> Finding:
+    def find_first_at_timestamp(self, timestamp: int, start_offset: int) -> Finding:
         """Find, in steps, the first record at or after `start_offset` whose timestamp is at least `timestamp`.
 
         Segments may be added, removed or replaced between the steps. The search goes on with the segment of the offset
@@ -99,7 +99,7 @@ class Segments:
         """
         offset = self.base_offsets[0]
         while True:
-            index = self.index_of(offset)
+            index = self.find_index(offset)
             segment, next_offsets = self.all[index], self.base_offsets[index + 1 : index + 2]
             segment.load()
             if segment.indexes.max_timestamp >= timestamp:
@@ -116,7 +116,7 @@ class Segments:
 
         The largest timestamp of the segment of `start_offset` may be that of a record before it.
         """
-        first, *others = self.since(start_offset)
+        first, *others = self.list_from(start_offset)
         largest = NO_TIMESTAMP
         for segment in others:
             segment.load()
@@ -130,7 +130,7 @@ class Segments:
             largest = max(largest, (yield from first.find_largest_timestamp_since(start_offset)))
         if largest < 0:
             return None
-        return (yield from self.first_at(largest, start_offset))
+        return (yield from self.find_first_at_timestamp(largest, start_offset))
 
 
 def _make_loss_error(segment: Segment, end: tuple[int, int], end_offset: int) -> KafkaError:

@@ -175,7 +175,7 @@ def _restore_attributes(
     if settings.record_attributes_elide is None:
         batch = assemble_batch(header._replace(attributes=header.attributes & ~ELIDED_BIT), records[HEADER_BYTES:])
     else:
-        level = settings.compression_level(header.compression)
+        level = settings.get_compression_level(header.compression)
         batch = yield from restore_attributes_in_steps(records, header, level)
     return memoryview(batch), read_header(batch)
 
@@ -184,7 +184,7 @@ def _elide_attributes(
     records: memoryview, header: BatchHeader, settings: LogSettings
 ) -> Steps[tuple[memoryview, BatchHeader]]:
     """Return the batch as a topic with `record.attributes.elide` stores it."""
-    level = settings.compression_level(header.compression)
+    level = settings.get_compression_level(header.compression)
     batch = yield from elide_attributes_in_steps(records, header, level)
     return (records, header) if batch is None else (memoryview(batch), read_header(batch))
 
@@ -232,7 +232,7 @@ def _recompress_batch(
         records,
         header,
         codec,
-        settings.compression_level(codec),
+        settings.get_compression_level(codec),
         renumbers=renumbers,
         max_bytes=min(settings.max_message_bytes, settings.segment_bytes),
         too_large=lambda size_bytes: _make_too_large_error(size_bytes, settings),

@@ -143,7 +143,7 @@ def test_read_committed_fetches_return_kafkas_aborted_transactions(kafka: Harnes
     # Every third of nine transactions was aborted; each has 15 records and a marker in this partition.
     assert [one.first_offset for one in answer.aborted_transactions] == [0, 48, 96]
     assert {one.producer_id for one in answer.aborted_transactions} <= set(
-        dict(kafka.partition("transactional").log.producers.entries())
+        dict(kafka.partition("transactional").log.producers.iterate_entries())
     )
     assert fetched(kafka, kafka.cluster.image.topics["plain"].topic_id, READ_COMMITTED).aborted_transactions == []
 
@@ -170,7 +170,7 @@ def test_appended_records_follow_those_of_kafka_even_after_a_restart(
 
 
 def test_producers_of_kafka_continue_their_sequences(kafka: Harness) -> None:
-    producers = dict(kafka.partition("plain").log.producers.entries())
+    producers = dict(kafka.partition("plain").log.producers.iterate_entries())
     assert len(producers) == 5  # one a codec, each with three records here
     assert {entry.batches[-1][1] for entry in producers.values()} == {2}
     assert kafka.cluster.controller.allocate_producer_id() not in producers

@@ -163,7 +163,7 @@ def test_a_request_in_steps_reports_a_batch_lost_in_an_earlier_turn(
     loop.harness.dispatcher = Dispatcher(loop.harness.cluster, slicer=slicer)
     client, other = LoopClient(loop.harness), LoopClient(loop.harness)
     client.read((1, produce_of({("t", 0): batch("a"), ("u", 0): batch("b", compression=Compression.GZIP)}), PRODUCE))
-    while loop.partition(("t", 0)).log.unwritten is None:
+    while loop.partition(("t", 0)).log.pending_batches is None:
         soon.pop(0)()
     loop.fail_writes()
     loop.end_turn(client, other)

@@ -34,4 +34,4 @@ def test_exchanges_of_a_proxy_capture_are_found_with_their_times(server: str) ->
     for made, pair in zip(exchanges, pairs, strict=True):
         asked, said = explainer.explain_pair(pair)
         assert (asked.data[4:], said.data[4:]) == (made.request_bytes, made.answer_bytes)
-        assert not [*asked.part.problems(), *said.part.problems()]
+        assert not [*asked.part.iterate_problems(), *said.part.iterate_problems()]

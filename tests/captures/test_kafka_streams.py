@@ -135,7 +135,7 @@ def test_raw_sasl_tokens_without_headers_are_hidden() -> None:
     assert ids(found.pairs)[2] == (1, 1)
     explainer = CaptureExplainer()
     items = [item for each in number_pairs([found]) for item in explainer.explain_pair(each)]
-    said = " ".join(f"{part.value} {part.meaning}" for item in items for _, part in item.part.walk())
+    said = " ".join(f"{part.value} {part.meaning}" for item in items for _, part in item.part.iterate_parts())
     assert "alice" in said
     assert "sesame" not in said
 

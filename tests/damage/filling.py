@@ -135,7 +135,7 @@ def _roll(harness: Harness, *topics: str) -> None:
     """Begin segments, which else would have a megabyte at least."""
     for name in topics:
         for partition in harness.cluster.image.topics[name].partitions:
-            partition.log.roll()
+            partition.log.roll_segment_if_used()
 
 
 def _keyed(harness: Harness, number: int) -> None:

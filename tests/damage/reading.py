@@ -119,12 +119,12 @@ def _partition(harness: Harness, partition: Partition) -> SeenPartition:
     log = partition.log
     producers = {
         producer_id: (entry.epoch, entry.batches[-1][1] if entry.batches else -1, entry.transaction_first_offset)
-        for producer_id, entry in log.producers.entries()
+        for producer_id, entry in log.producers.iterate_entries()
     }
     uncommitted = _contents(harness, partition, committed=False)
     return SeenPartition(
         (log.log_start_offset, log.high_watermark, log.last_stable_offset),
-        {offset: log.epochs.epoch_at(offset) for offset in uncommitted.records},
+        {offset: log.epochs.find_epoch_at(offset) for offset in uncommitted.records},
         producers,
         uncommitted,
         _contents(harness, partition, committed=True),

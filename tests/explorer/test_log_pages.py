@@ -81,9 +81,9 @@ def test_records_beyond_the_size_limit_are_omitted(large: Broker) -> None:
 def test_many_decompression_bombs_share_one_size_limit() -> None:
     batch = bomb(Record(0, 0, None, b"x" * (10 * MIB)))
     part = explain_records(batch * 50)
-    payloads = [each.payload for _, each in part.walk() if each.payload is not None]
+    payloads = [each.payload for _, each in part.iterate_parts() if each.payload is not None]
     assert sum(map(len, payloads)) <= MOST_DECOMPRESSED_BYTES and len(payloads) == 50
-    assert len(list(part.problems())) >= 49
+    assert len(list(part.iterate_problems())) >= 49
 
 
 def test_a_batch_with_a_too_large_block_is_reported(large: Broker) -> None:

@@ -40,7 +40,7 @@ def test_the_form_of_each_request_starts_with_valid_values(key: ApiKey) -> None:
             message
         )
         frame = encode_request(Composed(api=get_api_name(key), version=version, fields=values), 0)
-        assert list(explain_request(frame).problems()) == []
+        assert list(explain_request(frame).iterate_problems()) == []
 
 
 def test_a_requested_topic_has_a_name_and_no_id() -> None:

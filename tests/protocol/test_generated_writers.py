@@ -135,7 +135,7 @@ def test_records_given_as_file_regions_follow_their_length(
     parts = [Answer.Part(records=first), Answer.Part(records=second), Answer.Part(records=None)]
     out = Output()
     Answer(parts=parts, code=7).encode_into(out, version)
-    head, one, middle, two, tail = out.parts()
+    head, one, middle, two, tail = out.list_parts()
     assert (one, two) == (first, second)
     assert isinstance(head, bytes) and head.endswith(length)
     assert middle == between + length

@@ -83,27 +83,27 @@ def test_output_parts_are_bytes_and_regions_in_order() -> None:
     first, second = Elsewhere(10), Elsewhere(20)
     out = Output()
     out += b"head"
-    out.cut(first)
+    out.put_region(first)
     out += b"mid"
-    out.cut(second)
+    out.put_region(second)
     assert out.regions == [(4, first), (7, second)]
-    assert out.parts() == [b"head", first, b"mid", second]
+    assert out.list_parts() == [b"head", first, b"mid", second]
 
 
 def test_empty_bytes_are_not_output_parts() -> None:
     first, second = Elsewhere(10), Elsewhere(20)
     out = Output()
-    out.cut(first)
-    out.cut(second)
+    out.put_region(first)
+    out.put_region(second)
     out += b"tail"
-    assert out.parts() == [first, second, b"tail"]
-    assert Output().parts() == []
+    assert out.list_parts() == [first, second, b"tail"]
+    assert Output().list_parts() == []
 
 
 def test_output_without_regions_is_one_part() -> None:
     out = Output()
     out += b"all"
-    assert out.parts() == [b"all"]
+    assert out.list_parts() == [b"all"]
 
 
 def test_a_decoding_error_names_message_version_and_field() -> None:

@@ -19,12 +19,12 @@ from minibroker.protocol.source import (
 
 def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
     source = Source({})
-    with source.block("if a:"), source.about("topics"):
-        source.add("b = 1")
-        with source.about("name"):
-            source.add("c = 2")
-            source.add("d, e = 3, 4", ("topics.d", 2), ("topics.e", 4))
-    source.add("f = 5")
+    with source.open_block("if a:"), source.set_current_field("topics"):
+        source.add_line("b = 1")
+        with source.set_current_field("name"):
+            source.add_line("c = 2")
+            source.add_line("d, e = 3, 4", ("topics.d", 2), ("topics.e", 4))
+    source.add_line("f = 5")
     assert source.lines == ["if a:", "    b = 1", "    c = 2", "    d, e = 3, 4", "f = 5"]
     assert source.places == [
         (("", 0),),
@@ -38,30 +38,30 @@ def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
 def test_a_generated_name_refers_to_one_object() -> None:
     source = Source({"taken": 1})
     first, second = object(), object()
-    assert source.named("Topic", first) == "Topic"
-    assert source.named("Topic", first) == "Topic"
-    assert source.named("Topic", second) == "Topic_"
+    assert source.bind_name("Topic", first) == "Topic"
+    assert source.bind_name("Topic", first) == "Topic"
+    assert source.bind_name("Topic", second) == "Topic_"
     assert (source.names["Topic"], source.names["Topic_"]) == (first, second)
 
 
 def test_constants_are_expressions() -> None:
     source = Source({})
-    assert [source.constant(value) for value in (None, True, -1, "a'b", b"\0")] == [
+    assert [source.make_constant(value) for value in (None, True, -1, "a'b", b"\0")] == [
         "None",
         "True",
         "-1",
         '"a\'b"',
         r"b'\x00'",
     ]
-    assert source.constant(bytes(16)) == "ZERO_UUID"
+    assert source.make_constant(bytes(16)) == "ZERO_UUID"
     assert source.names["ZERO_UUID"] == ZERO_UUID
 
 
 def test_generated_codecs_are_cached_and_have_readable_names() -> None:
     source = Source({})
-    assert source.codec("unpack_from", "hi?") == "unpack_hit"
+    assert source.bind_codec("unpack_from", "hi?") == "unpack_hit"
     assert source.names["unpack_hit"](b"\0\1\0\0\0\2\1", 0) == (1, 2, True)
-    assert source.few("pack", "i") == "pack_few_i"
+    assert source.bind_few_codecs("pack", "i") == "pack_few_i"
     assert source.names["pack_few_i"][2](1, 2) == b"\0\0\0\1\0\0\0\2"
 
 
@@ -79,10 +79,10 @@ def test_names_are_converted_to_snake_case() -> None:
 def reader(*lines: tuple[str, str]) -> Any:
     """A compiled function of (field, line) pairs."""
     source = Source({})
-    with source.block("def read(data, pos, end):"):
+    with source.open_block("def read(data, pos, end):"):
         for field, line in lines:
-            with source.about(field):
-                source.add(line)
+            with source.set_current_field(field):
+                source.add_line(line)
     return compile_function(source, "read Test v0")
 
 
@@ -117,8 +117,8 @@ def test_a_failure_inside_a_called_function_belongs_to_the_calling_line() -> Non
         return data[5]
 
     source = Source({"inner": inner})
-    with source.block("def read(data, pos, end):"), source.about("called"):
-        source.add("return inner(data)")
+    with source.open_block("def read(data, pos, end):"), source.set_current_field("called"):
+        source.add_line("return inner(data)")
     assert make_malformed_error("Test", 0, failure(compile_function(source, "read Inner v0"), b"")).field == "called"
 
 

@@ -332,7 +332,7 @@ class FaultyDisk(Disk):
     def size_bytes(self, path: str) -> int:
         return len(self._file(path).content)
 
-    def modified_ms(self, path: str) -> int:
+    def get_modified_ms(self, path: str) -> int:
         return self._file(path).modified_ms
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
@@ -343,10 +343,10 @@ class FaultyDisk(Disk):
         """How many errors it has raised."""
         return sum(self.happened[os.strerror(code)] for code in ERRORS)
 
-    def space_bytes(self, path: str) -> tuple[int, int]:
+    def measure_space_bytes(self, path: str) -> tuple[int, int]:
         return 1 << 40, 1 << 40 if self.room_bytes is None else self.room_bytes
 
-    def names(self, directory: str) -> list[str]:
+    def list_names(self, directory: str) -> list[str]:
         self.begin("open", directory)
         return sorted(self._directory(directory).entries)
 

@@ -168,7 +168,7 @@ class Promises:
         self._check_transactions(log, base_offset)
         for header, _ in expected:
             offset = max(header.base_offset, log.log_start_offset)
-            assert log.epochs.epoch_at(offset) == header.partition_leader_epoch
+            assert log.epochs.find_epoch_at(offset) == header.partition_leader_epoch
 
     def _check_transactions(self, log: Log, base_offset: int) -> None:
         """Check that the aborted ones are those of a replay, and that the stable offset is possible.
@@ -183,7 +183,7 @@ class Promises:
                 those_left.take(header, data)
         stable = [max(found.stable_offset(self.end), log.log_start_offset) for found in (all_of_them, those_left)]
         assert stable[0] <= log.last_stable_offset <= stable[1]
-        known = {each.last_offset: each for each in log.aborted_transactions(base_offset, self.end)}
+        known = {each.last_offset: each for each in log.list_aborted_transactions(base_offset, self.end)}
         for producer_id, first_offset, last_offset in those_left.aborted:
             assert known[last_offset].producer_id == producer_id
             assert known[last_offset].first_offset <= first_offset
@@ -230,12 +230,12 @@ def _check_indexes(log: Log) -> None:
     """Entries of both indexes are about batches that are there, and no segment believes in another largest time."""
     for segment in log.segments:
         segment.load()
-        segment.indexes.load()
+        segment.indexes.load_entries()
         stored = list(iterate_headers(segment.file, 0, segment.size_bytes))
         positions = {header.last_offset: position for position, header in stored}
-        for offset, position in segment.indexes.offsets.entries():
+        for offset, position in segment.indexes.offsets.list_entries():
             assert positions[offset] == position
-        for timestamp, offset in segment.indexes.times.entries():
+        for timestamp, offset in segment.indexes.times.list_entries():
             times = [header.max_timestamp for _, header in stored if header.last_offset <= offset]
             assert max(times) == timestamp
         assert segment.indexes.max_timestamp == max((header.max_timestamp for _, header in stored), default=-1)
@@ -249,8 +249,8 @@ def _check_producers(log: Log, batches: list[Appended]) -> None:
             replayed.end_transaction(header, header.base_offset, read_marker(data))
         elif header.producer_id >= 0:
             replayed.update(header, header.base_offset)
-    known = dict(log.producers.entries())
-    for producer_id, entry in replayed.entries():
+    known = dict(log.producers.iterate_entries())
+    for producer_id, entry in replayed.iterate_entries():
         assert known[producer_id].epoch == entry.epoch
         if entry.batches:  # but for the timestamp: a snapshot has only the one of the producer's last batch of all
             assert known[producer_id].batches[-1][:-1] == entry.batches[-1][:-1]

@@ -84,7 +84,7 @@ class Simulation:
                 self.steps.append("  (killed)")
                 self.counts["killed at an operation"] += 1
                 self.start_after(self.disk.heal)
-            if not self.log.in_use:
+            if not self.log.is_in_use:
                 self.counts["offline"] += 1
                 self.start_after(self.random.choice((self.disk.heal, self.disk.cut_power)))
         self.heal()
@@ -110,7 +110,7 @@ class Simulation:
         self.directory = LogDirectory(environment, "/data")
         self.directory.lock()
         self.directory.open(1, CLUSTER_ID, lambda: "w5vfbY-LQWCgOIYhBGbkUg")
-        if KEY in self.directory.found():
+        if KEY in self.directory.list_logs():
             was_noted = self.disk.holds(f"{LOG}/{FAILED_SYNC}")
             self.log: Log = self.directory.open_log(*KEY, self.settings)
             if was_noted:
@@ -125,7 +125,7 @@ class Simulation:
 
     def _count_sequences(self) -> None:
         """Producers go on after what the log still knows of them."""
-        known = dict(self.log.producers.entries())
+        known = dict(self.log.producers.iterate_entries())
         self.sequences = {
             producer: known[producer].batches[-1][1] + 1 if producer in known and known[producer].batches else 0
             for producer in PRODUCERS
@@ -208,7 +208,7 @@ class Simulation:
 
     def _append(self, data: bytearray, header: BatchHeader) -> None:
         has_sequences = header.producer_id >= 0 and not header.is_control
-        assert not has_sequences or self.log.producers.check(header) is None
+        assert not has_sequences or self.log.producers.check_batch(header) is None
         self.promises.attempted(data, self.log.log_end_offset, self.leader_epoch)
         last_segment = self.log.segments[-1]
         try:
@@ -247,7 +247,7 @@ class Simulation:
         data = self._data()
         header = check_batch(data)
         has_sequences = header.producer_id >= 0 and not header.is_control
-        assert not has_sequences or self.log.producers.check(header) is None
+        assert not has_sequences or self.log.producers.check_batch(header) is None
         self.promises.attempted(data, self.log.next_offset, self.leader_epoch)
         try:
             offset = self.log.append_soon(data, header, self.leader_epoch)
@@ -262,7 +262,7 @@ class Simulation:
         if offset < 0:
             self.promises.acknowledged()
         else:
-            self.pending = self.log.unwritten
+            self.pending = self.log.pending_batches
             self.pending_count += 1
         if has_sequences:
             self.sequences[header.producer_id] += header.last_offset_delta + 1
@@ -311,7 +311,7 @@ class Simulation:
             callback()
 
     def roll(self) -> None:
-        self.log.roll()
+        self.log.roll_segment_if_used()
 
     def change_leader(self) -> None:
         self.leader_epoch += 1
@@ -340,7 +340,7 @@ class Simulation:
             self.cleaning = None
         except SyncFailed as error:
             self.cleaning = None
-            raise self.log.sync_failed(error) from error
+            raise self.log.on_sync_failed(error) from error
         except (KafkaError, OSError):
             self.cleaning = None
             raise
@@ -355,14 +355,14 @@ class Simulation:
                 throttle = Throttle(float("inf"), lambda: 0.0, lambda seconds: None)
                 self.cleaning = Cleaning(self.log, dirt, LIMITS, throttle, self.now_ms)
                 self.cleaned_end = max(self.cleaned_end, dirt.end_offset)
-                self.is_written = self.cleaning.work()
+                self.is_written = self.cleaning.write_next_segment()
         elif self.is_written:
             self.is_written = False
-            self.cleaning.swap()
+            self.cleaning.swap_segments()
             self.counts["segment swapped in"] += 1
             self.promises.check_open(self.log)
-        elif not self.cleaning.work():
-            self.cleaning.conclude()
+        elif not self.cleaning.write_next_segment():
+            self.cleaning.set_clean_offset()
             self.cleaning = None
             self.counts["cleaning done"] += 1
             self.directory.write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)

@@ -40,7 +40,7 @@ def test_a_faulty_disk_without_faults_behaves_as_a_disk() -> None:
     disk.open("/data/log/a").truncate(3)
     disk.rename("/data/log/a", "/data/log/c")
     disk.write_whole("/data/log/d", b"whole", sync=False)
-    assert disk.names("/data/log") == ["b", "c", "d"]
+    assert disk.list_names("/data/log") == ["b", "c", "d"]
     assert disk.size_bytes("/data/log/c") == 3
     kept = disk.open("/data/log/c")
     disk.remove("/data/log/c")
@@ -113,7 +113,7 @@ def test_unsynced_names_are_lost_from_the_last_on() -> None:
         write(disk, "/data/log/c", b"c", sync=True)
         disk.remove("/data/log/b")
         disk.cut_power()
-        found.add(tuple(disk.names("/data/log")))
+        found.add(tuple(disk.list_names("/data/log")))
     assert found == {("a",), ("b",), ("b", "c"), ("c",)}
 
 

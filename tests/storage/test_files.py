@@ -29,14 +29,14 @@ def disk() -> Disk:
     [("/a/b", "/a"), ("/a/b/", "/a"), ("/a", "/"), ("a/b", "a"), ("a", "."), ("./a", "."), ("/", "/")],
 )
 def test_a_file_belongs_to_its_parent_directory(path: str, parent: str) -> None:
-    assert Disk().parent(path) == parent
+    assert Disk().get_parent(path) == parent
 
 
 def test_missing_directories_are_those_that_would_be_created(tmp_path: Path) -> None:
     path = f"{tmp_path}/a/b"
-    assert Disk().missing(path) == [path, f"{tmp_path}/a"]
+    assert Disk().list_missing_directories(path) == [path, f"{tmp_path}/a"]
     Disk().make_directory(path)
-    assert Disk().missing(path) == []
+    assert Disk().list_missing_directories(path) == []
 
 
 def test_data_is_read_at_the_position_where_it_was_written(disk: Disk, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_write_whole_replaces_the_content_atomically_and_leaves_no_other_file(di
     disk.write_whole(f"{tmp_path}/a", b"the old content", sync=False)
     disk.write_whole(f"{tmp_path}/a", b"new", sync=True)
     assert disk.read_whole(f"{tmp_path}/a") == b"new"
-    assert disk.names(str(tmp_path)) == ["a"]
+    assert disk.list_names(str(tmp_path)) == ["a"]
 
 
 def test_a_failed_write_whole_keeps_the_old_content(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_directory_is_created_with_its_parents_and_removed_with_its_contents(d
     disk.make_directory(f"{tmp_path}/a/b")
     assert disk.is_directory(f"{tmp_path}/a/b")
     disk.remove_tree(f"{tmp_path}/a")
-    assert disk.names(str(tmp_path)) == []
+    assert disk.list_names(str(tmp_path)) == []
 
 
 def test_a_lock_excludes_others_in_the_same_process(disk: Disk, tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_changed_directories_and_leader_epochs_are_fsynced(
 
 def test_a_roll_fsyncs_the_old_segment_with_its_indexes_and_producers(log: Log, aside: Aside, disk: NotingDisk) -> None:
     append_several(log)
-    log.roll()
+    log.roll_segment_if_used()
     assert (len(aside.jobs), log.recovery_point) == (1, 0)
     append(log, batch(1))
     aside.do()
@@ -198,13 +198,13 @@ def test_a_segment_is_unsafe_until_its_indexes_are_fsynced(log: Log, aside: Asid
     log.flush_soon()
     aside.do()
     assert log.recovery_point == 2
-    log.roll()
+    log.roll_segment_if_used()
     assert log.recovery_point == 1  # a crash now must have the old segment read again
     aside.do()
     assert log.recovery_point == 2
     append(log, batch(2))
     log.flush_soon()
-    log.roll()
+    log.roll_segment_if_used()
     aside.do()
     assert log.recovery_point == 3  # this flush began when the segment was still being written to
     aside.do()
@@ -279,7 +279,7 @@ def test_closing_a_log_during_a_flush_fails_no_waiter(
 def test_files_deleted_during_a_flush_are_still_fsynced(log: Log, aside: Aside, waiters: Waiters) -> None:
     append(log, batch(2))
     log.flush_soon(waiters["first"])
-    log.roll()
+    log.roll_segment_if_used()
     log.delete_before(2)
     aside.do()
     assert waiters.told == [("first", None)]
@@ -395,9 +395,9 @@ def test_requests_to_a_replaced_flusher_are_forwarded_to_its_successor(
     old, new = opened(tmp_path / "old", disk, aside), opened(tmp_path / "new", disk, aside)
     for log in (old, new):
         append(log, batch())
-    assert old.flusher.hold()
+    assert old.flusher.hold_flushes()
     old.flush_soon(waiters["while it was held"])
-    old.flusher.hand_over(new.flusher)
+    old.flusher.hand_over_requests(new.flusher)
     old.abandon()
     old.flush_soon(waiters["later"])
     assert waiters.names == []

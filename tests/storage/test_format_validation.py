@@ -297,7 +297,7 @@ def test_each_message_is_limited_by_the_topics_maximum_size(log: Log) -> None:
 
 def test_old_formats_have_no_leader_epochs(log: Log) -> None:
     append(log, ONE, message_format_version=1)
-    assert log.epochs.latest == -1 or log.epochs.end_offset_for(3, log.log_end_offset) == (-1, -1)
+    assert log.epochs.latest == -1 or log.epochs.find_end_offset(3, log.log_end_offset) == (-1, -1)
     append(log, ONE, message_format_version=2)
     assert log.epochs.latest == 3
 

@@ -50,7 +50,7 @@ def test_several_batches_are_appended_atomically(tmp_path: Path) -> None:
     headers = [check_batch(batch(count)) for count in (3, 2, 1)]
     assert log.append(data, headers, 0) == 0
     assert [check_batch(data).base_offset for data in read_batches(log)] == [0, 3, 5]
-    assert log.segments[0].indexes.offsets.entries() == [(4, len(batch(3))), (5, len(batch(3)) + len(batch(2)))]
+    assert log.segments[0].indexes.offsets.list_entries() == [(4, len(batch(3))), (5, len(batch(3)) + len(batch(2)))]
 
 
 def test_each_of_several_batches_is_known_by_its_offset(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_each_of_several_batches_is_known_by_its_offset(tmp_path: Path) -> None:
     several = [batch(2, producer_id=producer_id, producer_epoch=0, base_sequence=0) for producer_id in (7, 8, 9)]
     headers = [check_batch(data) for data in several]
     log.append(bytearray().join(several), headers, 0)
-    assert [original[0] for header in headers if (original := log.producers.check(header))] == [0, 2, 4]
+    assert [original[0] for header in headers if (original := log.producers.check_batch(header))] == [0, 2, 4]
 
 
 def test_a_truncation_to_the_end_changes_nothing(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_appends_update_the_producer_states(tmp_path: Path) -> None:
     first, second = (batch(2, producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in (0, 2))
     append(log, batch(5))
     append(log, first)
-    assert log.producers.check(check_batch(first)) == (5, NOW_MS)
-    assert log.producers.check(check_batch(second)) is None
+    assert log.producers.check_batch(check_batch(first)) == (5, NOW_MS)
+    assert log.producers.check_batch(check_batch(second)) is None
 
 
 # --- cutting ----------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_truncation_removes_the_batch_that_contains_the_offset_and_later_ones(tm
     latest = offset_of_max_timestamp(log)
     assert (latest.timestamp if latest else None) == (NOW_MS + end // 2 - 1 if end else None)
     again = batch(2, producer_id=7, producer_epoch=0, base_sequence=end)
-    assert log.producers.check(check_batch(again)) is None
+    assert log.producers.check_batch(check_batch(again)) is None
     assert append(log, again) == end
     assert len(read_values(log)) == end + 2
 
@@ -137,7 +137,7 @@ def test_deleting_records_raises_the_log_start_and_removes_whole_segments_later(
     log.delete_before(third + 1)
     assert log.log_start_offset == third + 1
     assert log.segments[0].base_offset == third
-    assert log.epochs.entries()[0][1] == third + 1
+    assert log.epochs.list_entries()[0][1] == third + 1
     with pytest.raises(KafkaError) as raised:
         log.read(third, 100)
     assert code_of(raised) == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -157,7 +157,7 @@ def test_deleting_records_within_a_segment_writes_nothing_until_the_log_is_close
     before = files_in(tmp_path)
     log.delete_before(6)
     assert files_in(tmp_path) == before
-    assert open_at(tmp_path, clean=False).epochs.entries() == [(0, 0), (3, 4)]  # nor is the new start known, then
+    assert open_at(tmp_path, clean=False).epochs.list_entries() == [(0, 0), (3, 4)]  # nor is the new start known, then
     log.close()
     assert files_in(tmp_path)["leader-epoch-checkpoint"] == b"0\n1\n3 6\n"
 

@@ -97,7 +97,7 @@ def test_a_failed_roll_leaves_the_log_unchanged(tmp_path: Path, suffix: str) -> 
     for _ in range(2):
         assert_append_fails(log)
     with pytest.raises(KafkaError):
-        log.roll()
+        log.roll_segment_if_used()
     disk.failing = set()
     assert append(log, batch(2)) == 10
     assert [segment.base_offset for segment in log.segments] == [0, 10]
@@ -140,7 +140,7 @@ def test_a_failed_fsync_takes_the_log_offline_until_the_next_start(
     assert code_of(raised) == ErrorCode.KAFKA_STORAGE_ERROR
     assert log.recovery_point == 0
     disk.failing = set()
-    for attempt in (log.flush, log.close, log.roll, lambda: append(log, batch(2))):
+    for attempt in (log.flush, log.close, log.roll_segment_if_used, lambda: append(log, batch(2))):
         with pytest.raises(KafkaError, match="orders-0 is offline until the next start") as raised:
             attempt()
         assert code_of(raised) == ErrorCode.KAFKA_STORAGE_ERROR

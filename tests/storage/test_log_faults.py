@@ -96,7 +96,7 @@ def test_a_read_only_file_system_is_readable_and_later_writable_again(log: Log, 
     assert offset_for_timestamp(log, NOW_MS + 3) == (6, NOW_MS + 3, 0)
     for _ in range(2):
         assert refused(lambda: append(log, batch(1))).code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert refused(log.roll).code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused(log.roll_segment_if_used).code == ErrorCode.KAFKA_STORAGE_ERROR
     disk.heal()
     assert append(log, batch(1)) == 20
     assert len(read_values(log)) == 21
@@ -146,7 +146,7 @@ def test_a_failed_roll_leaves_no_file_that_blocks_the_next_append(disk: FaultyDi
     log = open_at(DIRECTORY, SETTINGS, surroundings=Surroundings(disk))
     append(log, batch(2))
     disk.failing, disk.suffix = {"truncate", operation}, "00000000000000000002.log"
-    assert refused(log.roll).code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert refused(log.roll_segment_if_used).code == ErrorCode.KAFKA_STORAGE_ERROR
     assert disk.holds(f"{DIRECTORY}/00000000000000000002.log")
     if operation == "remove":
         assert refused(lambda: append(log, batch(2))).code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -154,7 +154,7 @@ def test_a_failed_roll_leaves_no_file_that_blocks_the_next_append(disk: FaultyDi
     assert append(log, batch(2)) == 2
     assert not disk.holds(f"{DIRECTORY}/00000000000000000002.log")
     disk.heal()
-    log.roll()
+    log.roll_segment_if_used()
     append(log, batch(2))
     log.abandon()
     assert [offset for offset, _ in read_values(reopened(disk, clean=False))] == list(range(6))
@@ -167,7 +167,7 @@ def test_a_truncation_that_fails_halfway_takes_the_log_offline(disk: FaultyDisk)
     disk.failing, disk.suffix = {"rename"}, "00000008.log.deleted"
     assert refused(lambda: log.truncate_to(3)).code == ErrorCode.KAFKA_STORAGE_ERROR
     disk.heal()
-    assert not log.in_use
+    assert not log.is_in_use
     assert "orders-0 is offline until the next start: it could not truncate" in str(
         refused(lambda: append(log, batch(1)))
     )
@@ -181,7 +181,7 @@ def test_a_swap_that_fails_halfway_leaves_no_old_index_in_use(disk: FaultyDisk) 
     log = open_at(DIRECTORY, settings, surroundings=Surroundings(disk))
     for index in range(6):
         append(log, pairs((f"k{index % 2}", f"v{index}"), timestamp=NOW_MS + index))
-    log.roll()
+    log.roll_segment_if_used()
     disk.failing, disk.suffix = {"rename"}, ".log.deleted"
     assert refused(lambda: clean(log)).code == ErrorCode.KAFKA_STORAGE_ERROR
     for _ in range(2):
@@ -199,7 +199,7 @@ def test_a_deletion_is_durable_after_a_clean_stop() -> None:
     log = open_at(DIRECTORY, SETTINGS, surroundings=Surroundings(disk))
     for _ in range(3):
         append(log, batch(2))
-        log.roll()
+        log.roll_segment_if_used()
     log.close()
     log = reopened(disk)
     log.delete_before(4)

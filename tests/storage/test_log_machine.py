@@ -84,13 +84,13 @@ class LogMachine(RuleBasedStateMachine):
     def append_in_sequence(self, count: int, producer: int) -> None:
         sequence = self.next_sequence[producer]
         data = batch(count, producer_id=producer, producer_epoch=0, base_sequence=sequence)
-        if sequence or self.log.producers.check(check_batch(data)) is None:
-            assert self.log.producers.check(check_batch(data)) is None
+        if sequence or self.log.producers.check_batch(check_batch(data)) is None:
+            assert self.log.producers.check_batch(check_batch(data)) is None
             offset = self.end
             assert append(self.log, data, self.leader_epoch) == offset
             self._appended(data)
             self.next_sequence[producer] += count
-            assert self.log.producers.check(check_batch(data)) == (offset, NOW_MS)
+            assert self.log.producers.check_batch(check_batch(data)) == (offset, NOW_MS)
 
     @rule(room_bytes=st.integers(0, 60))
     def append_to_a_full_disk(self, room_bytes: int) -> None:
@@ -102,7 +102,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll()
+        self.log.roll_segment_if_used()
 
     @rule()
     def change_the_leader(self) -> None:
@@ -191,7 +191,7 @@ class LogMachine(RuleBasedStateMachine):
     def _count_sequences(self) -> None:
         """After batches are lost, producers go on after what the log still knows of them."""
         for producer in PRODUCERS:
-            entry = dict(self.log.producers.entries()).get(producer)
+            entry = dict(self.log.producers.iterate_entries()).get(producer)
             self.next_sequence[producer] = entry.batches[-1][1] + 1 if entry else 0
 
     # --- what always holds --------------------------------------------------------------------------------------------
@@ -223,24 +223,24 @@ class LogMachine(RuleBasedStateMachine):
     def the_indexes_point_to_batches(self) -> None:
         for segment in self.log.segments:
             segment.load()
-            segment.indexes.load()
+            segment.indexes.load_entries()
             ends = {position: header.last_offset for position, header in self._positions(segment)}
-            assert all(ends[position] == offset for offset, position in segment.indexes.offsets.entries())
-            for timestamp, offset in segment.indexes.times.entries():
+            assert all(ends[position] == offset for offset, position in segment.indexes.offsets.list_entries())
+            for timestamp, offset in segment.indexes.times.list_entries():
                 before = [header for header in self.headers if segment.base_offset <= header.base_offset <= offset]
                 assert max(header.max_timestamp for header in before) == timestamp
 
     @invariant()
     def the_producers_are_those_of_the_log(self) -> None:
         last = {header.producer_id: header.last_sequence for header in self.headers if header.producer_id >= 0}
-        known = {producer: entry.batches[-1][1] for producer, entry in self.log.producers.entries()}
+        known = {producer: entry.batches[-1][1] for producer, entry in self.log.producers.iterate_entries()}
         assert last.items() <= known.items()
 
     @invariant()
     def the_leader_epochs_are_those_of_the_batches(self) -> None:
         for header in self.headers:
             if header.base_offset >= self.start:
-                assert self.log.epochs.epoch_at(header.base_offset) == header.partition_leader_epoch
+                assert self.log.epochs.find_epoch_at(header.base_offset) == header.partition_leader_epoch
 
 
 TestLogMachine = LogMachine.TestCase

@@ -120,7 +120,7 @@ def test_offsets_removed_by_compaction_are_skipped(tmp_path: Path) -> None:
     for offset in (0, 10, 20):
         log.log_end_offset = offset
         append(log, batch(2))
-    log.roll()
+    log.roll_segment_if_used()
     log.log_end_offset = 40
     append(log, batch(1))
     assert [offset for offset, _ in read_values(log, 1)] == [0, 1, 10, 11, 20, 21, 40]
@@ -216,7 +216,7 @@ def test_the_largest_timestamp_is_that_of_a_record_after_the_log_start(tmp_path:
 def test_the_largest_timestamp_after_the_log_start_may_lie_in_a_later_segment(tmp_path: Path) -> None:
     log = open_at(tmp_path, SMALL)
     append(log, stamped(80, 5, 6))
-    log.roll()
+    log.roll_segment_if_used()
     append(log, stamped(7))
     append(log, stamped(80, 8))
     log.delete_before(1)

@@ -78,8 +78,8 @@ def test_offsets_beyond_the_index_range_roll_the_segment(tmp_path: Path) -> None
 def test_a_roll_completes_the_files_and_writes_a_producer_snapshot(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0))
-    log.roll()
-    log.roll()
+    log.roll_segment_if_used()
+    log.roll_segment_if_used()
     files = files_in(tmp_path)
     assert set(files) == {
         "00000000000000000000.index",

@@ -50,7 +50,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def aborted(log: Log, start: int = 0, end: int = 1 << 40) -> list[AbortedTransaction]:
-    return list(log.aborted_transactions(start, end))
+    return list(log.list_aborted_transactions(start, end))
 
 
 def test_the_last_stable_offset_is_at_the_oldest_open_transaction(log: Log) -> None:
@@ -83,11 +83,11 @@ def test_a_flush_does_not_require_the_index_of_a_compacted_segment(tmp_path: Pat
     log = open_at(tmp_path, LogSettings(cleanup_policy=COMPACT), surroundings=surroundings)
     append(log, batch(1))
     log.flush_soon()
-    log.roll()
+    log.roll_segment_if_used()
     writer = Writer(log)
     writer.write()
     writer.end(committed=False)
-    log.roll()
+    log.roll_segment_if_used()
     append(log, batch(1))
     clean(log)
     assert not (tmp_path / f"{1:020d}.txnindex").exists()
@@ -108,7 +108,7 @@ def test_an_aborted_transaction_is_in_the_index_of_the_segment_with_its_marker(t
     log = open_at(tmp_path)
     writer = Writer(log)
     writer.write()
-    log.roll()
+    log.roll_segment_if_used()
     writer.end(committed=False)
     (file,) = tmp_path.glob("*.txnindex")
     assert file.name == f"{1:020d}.txnindex"
@@ -199,7 +199,7 @@ def test_random_histories_preserve_the_transactions_of_the_batches(steps: list[t
                 append(log, batch(1))
                 model.append(None)
             elif what == "roll":
-                log.roll()
+                log.roll_segment_if_used()
             elif what == "truncate":
                 log.truncate_to(max(number, log.segments[0].base_offset))
                 model.truncate(max(number, log.segments[0].base_offset))
@@ -240,7 +240,7 @@ def three_segments(directory: Path) -> list[AbortedTransaction]:
         if number == 1:
             other.end(committed=False)
         if number < 2:
-            log.roll()
+            log.roll_segment_if_used()
     known = aborted(log)
     log.close()
     assert len(known) == 3 and len(list(directory.glob("*.txnindex"))) == 3
@@ -286,7 +286,7 @@ def test_a_corrupt_count_is_replaced_by_reading_the_log(tmp_path: Path) -> None:
 def test_a_log_without_aborted_transactions_has_no_counts(tmp_path: Path) -> None:
     log = open_at(tmp_path)
     append(log, batch(3))
-    log.roll()
+    log.roll_segment_if_used()
     log.close()
     assert not (tmp_path / "aborted-transactions-checkpoint").exists()
 
@@ -301,7 +301,7 @@ def test_a_recovery_counts_aborted_transactions(tmp_path: Path, caplog: pytest.L
     for _ in range(2):
         writer.write()
         writer.end(committed=False)
-    log.roll()
+    log.roll_segment_if_used()
     append(log, batch(1))
     clean(log)
     log.abandon()

@@ -47,7 +47,7 @@ def producers_of(log: Log) -> dict[int, Any]:
     """What a log knows of its producers: epoch, newest batch and open transaction of each."""
     return {
         producer_id: (entry.epoch, entry.batches[-1:], entry.transaction_first_offset)
-        for producer_id, entry in log.producers.entries()
+        for producer_id, entry in log.producers.iterate_entries()
     }
 
 
@@ -100,17 +100,17 @@ def test_the_callers_buffer_may_change_once_its_batch_is_pending(log: Log) -> No
 
 
 def test_waiters_for_a_batch_see_the_outcome_in_its_pending_object(log: Log, disk: FailingDisk) -> None:
-    assert log.unwritten is None
+    assert log.pending_batches is None
     append_soon(log, batch())
-    written = log.unwritten
+    written = log.pending_batches
     log.write_pending()
     append_soon(log, batch())
-    lost = log.unwritten
+    lost = log.pending_batches
     disk.failing = {"write"}
     log.write_pending()
     disk.failing = set()
     append(log, batch(3))  # the log's end is behind the lost batch's offset now
-    assert written is not None and lost is not None and log.unwritten is None
+    assert written is not None and lost is not None and log.pending_batches is None
     assert (written.failure, written.headers, lost.headers) == (None, [], [])
     assert lost.failure is not None and lost.failure.code == ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -118,7 +118,7 @@ def test_waiters_for_a_batch_see_the_outcome_in_its_pending_object(log: Log, dis
 def test_a_duplicate_of_a_pending_batch_gets_its_offset(log: Log) -> None:
     data = batch(2, **SEVEN, base_sequence=0)
     assert append_soon(log, data) == 1
-    assert log.producers.check(check_batch(data)) == (1, NOW_MS)
+    assert log.producers.check_batch(check_batch(data)) == (1, NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_appends_that_roll_fsync_or_are_large_are_written_immediately(
 ) -> None:
     log = begun(tmp_path, settings=LogSettings(**settings))
     assert append_soon(log, data, epoch) == -1
-    assert (log.next_offset, log.unwritten) == (1, None)
+    assert (log.next_offset, log.pending_batches) == (1, None)
 
 
 def test_the_first_batch_of_a_segment_is_not_pending(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_a_pending_transaction_limits_the_last_stable_offset_once_written(log: L
     append_soon(log, batch(**SEVEN, base_sequence=1, transactional=True))
     assert append(log, make_marker_batch(7, 0, Marker(False, 0), NOW_MS)) == 5
     assert log.last_stable_offset == log.high_watermark == 6
-    (aborted,) = log.aborted_transactions(0, 6)
+    (aborted,) = log.list_aborted_transactions(0, 6)
     assert (aborted.first_offset, aborted.last_offset) == (2, 5)
 
 
@@ -193,7 +193,7 @@ def test_a_failed_write_discards_all_pending_batches_and_leaves_no_trace(
     disk.failing, disk.room_bytes = ({"write"}, None) if room_bytes is None else (set(), room_bytes)
     failure = log.write_pending()
     assert failure is not None and failure.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (log.next_offset, log.log_end_offset, log.producers.check(check_batch(data))) == (1, 1, None)
+    assert (log.next_offset, log.log_end_offset, log.producers.check_batch(check_batch(data))) == (1, 1, None)
     assert values(log) == [b"first0"]
     assert Path(log.segments[0].path + ".log").stat().st_size == log.size_bytes, "a start would find whole batches"
     disk.failing, disk.room_bytes = set(), None
@@ -232,7 +232,7 @@ def test_a_large_append_writes_pending_batches_first(log: Log) -> None:
 def test_an_append_that_follows_a_lost_batch_is_rejected(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch(**SEVEN, base_sequence=0))
     following = batch(**SEVEN, base_sequence=1)
-    assert log.producers.check(check_batch(following)) is None
+    assert log.producers.check_batch(check_batch(following)) is None
     disk.room_bytes = len(following) - 1
     with pytest.raises(KafkaError) as raised:
         append(log, following)
@@ -247,14 +247,14 @@ def test_too_many_pending_bytes_are_written_early(log: Log, disk: FailingDisk, m
     first: list[Pending | None] = []
     for offset in (1, 2, 3):
         assert append_soon(log, batch()) == offset
-        first.append(log.unwritten)
+        first.append(log.pending_batches)
     assert log.log_end_offset == 3 and first[0] is first[1] is not first[2]
     disk.failing = {"write"}
     assert append_soon(log, batch()) == 4
     with pytest.raises(KafkaError):
         append_soon(log, batch())
     disk.failing = set()
-    assert (log.next_offset, log.unwritten) == (3, None)
+    assert (log.next_offset, log.pending_batches) == (3, None)
     assert [each.failure is None for each in first if each is not None] == [True, True, False]
     assert append(log, batch()) == 3
 
@@ -299,7 +299,7 @@ def test_a_flush_covers_written_batches_although_pending_ones_are_lost(log: Log,
     append_soon(log, batch())
     log.write_pending()
     append_soon(log, batch())
-    lost = log.unwritten
+    lost = log.pending_batches
     disk.failing = {"write"}
     told: list[KafkaError | None] = []
     log.flush_soon(told.append)
@@ -307,7 +307,7 @@ def test_a_flush_covers_written_batches_although_pending_ones_are_lost(log: Log,
     assert log.recovery_point == log.log_end_offset == 2
 
 
-@pytest.mark.parametrize("name", ["roll", "truncate_to", "delete_before", "delete_old_segments"])
+@pytest.mark.parametrize("name", ["roll_segment_if_used", "truncate_to", "delete_before", "delete_old_segments"])
 def test_operations_that_change_the_log_write_pending_batches_first(log: Log, disk: FailingDisk, name: str) -> None:
     append_soon(log, batch(value=b"second"))
     arguments = (1,) if name in ("truncate_to", "delete_before") else ()
@@ -319,7 +319,7 @@ def test_operations_that_change_the_log_write_pending_batches_first(log: Log, di
     assert append(log, batch(value=b"third")) == 1
     append_soon(log, batch(value=b"fourth"))
     getattr(log, name)(*arguments)
-    assert log.unwritten is None
+    assert log.pending_batches is None
     assert values(log) == {
         "truncate_to": [b"first0"],
         "delete_before": [b"third0", b"fourth0"],
@@ -339,7 +339,7 @@ def test_closing_a_log_writes_pending_batches(log: Log, tmp_path: Path, flushed:
 
 def test_abandoning_a_log_discards_pending_batches(log: Log) -> None:
     append_soon(log, batch())
-    lost = log.unwritten
+    lost = log.pending_batches
     log.abandon()
     assert lost is not None and lost.failure is not None and "is closed" in str(lost.failure.message)
     assert log.write_pending() is None

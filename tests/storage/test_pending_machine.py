@@ -71,11 +71,11 @@ class PendingMachine(RuleBasedStateMachine):
         self.surroundings.now_ms += elapsed_ms
         if producer is None:
             return batch(count, timestamp=self.surroundings.now_ms)
-        known = dict(self.log.producers.entries()).get(producer)
+        known = dict(self.log.producers.iterate_entries()).get(producer)
         sequence = known.batches[-1][1] + 1 if known is not None and known.batches else 0
         options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
         data = batch(count, timestamp=self.surroundings.now_ms, **options, transactional=producer == 9)
-        assert self.log.producers.check(check_batch(data)) is None
+        assert self.log.producers.check_batch(check_batch(data)) is None
         return data
 
     def _placed(self, data: bytearray, offset: int) -> bytearray:
@@ -92,15 +92,15 @@ class PendingMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 4), producer=st.sampled_from([None, 7, 8, 9]), elapsed_ms=st.integers(0, 20))
     def append_soon(self, count: int, producer: int | None, elapsed_ms: int) -> None:
         data = self._batch(count, producer, elapsed_ms)
-        before = self.log.unwritten
+        before = self.log.pending_batches
         offset = append_soon(self.log, bytearray(data), self.leader_epoch)
-        if self.log.unwritten is not before and before is not None:
+        if self.log.pending_batches is not before and before is not None:
             self._was_written()  # early
         if offset < 0:
             self.append_now(data)
             return
         assert offset == (check_batch(self.pending[-1][0]).next_offset if self.pending else self.end)
-        unwritten = self.log.unwritten
+        unwritten = self.log.pending_batches
         assert unwritten is not None
         self.pending.append((self._placed(data, offset), unwritten))
 
@@ -148,7 +148,7 @@ class PendingMachine(RuleBasedStateMachine):
                     append_soon(self.log, large, self.leader_epoch)
             else:
                 with pytest.raises(KafkaError):
-                    self.log.roll() if how == "roll" else append(self.log, batch(), self.leader_epoch)
+                    self.log.roll_segment_if_used() if how == "roll" else append(self.log, batch(), self.leader_epoch)
         finally:
             self.disk.failing, self.disk.room_bytes, self.disk.suffix = set(), None, ""
         self._lost()
@@ -156,7 +156,7 @@ class PendingMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll()
+        self.log.roll_segment_if_used()
         self._was_written()
 
     @rule()
@@ -201,7 +201,7 @@ class PendingMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_is_pending_says_so_and_afterwards_whether_it_was_written(self) -> None:
-        assert self.log.unwritten is (self.pending[-1][1] if self.pending else None)
+        assert self.log.pending_batches is (self.pending[-1][1] if self.pending else None)
         assert all(pending.headers and pending.failure is None for _, pending in self.pending)
         for pending, was_written in self.ended:
             assert not pending.headers
@@ -215,7 +215,8 @@ class PendingMachine(RuleBasedStateMachine):
             if header.producer_id >= 0 and not header.is_control:
                 last[header.producer_id] = header.last_sequence, header.last_offset
         known = {
-            producer: (entry.batches[-1][1], entry.batches[-1][2]) for producer, entry in self.log.producers.entries()
+            producer: (entry.batches[-1][1], entry.batches[-1][2])
+            for producer, entry in self.log.producers.iterate_entries()
         }
         assert last == known
 

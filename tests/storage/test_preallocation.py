@@ -87,11 +87,11 @@ def test_preallocate_takes_effect_at_the_next_segment(tmp_path: Path) -> None:
     log = filled(tmp_path, 3, SETTINGS._replace(preallocate=False))
     size = log.size_bytes
     log.update_settings(SETTINGS)
-    log.roll()
+    log.roll_segment_if_used()
     assert sizes(tmp_path) == [size, 500]
     log.update_settings(SETTINGS._replace(preallocate=False))
     append(log, batch())
-    log.roll()
+    log.roll_segment_if_used()
     assert sizes(tmp_path) == [size, len(batch()), 0]
 
 

@@ -32,7 +32,7 @@ class Stub(NamedTuple):
     size_bytes: int = 100
     newest_ms: int = 0
 
-    def largest_timestamp(self) -> int:
+    def get_largest_timestamp(self) -> int:
         return self.newest_ms
 
 
@@ -119,7 +119,7 @@ def test_an_empty_active_segment_is_kept() -> None:
 
 def test_timestamps_are_not_read_beyond_the_first_kept_segment() -> None:
     class Unreadable(Stub):
-        def largest_timestamp(self) -> int:
+        def get_largest_timestamp(self) -> int:
             raise AssertionError("nobody needs this")
 
     segments = [Stub(0, newest_ms=0), Stub(10, newest_ms=5000), Unreadable(20)]
@@ -164,7 +164,7 @@ def rolled(tmp_path: Path, surroundings: Surroundings, settings: LogSettings = F
     for index in range(3):
         append(log, batch(2, timestamp=NOW_MS + 1000 * index), leader_epoch=index)
         if index < 2:
-            log.roll()
+            log.roll_segment_if_used()
     return log
 
 
@@ -176,7 +176,7 @@ def test_a_log_deletes_its_old_segments_and_starts_after_them(tmp_path: Path, ca
     assert log.delete_old_segments() == 1
     assert (log.log_start_offset, log.segments[0].base_offset) == (2, 2)
     assert [offset for offset, _ in read_values(log)] == [2, 3, 4, 5]
-    assert log.epochs.entries() == [(1, 2), (2, 4)]
+    assert log.epochs.list_entries() == [(1, 2), (2, 4)]
     with pytest.raises(KafkaError) as raised:
         log.read(1, 100)
     assert raised.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -217,7 +217,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file(tmp_path: Path) -> N
     surroundings = Surroundings()
     log = open_at(tmp_path, FOREVER._replace(retention_ms=1000), surroundings=surroundings)
     append(log, batch(1, timestamp=-1))
-    log.roll()
+    log.roll_segment_if_used()
     append(log, batch(1))
     os.utime(tmp_path / "00000000000000000000.log", ns=(0, NOW_MS * 1_000_000))
     surroundings.now_ms = NOW_MS + 1000
@@ -233,7 +233,7 @@ def test_producers_are_known_after_all_their_records_are_deleted(tmp_path: Path)
     log.delete_old_segments()
     log.close()
     log = open_at(tmp_path)
-    assert dict(log.producers.entries())[7].batches[-1][1] == 2
+    assert dict(log.producers.iterate_entries())[7].batches[-1][1] == 2
 
 
 def test_segments_below_a_raised_log_start_are_deleted_later(tmp_path: Path) -> None:

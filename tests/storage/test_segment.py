@@ -42,12 +42,12 @@ def known(segment: Segment) -> tuple[object, ...]:
     segment.find_position_of(segment.base_offset + 1)
     indexes = segment.indexes
     return (
-        indexes.offsets.entries(),
-        indexes.times.entries(),
+        indexes.offsets.list_entries(),
+        indexes.times.list_entries(),
         indexes.max_timestamp,
         indexes.offset_of_max_timestamp,
         segment.first_timestamp,
-        segment.next_offset(),
+        segment.find_next_offset(),
     )
 
 
@@ -55,10 +55,10 @@ def test_an_index_entry_is_added_per_interval_at_the_start_of_a_batch(tmp_path: 
     segment = created(tmp_path)
     fill(segment)
     size = len(batch(2))
-    entries = segment.indexes.offsets.entries()
+    entries = segment.indexes.offsets.list_entries()
     assert [position for _, position in entries] == list(range(3 * size, 20 * size, 3 * size))
     assert all(offset == 100 + 2 * (position // size) + 1 for offset, position in entries)
-    assert segment.indexes.times.entries()[0] == (NOW_MS + 30, 107)
+    assert segment.indexes.times.list_entries()[0] == (NOW_MS + 30, 107)
 
 
 def test_an_interval_of_zero_adds_an_entry_for_each_batch_but_the_first(tmp_path: Path) -> None:
@@ -70,14 +70,14 @@ def test_an_interval_of_zero_adds_an_entry_for_each_batch_but_the_first(tmp_path
 def test_a_reopened_segment_has_the_same_state(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
-    segment.finish()
+    segment.finish_indexes()
     assert known(opened(tmp_path)) == known(segment)
 
 
 def test_entries_after_reopening_are_at_the_same_positions(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, 8)
-    segment.finish()
+    segment.finish_indexes()
     again = opened(tmp_path)
     again.load()
     for number in range(8, 20):
@@ -87,7 +87,7 @@ def test_entries_after_reopening_are_at_the_same_positions(tmp_path: Path) -> No
     whole = created(tmp_path / "whole")
     fill(whole, 20)
     again.find_position_of(101)
-    assert again.indexes.offsets.entries() == whole.indexes.offsets.entries()
+    assert again.indexes.offsets.list_entries() == whole.indexes.offsets.list_entries()
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
@@ -109,7 +109,7 @@ def test_corrupt_indexes_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyP
     segment = created(tmp_path)
     fill(segment)
     expected = known(segment)
-    segment.finish()
+    segment.finish_indexes()
     path = Path(segment.path + suffix)
     if damage is None:
         path.unlink()
@@ -132,7 +132,7 @@ def names_to_sync(segment: Segment) -> list[str]:
 def test_only_indexes_with_several_entries_need_an_fsync(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, 1)
-    segment.finish()
+    segment.finish_indexes()
     assert Path(segment.path + ".timeindex").stat().st_size == 12
     assert names_to_sync(segment) == [".log"]
     again = opened(tmp_path)
@@ -140,7 +140,7 @@ def test_only_indexes_with_several_entries_need_an_fsync(tmp_path: Path) -> None
     assert names_to_sync(again) == [".log"]
     more = batch(2, timestamp=NOW_MS + 10, base_offset=102)
     again.append(more, 102, (check_batch(more),))
-    again.finish()
+    again.finish_indexes()
     assert names_to_sync(again) == [".log", ".timeindex"]
 
 
@@ -148,7 +148,7 @@ def test_only_indexes_with_several_entries_need_an_fsync(tmp_path: Path) -> None
 def test_an_index_of_one_entry_is_rebuilt_after_a_power_loss(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
     segment = created(tmp_path)
     fill(segment, 1)
-    segment.finish()
+    segment.finish_indexes()
     path = Path(segment.path + ".timeindex")
     path.write_bytes(damage(path.read_bytes()))
     again = opened(tmp_path)
@@ -161,7 +161,7 @@ def test_an_index_of_one_entry_whose_loss_is_undetectable_is_fsynced(tmp_path: P
     timeless, timed = batch(1, timestamp=-1, base_offset=100), batch(1, base_offset=101)
     segment.append(timeless, 100, (check_batch(timeless),))
     segment.append(timed, 101, (check_batch(timed),))
-    segment.finish()
+    segment.finish_indexes()
     assert names_to_sync(segment) == [".log", ".timeindex"]
 
 
@@ -169,19 +169,19 @@ def test_an_index_of_one_entry_whose_loss_is_undetectable_is_fsynced(tmp_path: P
 def test_a_truncated_index_is_fsynced(tmp_path: Path, batches: int) -> None:
     segment = created(tmp_path)
     fill(segment)
-    segment.finish()
+    segment.finish_indexes()
     segment.truncate(batches * len(batch(2)), 100 + 2 * batches)
-    segment.finish()
+    segment.finish_indexes()
     assert names_to_sync(segment) == [".log", ".index", ".timeindex"]
 
 
 def test_an_index_rebuilt_over_an_old_file_is_fsynced(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, 1)
-    segment.finish()
-    segment.forget()
-    segment.note(0, 101, NOW_MS)
-    segment.finish()
+    segment.finish_indexes()
+    segment.clear_indexes()
+    segment.index_batch(0, 101, NOW_MS)
+    segment.finish_indexes()
     assert names_to_sync(segment) == [".log", ".index", ".timeindex"]
 
 
@@ -198,43 +198,43 @@ def test_indexes_are_not_rebuilt_from_batches_with_impossible_offsets(tmp_path: 
 def test_an_index_that_extends_beyond_the_log_is_rebuilt(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
-    segment.finish()
+    segment.finish_indexes()
     with open(segment.path + ".index", "ab") as file:
         file.write(struct.pack(">ii", 1000, segment.size_bytes))
     again = opened(tmp_path)
     again.load()
-    assert again.indexes.offsets.entries() == segment.indexes.offsets.entries()
+    assert again.indexes.offsets.list_entries() == segment.indexes.offsets.list_entries()
 
 
 def test_rebuilt_indexes_are_written_at_the_end(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
-    segment.finish()
+    segment.finish_indexes()
     before = Path(segment.path + ".index").read_bytes(), Path(segment.path + ".timeindex").read_bytes()
     Path(segment.path + ".index").write_bytes(b"nonsense nonsense")
     again = opened(tmp_path)
     again.load()
-    again.finish()
+    again.finish_indexes()
     assert (Path(segment.path + ".index").read_bytes(), Path(segment.path + ".timeindex").read_bytes()) == before
 
 
 def test_a_segment_that_was_not_loaded_is_not_changed(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
-    segment.finish()
+    segment.finish_indexes()
     Path(segment.path + ".index").unlink()
     again = opened(tmp_path)
-    again.finish()
+    again.finish_indexes()
     assert not Path(segment.path + ".index").exists()
 
 
 def test_the_end_of_a_torn_segment_is_unknown(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
-    segment.finish()
+    segment.finish_indexes()
     segment.file.truncate(segment.size_bytes - 1)
     with pytest.raises(CorruptBatch):
-        opened(tmp_path).next_offset()
+        opened(tmp_path).find_next_offset()
 
 
 def test_a_truncated_segment_equals_a_shorter_one(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_truncated_segment_equals_a_shorter_one(tmp_path: Path) -> None:
         segment, short = created(tmp_path / f"{left}"), created(tmp_path / f"{left}-short")
         fill(segment, 20)
         fill(short, left)
-        segment.finish()
+        segment.finish_indexes()
         segment.truncate(left * size, 100 + 2 * left)
         assert known(segment) == known(short)
 
@@ -254,7 +254,7 @@ def test_read_positions_are_cached_for_a_bounded_number_of_consumers(tmp_path: P
     segment = created(tmp_path)
     fill(segment)
     for offset in range(10 * REMEMBERED_POSITIONS):
-        segment.remember(offset, 0)
+        segment.remember_position(offset, 0)
     assert len(segment._remembered) <= REMEMBERED_POSITIONS
 
 
@@ -274,7 +274,7 @@ def test_a_read_that_continues_where_the_last_ended_needs_no_lookup(
 def test_a_deleted_segments_files_have_kafkas_suffix(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
-    segment.finish()
+    segment.finish_indexes()
     assert sorted(segment.mark_deleted()) == sorted(str(path) for path in tmp_path.iterdir())
     assert {path.suffix for path in tmp_path.iterdir()} == {".deleted"}
 
@@ -285,7 +285,7 @@ def test_a_large_indexed_batch_does_not_hide_the_small_ones_before_it(tmp_path: 
     small_bytes = segment.size_bytes
     large = batch(1, value=b"x" * 10_000, base_offset=142)
     segment.append(large, 142, (check_batch(large),))
-    assert segment.indexes.offsets.entries()[-1][1] == small_bytes
+    assert segment.indexes.offsets.list_entries()[-1][1] == small_bytes
     region = segment.read(100, 5000, (segment.size_bytes, 143), minimum_one=True)
     assert region is not None
     assert (region.size_bytes, region.next_offset) == (small_bytes, 142)

@@ -45,11 +45,11 @@ class Made:
         self.files.epoch_file.assign(1, 25)
         for end_offset in (25, 40):
             self.contents.producers.end_offset = end_offset
-            self.contents.snapshots.take(self.contents.producers, 0)
+            self.contents.snapshots.take_snapshot(self.contents.producers, 0)
 
     def names(self) -> list[str]:
         """Of the files that are no segments'."""
-        return sorted(name for name in self.disk.names(DIRECTORY) if not name.endswith(("log", "index")))
+        return sorted(name for name in self.disk.list_names(DIRECTORY) if not name.endswith(("log", "index")))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def made() -> Made:
 
 def test_a_closed_segment_has_a_snapshot_and_all_its_transactions_written(made: Made) -> None:
     made.disk.failing = {"write"}
-    made.files.aborted.add(made.segments[0].path, ABORTED)
+    made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
     made.disk.heal()
     made.contents.producers.end_offset = 60
     made.files.finish_segment([0, 25])
@@ -69,24 +69,24 @@ def test_a_closed_segment_has_a_snapshot_and_all_its_transactions_written(made: 
 
 def test_a_file_that_failed_to_be_written_is_written_before_its_fsync(made: Made) -> None:
     made.disk.failing = {"write"}
-    made.files.aborted.add(made.segments[0].path, ABORTED)
+    made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
     made.disk.heal()
-    files, _ = made.files.collect()
+    files, _ = made.files.list_to_sync()
     assert f"{made.segments[0].path}.txnindex" in [file.path for file in files]
 
 
 def test_entries_of_deleted_segments_are_removed(made: Made) -> None:
-    made.files.aborted.add(made.segments[0].path, ABORTED)
-    made.files.begin_at(26)
+    made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
+    made.files.remove_before(26)
     assert made.names() == ["00000000000000000040.snapshot", "leader-epoch-checkpoint"]
-    assert list(made.files.aborted.between(0, 100)) == []
+    assert list(made.files.aborted.list_between(0, 100)) == []
 
 
 def test_entries_beyond_a_truncation_are_removed(made: Made) -> None:
-    made.files.aborted.add(made.segments[0].path, ABORTED)
-    made.files.end_at(15, made.segments[:1])
+    made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
+    made.files.truncate_to(15, made.segments[:1])
     assert made.names() == ["leader-epoch-checkpoint"]
-    assert list(made.files.aborted.between(0, 100)) == []
+    assert list(made.files.aborted.list_between(0, 100)) == []
     assert made.contents.epochs.latest == 0
     assert made.contents.producers.end_offset == 15
 

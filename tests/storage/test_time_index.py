@@ -32,38 +32,38 @@ def index_of(directory: Path, entries: list[tuple[int, int]]) -> TimeIndex:
 
 def reopened(directory: Path) -> TimeIndex:
     index = index_at(directory)
-    index.open()
+    index.open_file()
     return index
 
 
 def test_a_time_index_file_has_kafkas_format(tmp_path: Path) -> None:
     index = index_of(tmp_path, ENTRIES[:2])
-    index.write_out()
+    index.write_file()
     assert Path(index.path).read_bytes() == struct.pack(">qiqi", T, 9, T + 5, 19)
 
 
 def test_a_timestamp_that_is_not_larger_adds_no_entry(tmp_path: Path) -> None:
     index = index_of(tmp_path, [(T, 1009), (T, 1019), (T - 1, 1029), (-1, 1039)])
-    assert index.entries() == [(T, 1009)]
+    assert index.list_entries() == [(T, 1009)]
 
 
 def test_the_last_entry_is_known_after_opening_and_all_after_loading(tmp_path: Path) -> None:
-    index_of(tmp_path, ENTRIES).write_out()
+    index_of(tmp_path, ENTRIES).write_file()
     index = reopened(tmp_path)
     assert (index.count, index.last_timestamp, index.last_offset) == (4, T + 100, 1050)
     index.append(T + 100, 1060)
     index.append(T + 101, 1070)
-    index.write_out()
-    index.load()
-    assert index.entries() == [*ENTRIES, (T + 101, 1070)]
+    index.write_file()
+    index.load_entries()
+    assert index.list_entries() == [*ENTRIES, (T + 101, 1070)]
     again = reopened(tmp_path)
-    again.load()
-    assert again.entries() == index.entries()
+    again.load_entries()
+    assert again.list_entries() == index.list_entries()
 
 
 def test_an_empty_index_has_no_timestamp(tmp_path: Path) -> None:
     index = index_at(tmp_path)
-    assert (index.last_timestamp, index.last_offset, index.floor(T)) == (-1, BASE, BASE)
+    assert (index.last_timestamp, index.last_offset, index.find_offset_floor(T)) == (-1, BASE, BASE)
 
 
 @for_each(
@@ -73,19 +73,19 @@ def test_an_empty_index_has_no_timestamp(tmp_path: Path) -> None:
 def test_a_timestamp_search_starts_where_all_earlier_records_are_older(
     tmp_path: Path, timestamp: int, offset: int
 ) -> None:
-    assert index_of(tmp_path, ENTRIES).floor(timestamp) == offset
+    assert index_of(tmp_path, ENTRIES).find_offset_floor(timestamp) == offset
 
 
 @pytest.mark.parametrize(("offset", "left"), [(1000, 0), (1009, 0), (1010, 1), (1019, 1), (1020, 3), (1051, 4)])
 def test_truncation_removes_an_offset_and_all_later_ones(tmp_path: Path, offset: int, left: int) -> None:
     index = index_of(tmp_path, ENTRIES)
-    index.write_out()
+    index.write_file()
     index.truncate(offset)
-    assert index.entries() == ENTRIES[:left]
+    assert index.list_entries() == ENTRIES[:left]
     assert (index.last_timestamp, index.last_offset) == (ENTRIES[left - 1] if left else (-1, BASE))
     again = reopened(tmp_path)
-    again.load()
-    assert again.entries() == ENTRIES[:left]
+    again.load_entries()
+    assert again.list_entries() == ENTRIES[:left]
 
 
 @for_each(
@@ -102,4 +102,4 @@ def test_truncation_removes_an_offset_and_all_later_ones(tmp_path: Path, offset:
 def test_an_inconsistent_index_is_rejected(tmp_path: Path, content: bytes) -> None:
     Path(index_at(tmp_path).path).write_bytes(content)
     with pytest.raises(CorruptIndex):
-        reopened(tmp_path).load()
+        reopened(tmp_path).load_entries()

@@ -29,7 +29,7 @@ class Made:
 
     def collected(self) -> tuple[list[str], list[str]]:
         """(names of the files, directories)."""
-        files, directories = self.unsynced.collect()
+        files, directories = self.unsynced.list_to_sync()
         return [file.path.removeprefix(f"{DIRECTORY}/") for file in files], directories
 
 
@@ -46,7 +46,7 @@ def test_the_file_names_of_a_new_log_are_fsynced_once(made: Made) -> None:
 
 def test_changed_names_are_fsynced_without_any_file(made: Made) -> None:
     made.unsynced.mark_synced()
-    made.unsynced.names_change()
+    made.unsynced.note_changed_names()
     assert made.collected() == ([], DIRECTORIES)
 
 
@@ -55,7 +55,7 @@ def test_files_are_fsynced_once_with_their_names(made: Made) -> None:
     made.epochs.assign(3, 0)
     states = ProducerStates()
     states.end_offset = 5
-    made.snapshots.take(states, 0)
+    made.snapshots.take_snapshot(states, 0)
     files = ["00000000000000000005.snapshot", "leader-epoch-checkpoint"]
     assert made.collected() == (files, DIRECTORIES)
     made.unsynced.mark_synced()
@@ -66,6 +66,6 @@ def test_files_whose_fsync_could_not_begin_stay_unsynced(made: Made) -> None:
     made.epochs.assign(3, 0)
     made.disk.failing = {"open"}
     with pytest.raises(OSError, match="Input/output error"):
-        made.unsynced.collect()
+        made.unsynced.list_to_sync()
     made.disk.heal()
     assert made.collected() == (["leader-epoch-checkpoint"], DIRECTORIES)

@@ -38,7 +38,7 @@ class Move:
     @property
     def is_void(self) -> bool:
         """Return whether the move was cancelled, or the log was replaced or closed."""
-        return self.is_cancelled or self.partition.log is not self.copy.log or not self.copy.log.in_use
+        return self.is_cancelled or self.partition.log is not self.copy.log or not self.copy.log.is_in_use
 
     @property
     def lag(self) -> int:
@@ -96,14 +96,14 @@ class LogMoves:
         if move.is_void:
             self._end_move(move)
             return
-        segment = copy.missing()
+        segment = copy.find_missing_segment()
         if segment is not None:
-            self._run_aside(move, copy.copy_of(segment), partial(copy.copied, segment))
-        elif (sync := copy.sync_of_segments()) is not None:
+            self._run_aside(move, copy.make_segment_work(segment), partial(copy.note_copied, segment))
+        elif (sync := copy.make_sync_work()) is not None:
             self._run_aside(move, sync, lambda: None)
         elif copy.log.segments[-1].size_bytes > TAIL_BYTES:
             try:
-                copy.log.roll()
+                copy.log.roll_segment_if_used()
             except KafkaError as error:
                 self._fail_move(move, error)
                 return
@@ -112,12 +112,14 @@ class LogMoves:
             self._copy_rest_and_finish(move)
 
     def _run_aside(self, move: Move, work: Work, then: Callable[[], None]) -> None:
-        segment = move.copy.missing()
+        segment = move.copy.find_missing_segment()
 
         def done(error: Exception | None) -> None:
             if error is None:
                 then()
-            elif segment is None or segment is move.copy.missing():  # otherwise it was deleted while it was copied
+            elif (
+                segment is None or segment is move.copy.find_missing_segment()
+            ):  # otherwise it was deleted while it was copied
                 self._fail_move(move, error)
                 return
             self._copy_next_segment(move)
@@ -129,10 +131,10 @@ class LogMoves:
     def _copy_rest_and_finish(self, move: Move) -> None:
         """Hold flushes and copy the rest, so that no record is acknowledged as synced that the copy lacks."""
         if move.is_void:
-            move.copy.log.flusher.release()
+            move.copy.log.flusher.release_flushes()
             self._end_move(move)
-        elif move.copy.log.flusher.hold():
-            self._cluster.clock.run_aside(move.copy.copy_of_tail(), partial(self._finish_move, move))
+        elif move.copy.log.flusher.hold_flushes():
+            self._cluster.clock.run_aside(move.copy.make_tail_work(), partial(self._finish_move, move))
         else:
             self._cluster.clock.call_later(FLUSH_WAIT_MS, partial(self._copy_rest_and_finish, move))
 
@@ -145,7 +147,7 @@ class LogMoves:
                 return
             except OSError as failure:
                 error = failure
-        flusher.release()
+        flusher.release_flushes()
         if error is not None and not move.copy.has_lost_its_tail:
             self._fail_move(move, error)
         else:
@@ -154,10 +156,12 @@ class LogMoves:
     def _replace_log_by_copy(self, move: Move) -> None:
         """Replace the log with the copy, within one turn of the loop, so that nothing is read or appended meanwhile."""
         cluster, partition, old = self._cluster, move.partition, move.copy.log
-        move.copy.complete()
+        move.copy.copy_appended()
         source = cluster.logs.find_directory_of(old)
         try:
-            new = cluster.logs.move(move.copy, move.directory, partition.topic.settings, self._make_unique_suffix())
+            new = cluster.logs.replace_by_copy(
+                move.copy, move.directory, partition.topic.settings, self._make_unique_suffix()
+            )
         except LogDirectoryError as error:
             old.take_offline(str(error))
             self._end_move(move)
@@ -166,7 +170,7 @@ class LogMoves:
         if old.is_watermark_held:
             new.high_watermark = old.high_watermark
         partition.hold_or_release_watermark()
-        old.flusher.hand_over(new.flusher)
+        old.flusher.hand_over_requests(new.flusher)
         partition.wake_waiters()
         for checkpoint in OFFSET_CHECKPOINTS:
             move.directory.write_checkpoint_soon(checkpoint)
@@ -192,7 +196,7 @@ class LogMoves:
     def _end_move(self, move: Move) -> None:
         """Remove the move and its copy, if any, and start the next move."""
         if self._cluster.logs.disk.exists(move.copy.path):
-            move.directory.discard(move.copy.path)
+            move.directory.discard_directory(move.copy.path)
         if self._moves.get(move.partition) is move:
             del self._moves[move.partition]
         self._running = None

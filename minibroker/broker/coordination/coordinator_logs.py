@@ -208,7 +208,7 @@ class CoordinatorLog:
     def _append_batch(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None) -> int:
         partition.check_min_isr()
         if producer is not None:
-            partition.log.producers.check_epoch(*producer)
+            partition.log.producers.check_producer_epoch(*producer)
         header = read_header(batch)
         limit = partition.log.settings.max_message_bytes
         if len(batch) > limit:
@@ -222,7 +222,7 @@ class CoordinatorLog:
         """Return the partitions whose logs are in this process and online."""
         topic = self.topic
         partitions = () if topic is None else topic.partitions
-        return (partition for partition in partitions if partition.has_local_log and partition.log.in_use)
+        return (partition for partition in partitions if partition.has_local_log and partition.log.is_in_use)
 
     def replay_partition(self, partition: Partition, shard: Shard) -> Steps[None]:
         """Replay a partition into `shard`, a step per batch. Log and skip what is malformed.

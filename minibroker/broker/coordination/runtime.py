@@ -86,7 +86,12 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         def load() -> None:
             topic = self.log.topic
             partition = topic.find_partition(index) if topic is not None and topic.topic_id == topic_id else None
-            if partition is not None and index not in self._shards and partition.has_local_log and partition.log.in_use:
+            if (
+                partition is not None
+                and index not in self._shards
+                and partition.has_local_log
+                and partition.log.is_in_use
+            ):
                 run_in_slices(self.cluster.clock, lambda _: None, self._load_shard(partition), lambda: None)
 
         self.cluster.clock.call_later(delay_ms, load)
@@ -194,7 +199,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         if before is not None and before.failure is not None:  # the decision may be based on lost records
             raise KafkaError(ErrorCode.NOT_COORDINATOR, before.failure.message)
         offset = self.log.append_batch(partition, batch, producer)
-        pending = partition.log.unwritten
+        pending = partition.log.pending_batches
         if pending is not None and pending is not before:
             self._appended[index] = pending
             self.cluster.turn.add_listener(self)
@@ -212,7 +217,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
     def get_write_wait(self, key: str) -> Wait:
         """Return what to wait for before the state of `key` is returned: its pending write. Raises KafkaError."""
         appended_to = self.log.get_writable_partition(key).log
-        return Wait(appended_to, appended_to.unwritten, codes=COORDINATOR_CODES)
+        return Wait(appended_to, appended_to.pending_batches, codes=COORDINATOR_CODES)
 
     def call_when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` with None once changes of `key` are durable, or with the failure. Raises KafkaError."""

@@ -222,7 +222,7 @@ class Reading:
         if answer.aborted_transactions is not None:
             answer.aborted_transactions = [
                 PartitionAnswer.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in log.aborted_transactions(fetched.fetch_offset, region.next_offset)
+                for one in log.list_aborted_transactions(fetched.fetch_offset, region.next_offset)
             ]
         answer.records = region.data if isinstance(region, Converted) else region
         return answer, region.size_bytes

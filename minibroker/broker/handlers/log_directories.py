@@ -74,7 +74,7 @@ def _describe_directory(context: RequestContext, directory: LogDirectory, asked:
     result = Result(log_dir=os.path.abspath(directory.path))
     if context.version >= FIRST_WITH_SPACE:
         try:
-            result.total_bytes, result.usable_bytes = context.cluster.logs.disk.space_bytes(directory.path)
+            result.total_bytes, result.usable_bytes = context.cluster.logs.disk.measure_space_bytes(directory.path)
         except OSError:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return result
@@ -142,7 +142,7 @@ def _begin_move(context: RequestContext, name: str, index: int, path: str) -> No
     if partition is not None and partition.is_offline:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
     if partition is None or not partition.has_local_log:
-        cluster.logs.prefer(name, index, directory)
+        cluster.logs.prefer_directory(name, index, directory)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not partition.has_local_log or context.node.node_id not in partition.replicas:

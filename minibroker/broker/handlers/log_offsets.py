@@ -146,7 +146,9 @@ def _list_offsets_before(partition: Partition, timestamp: int, max_count: int, n
     """Return the end of the log and the starts of segments last written by `timestamp` (ms), the largest first."""
     log = partition.log
     try:
-        places = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms()) for segment in log.segments]
+        places = [
+            (max(segment.base_offset, log.log_start_offset), segment.get_modified_ms()) for segment in log.segments
+        ]
     except OSError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
     if log.segments[-1].size_bytes:
@@ -180,7 +182,7 @@ def _find_offset(partition: Partition, timestamp: int, committed: bool) -> Steps
 
 def _find_first_epoch(partition: Partition) -> int:
     """Return the epoch of the first record, or the current epoch if the log is empty."""
-    epoch = partition.log.epochs.epoch_at(partition.log.log_start_offset)
+    epoch = partition.log.epochs.find_epoch_at(partition.log.log_start_offset)
     return partition.leader_epoch if epoch == NO_EPOCH else epoch
 
 

@@ -266,7 +266,7 @@ def _append_batch(
     log = partition.log
     records, headers = validated
     header = headers[0]
-    original = log.producers.check(header) if header.producer_id >= 0 else None
+    original = log.producers.check_batch(header) if header.producer_id >= 0 else None
     if original is not None:
         # As in Kafka, a repetition gets the append time of the original, whatever the timestamp type of the topic.
         first_offset, append_time_ms = original

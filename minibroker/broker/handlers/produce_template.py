@@ -186,7 +186,7 @@ class ProduceTemplate(Template):
             if validated is None:
                 return None
             records, headers = validated
-            if headers[0].producer_id >= 0 and log.producers.check(headers[0]) is not None:
+            if headers[0].producer_id >= 0 and log.producers.check_batch(headers[0]) is not None:
                 return None
         except KafkaError:
             return None

@@ -173,7 +173,7 @@ def _answer_partition(context: RequestContext, topic: str, index: int, namings: 
         return PartitionAnswer(partition_index=index, error_code=error.code, error_message=error.message)
     producers = partition.log.producers
     answers = []
-    for producer_id in producers.ids():
+    for producer_id in producers.list_producer_ids():
         entry = producers.find(producer_id)
         if entry is not None:
             answers.append(_describe_producer(producer_id, entry))

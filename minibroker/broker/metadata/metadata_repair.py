@@ -129,7 +129,7 @@ class Repair:
         for path in self._paths:
             node_id, directory_id = self._read_properties(f"{path}/{META_PROPERTIES}")
             node_ids.add(node_id)
-            for name in self._disk.names(path):
+            for name in self._disk.list_names(path):
                 key = parse_log_name(name)
                 if key is not None and self._disk.is_directory(f"{path}/{name}"):
                     logs[key] = FoundLog(f"{path}/{name}", self._read_topic_id(f"{path}/{name}"), directory_id)
@@ -268,7 +268,7 @@ class Repair:
     def _find_largest_ids(self, path: str) -> tuple[int, int]:
         """Return the largest leader epoch and producer id of the batches in a log; 0 and -1 if there are none."""
         epoch, producer_id = 0, -1
-        for base_offset in list_offsets_with_suffix(self._disk.names(path), LOG_SUFFIX):
+        for base_offset in list_offsets_with_suffix(self._disk.list_names(path), LOG_SUFFIX):
             file = self._disk.open_to_read(f"{path}/{make_segment_name(base_offset)}{LOG_SUFFIX}")
             with suppress(CorruptBatch):
                 for _, header in iterate_headers(file, 0, file.size_bytes()):
@@ -370,7 +370,7 @@ class Salvage:
             self._take_values(snapshot.path, iterate_values_in(snapshot.data))
             self.next_offset, self.latest_epoch = snapshot.end_offset, snapshot.leader_epoch
         start = self.next_offset
-        for base_offset in list_offsets_with_suffix(disk.names(directory), LOG_SUFFIX):
+        for base_offset in list_offsets_with_suffix(disk.list_names(directory), LOG_SUFFIX):
             path = f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}"
             self._take_values(path, self._iterate_values(path, disk.read_whole(path), base_offset, start))
 

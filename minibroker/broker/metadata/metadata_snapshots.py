@@ -41,7 +41,7 @@ class Snapshot(NamedTuple):
 
 def find_newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
     """Return the newest complete snapshot in a directory; warn of newer, incomplete ones. Raises `OSError`."""
-    for match in filter(None, map(_NAME.fullmatch, reversed(disk.names(directory)))):
+    for match in filter(None, map(_NAME.fullmatch, reversed(disk.list_names(directory)))):
         path = f"{directory}/{match[0]}"
         data = disk.read_whole(path)
         reason = find_incompleteness(data)

@@ -135,7 +135,7 @@ class Partition:
         """Let consumers see new records only while enough replicas are in sync (KIP-966); wake them if there are."""
         held = self.is_under_min_isr
         if self.has_local_log and self.log.is_watermark_held != held:
-            self.log.hold_watermark(held=held)
+            self.log.set_watermark_held(held=held)
             if not held:
                 self.wake_waiters()
 

@@ -47,7 +47,7 @@ def encode_answer(response: Message, version: int, start: bytes, correlation_id:
         SIZE_AND_CORRELATION_ID.pack_into(out, 0, len(out) - SIZE.size, correlation_id)
         return [out]
     SIZE_AND_CORRELATION_ID.pack_into(out, 0, out.size_bytes - SIZE.size, correlation_id)
-    return out.parts()
+    return out.list_parts()
 
 
 def encode_answer_in_steps(
@@ -58,7 +58,7 @@ def encode_answer_in_steps(
     out += start
     long_arrays = yield from response.encode_in_steps(out, version, MAX_ANSWER_BYTES)
     SIZE_AND_CORRELATION_ID.pack_into(out, 0, out.size_bytes - SIZE.size, correlation_id)
-    return (out.parts() if out.regions else [out]), long_arrays
+    return (out.list_parts() if out.regions else [out]), long_arrays
 
 
 class LastingAnswers:

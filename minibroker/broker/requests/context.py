@@ -203,7 +203,7 @@ class RequestContext:
     def wait_for_metadata(self) -> None:
         """Send the answer once all changes of the metadata are synced; `lost_change` is the failure."""
         metadata = self.cluster.metadata_log.storage
-        self.wait_for(Wait(metadata, metadata.unwritten, synced=True), self._lose_answer)
+        self.wait_for(Wait(metadata, metadata.pending_batches, synced=True), self._lose_answer)
 
     def _lose_answer(self, error: KafkaError) -> None:
         self.lost_change = error

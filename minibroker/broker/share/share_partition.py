@@ -156,7 +156,7 @@ class SharePartition:
     def _find_aborted(self, found: Sequence[BatchHeader]) -> list[BatchHeader]:
         """Return the batches that belong to aborted transactions."""
         ended: dict[int, list[AbortedTransaction]] = {}
-        for one in self.partition.log.aborted_transactions(found[0].base_offset, found[-1].last_offset + 1):
+        for one in self.partition.log.list_aborted_transactions(found[0].base_offset, found[-1].last_offset + 1):
             ended.setdefault(one.producer_id, []).append(one)
         return [header for header in found if header.is_transactional and _is_aborted(header, ended)]
 

@@ -42,7 +42,7 @@ def join_or_verify(
     coordinator's code, but INVALID_PRODUCER_EPOCH for a fenced producer, as in Kafka; so is one whose epoch the
     partition knows to be past, whoever has the transactional id by now.
     """
-    partition.log.producers.check_epoch(*producer)
+    partition.log.producers.check_producer_epoch(*producer)
     named = partition.topic.name, partition.index
     try:
         return _join_or_verify(transactions, transactional_id, producer, named, joins=joins)
@@ -88,7 +88,7 @@ def check_produce(
     Return what to wait for before the batch is acknowledged, or None. Raises KafkaError with the code for a Produce of
     `api_version`.
     """
-    if partition.log.producers.in_transaction(header):
+    if partition.log.producers.is_in_transaction(header):
         return None
     joins = api_version >= FIRST_PRODUCE_THAT_JOINS
     producer = header.producer_id, header.producer_epoch
@@ -97,7 +97,7 @@ def check_produce(
     except KafkaError as error:
         raise _translate_error(error, api_version) from error
     if joins:
-        partition.log.producers.check_first(header)
+        partition.log.producers.check_first_batch(header)
     return None if joined is None else joined._replace(codes={})  # a producer gets the log's own error code
 
 

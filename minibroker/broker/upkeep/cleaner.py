@@ -104,7 +104,7 @@ class Cleaner:
             return
         self._looking = True
         self._looked_ms = self._cluster.clock.monotonic_ms()
-        self._uncleanable = {dirty_logs for dirty_logs in self._uncleanable if dirty_logs.in_use}
+        self._uncleanable = {dirty_logs for dirty_logs in self._uncleanable if dirty_logs.is_in_use}
         self.statistics.uncleanable = len(self._uncleanable)
         dirty_logs: list[tuple[float, Log]] = []
         ratios = [0.0]
@@ -134,7 +134,7 @@ class Cleaner:
 
     def _measure_dirt(self, kept: Log) -> Dirtiness | None:
         """Return the log's dirty share, or None if it may not be cleaned now."""
-        if not kept.in_use or kept in self._uncleanable or kept in self._resting or kept.directory in self._running:
+        if not kept.is_in_use or kept in self._uncleanable or kept in self._resting or kept.directory in self._running:
             return None
         try:
             return measure_dirtiness(kept, self._cluster.clock.wall_ms())
@@ -154,7 +154,7 @@ class Cleaner:
 
     def _begin_cleaning(self, dirty: Log, dirt: Dirtiness) -> None:
         clock = self._cluster.clock
-        limits, rest = get_cleaning_limits(self._cluster.settings), Rests(find_thread_clock()).rest
+        limits, rest = get_cleaning_limits(self._cluster.settings), Rests(find_thread_clock()).sleep_if_due
         cleaning = Cleaning(dirty, dirt, limits, self._throttle, clock.wall_ms(), rest)
         self._running[dirty.directory] = cleaning
         self.statistics.running = len(self._running)
@@ -163,7 +163,7 @@ class Cleaner:
     def _run_cleaning_step(self, cleaning: Cleaning, began_ms: float) -> None:
         has_written = []
         self._run_aside(
-            lambda: has_written.append(cleaning.work()),
+            lambda: has_written.append(cleaning.write_next_segment()),
             lambda error: self._on_step_done(cleaning, began_ms, error, bool(has_written and has_written[0])),
         )
 
@@ -174,15 +174,15 @@ class Cleaner:
             if error is not None:
                 raise error
             if has_written:
-                cleaning.swap()
+                cleaning.swap_segments()
                 self._run_cleaning_step(cleaning, began_ms)
                 return
-            cleaning.conclude()
+            cleaning.set_clean_offset()
         except CleaningAborted as reason:
             log.info("%s", reason)
             self._resting.add(cleaned)
         except SyncFailed as failure:
-            cleaned.sync_failed(failure)
+            cleaned.on_sync_failed(failure)
         except OSError as failure:
             log.error("%s-%d could not be compacted: %s", cleaned.topic, cleaned.partition, failure)
             self._resting.add(cleaned)

@@ -116,7 +116,7 @@ def make_line(numbered: NumberedPair) -> str:
     errors = [
         part.meaning
         for item in CaptureExplainer().explain_pair(numbered)
-        for _, part in item.part.walk()
+        for _, part in item.part.iterate_parts()
         if part.name.endswith("error_code") and part.value
     ]
     return "  ".join(each for each in [*words, ", ".join(dict.fromkeys(errors))] if each)

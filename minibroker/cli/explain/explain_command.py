@@ -112,7 +112,7 @@ def _print_explained(items: Iterable[Explained], options: dict[str, Any]) -> Non
             click.echo(piece, nl=False)
     is_whole = True
     for item in items:
-        is_whole = is_whole and not any(item.part.problems())
+        is_whole = is_whole and not any(item.part.iterate_problems())
         if options["as_json"]:
             heading = {"heading": item.heading} if item.heading else {}
             click.echo(json.dumps(heading | make_json(item.part)))

@@ -131,7 +131,7 @@ def read_metadata(root: Path | str) -> ClusterMetadata:
     found = ClusterMetadata()
     directory = f"{root}/{METADATA}"
     try:
-        names = sorted(DISK.names(directory))
+        names = sorted(DISK.list_names(directory))
     except FileNotFoundError:
         return found
     snapshots = [name for name in names if name.endswith(_SNAPSHOT_SUFFIX)][-1:]
@@ -166,7 +166,7 @@ def iterate_readable_records(data: bytes, metadata: ClusterMetadata) -> Iterator
     metadata.is_torn = False
     walker = BatchWalker(lambda: lambda at, size_bytes: view[at : at + size_bytes], len(view))
     while position < len(view):
-        found = walker.step(position)
+        found = walker.walk_from(position)
         size_bytes = found.header.size_bytes if isinstance(found, FoundBatch) else found.size_bytes
         metadata.is_torn = position + size_bytes >= len(view)
         if isinstance(found, FoundBatch) and found.is_sound and found.header.magic == MAGIC:

@@ -67,7 +67,7 @@ def find_logs(paths: Sequence[str]) -> dict[TopicPartition, FoundLog]:
 
 def measure_bytes(log: FoundLog) -> int:
     """Return the size of a log's segments. Raises `OSError`."""
-    return sum(DISK.size_bytes(f"{log.path}/{name}") for name in DISK.names(log.path) if name.endswith(LOG_SUFFIX))
+    return sum(DISK.size_bytes(f"{log.path}/{name}") for name in DISK.list_names(log.path) if name.endswith(LOG_SUFFIX))
 
 
 def log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:

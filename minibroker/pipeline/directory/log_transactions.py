@@ -61,7 +61,7 @@ class Transactions:
 
     def aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return (producer id, first offset, marker's offset) of aborted transactions from `start` to before `end`."""
-        between = AbortedTransactions(DISK, self._aborted).between(start, end)
+        between = AbortedTransactions(DISK, self._aborted).list_between(start, end)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in between]
 
     def catch_up(self, view: LogView) -> None:
@@ -148,7 +148,7 @@ class Transactions:
             raise CorruptData(f"{problem}; it is unknown whether a transaction was committed")
         open_ones = self._states.open_transactions
         for each in [producer_id] if producer_id in open_ones else list(open_ones):
-            self._aborted.append(self._states.give_up(each, offset))
+            self._aborted.append(self._states.abort_hanging_transaction(each, offset))
 
 
 def _read_trusted_entries(view: LogView) -> list[list[AbortedTransaction]]:
@@ -197,7 +197,7 @@ def _read_newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerState
     for at in range(index, -1, -1):  # there is one of the first segment only if earlier records were removed
         segment, states = view.segments[at], ProducerStates()
         try:
-            states.load(DISK.read_whole(segment.path + SNAPSHOT_SUFFIX), segment.base_offset)
+            states.load_snapshot(DISK.read_whole(segment.path + SNAPSHOT_SUFFIX), segment.base_offset)
             return at, states
         except (FileNotFoundError, CorruptSnapshot):
             states.clear(segment.base_offset)

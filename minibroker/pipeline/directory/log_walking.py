@@ -70,7 +70,7 @@ def walk_blocks(
         data = memoryview(read_exactly(file, position, min(wanted, end - position)))
         wanted = smallest
         found = scan_headers(data)
-        giant = None if found.positions else walker.header_at(position)
+        giant = None if found.positions else walker.read_header_at(position)
         if giant is not None:
             wanted = giant.size_bytes
             continue
@@ -81,7 +81,7 @@ def walk_blocks(
                 yield block
             position += found.end
         else:
-            damage = walker.step(position)
+            damage = walker.walk_from(position)
         if isinstance(damage, PassedOver):
             yield damage
             position = damage.position + damage.size_bytes
@@ -98,7 +98,7 @@ def _make_block(
         position = origin + int(headers.position[index])
         if checksums is Checksums.LAST and _leads_on(walker, position + int(headers.size[index])):
             continue
-        step = walker.step(position)
+        step = walker.walk_from(position)
         if isinstance(step, PassedOver):
             return Block(data, origin, headers.select(slice(index)), sound[:index], wrong), step
         wrong.append(step)
@@ -107,7 +107,7 @@ def _make_block(
 
 def _leads_on(walker: BatchWalker, position: int) -> bool:
     """Return whether something that may be a batch begins here, or this is the end."""
-    return position == walker.size_bytes or walker.header_at(position) is not None
+    return position == walker.size_bytes or walker.read_header_at(position) is not None
 
 
 def read_exactly(file: File, position: int, size: int) -> bytes:
@@ -156,7 +156,7 @@ def _describe_damage_at(file: File, position: int, end: int, next_offset: int, l
     The batch should have the offset `next_offset`; a batch below `least_offset` is damaged, too. Raises `OSError`.
     """
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
-    step = make_walker(file, end, next_offset=least_offset, limit=limit).step(position)
+    step = make_walker(file, end, next_offset=least_offset, limit=limit).walk_from(position)
     if isinstance(step, FoundBatch):  # the caller knows that it is damaged
         return Damage(file.path, position, step.header.size_bytes, next_offset, *format_checksums(step))
     return Damage(file.path, position, step.size_bytes, next_offset, step.expected, step.found)

@@ -101,15 +101,16 @@ class ReadingDisk(Disk):
         """Return whether the path is a directory."""
         return _is_directory(_get_info(path)) if is_remote(path) else super().is_directory(path)
 
-    def names(self, directory: str) -> list[str]:
+    def list_names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
-        return list(self.entries(directory)) if is_remote(directory) else super().names(directory)
+        return list(self.entries(directory)) if is_remote(directory) else super().list_names(directory)
 
     def entries(self, directory: str) -> dict[str, bool]:
         """Return the names in a directory, sorted, each with whether it is one: of an object store in one request."""
         if not is_remote(directory):
             return {
-                name: super(ReadingDisk, self).is_directory(f"{directory}/{name}") for name in self.names(directory)
+                name: super(ReadingDisk, self).is_directory(f"{directory}/{name}")
+                for name in self.list_names(directory)
             }
         from pyarrow.fs import FileSelector
 

@@ -87,7 +87,7 @@ def list_segments(directory: str) -> list[SegmentFile]:
     for wait_s in SWAP_WAITS_S:
         time.sleep(wait_s)
         try:
-            names = DISK.names(directory)
+            names = DISK.list_names(directory)
         except FileNotFoundError:
             return []
         swaps = _find_whole_swaps(names)

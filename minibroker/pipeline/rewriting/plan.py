@@ -92,7 +92,7 @@ def _check_topics(topics: Iterable[str], known: set[str]) -> None:
 
 def _list_segments(disk: Disk, directory: str) -> list[int]:
     """Return the base offsets of a log's segments. Raises `RewriteError` if a change of them was interrupted."""
-    names = disk.names(directory)
+    names = disk.list_names(directory)
     for each in names:
         if each.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) or each == FAILED_SYNC:
             raise RewriteError(
@@ -117,7 +117,7 @@ def _list_files(disk: Disk, source: str) -> tuple[str, ...]:
     left = (LOCK, CLEAN_SHUTDOWN, FINISHED)
     return tuple(
         name
-        for name in disk.names(source)
+        for name in disk.list_names(source)
         if name not in left and not name.endswith(TEMPORARY_SUFFIX) and os.path.isfile(f"{source}/{name}")
     )
 

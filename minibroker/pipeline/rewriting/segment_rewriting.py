@@ -87,7 +87,7 @@ class SegmentRewriter:
         self._work = work
         self._settings = settings
         self._lost_bytes = 0
-        self._output = _Output(self._disk, work, self._read_aborted(), self._disk.modified_ms(self._path))
+        self._output = _Output(self._disk, work, self._read_aborted(), self._disk.get_modified_ms(self._path))
 
     def run(self) -> list[NewSegment]:
         """Write the new segments and return them; mostly there is one.
@@ -137,8 +137,8 @@ class SegmentRewriter:
     def _make_epoch_finder(self) -> EpochAt:
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not self._disk.exists(path):
-            return LeaderEpochs().epoch_at
-        return LeaderEpochs(parse_leader_epochs(DISK.read_whole(path))).epoch_at
+            return LeaderEpochs().find_epoch_at
+        return LeaderEpochs(parse_leader_epochs(DISK.read_whole(path))).find_epoch_at
 
     def _read_aborted(self) -> list[AbortedTransaction]:
         """Return the aborted transactions in the segment's index. Raises `CorruptIndex`, `OSError`."""
@@ -174,7 +174,7 @@ class _Output:
             base_offset = header.base_offset if is_next_far else self._next_offset
             self._end_segment(base_offset)
             self.begin(base_offset, self._limit_bytes)
-        self._writer.add(header, data)
+        self._writer.add_batch(header, data)
         self._next_offset = header.next_offset
         self._batches += 1
         self._records += header.record_count

@@ -75,7 +75,7 @@ class Workspace:
         """
         disk = self._disk
         if disk.exists(self.target) and not disk.exists(f"{self._state}/plan.json"):
-            others = [name for name in disk.names(self.target) if name not in (LOCK, STATE)]
+            others = [name for name in disk.list_names(self.target) if name not in (LOCK, STATE)]
             if others:
                 raise RewriteError(f"{self.target} is not empty, and not an interrupted rewriting")
         disk.make_directory(self.target)
@@ -105,8 +105,8 @@ class Workspace:
 
     def _has_begun(self) -> bool:
         """Return whether a segment or a log is done. A refused run, which has done nothing, is no obstacle."""
-        others = set(self._disk.names(self.target)) - {LOCK, STATE}
-        return bool(others or self._disk.names(f"{self._state}/done"))
+        others = set(self._disk.list_names(self.target)) - {LOCK, STATE}
+        return bool(others or self._disk.list_names(f"{self._state}/done"))
 
     # --- segments, by whichever process -----------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Workspace:
         """Move the finished files of an attempt to those of the log, then note that."""
         directory = self._log_path(task.log)
         self._disk.make_directory(directory)
-        for name in self._disk.names(work):
+        for name in self._disk.list_names(work):
             self._disk.rename(f"{work}/{name}", f"{directory}/{name}")
         self._disk.sync_directory(directory)
         said = f"{work}/done"
@@ -142,7 +142,7 @@ class Workspace:
         if self._disk.exists(f"{self.target}/{log}"):
             return
         path = self._log_path(log)
-        for name in self._disk.names(f"{plan.source}/{log}"):
+        for name in self._disk.list_names(f"{plan.source}/{log}"):
             if name in KEPT or name.endswith(SNAPSHOT_SUFFIX):
                 self._copy_file(f"{plan.source}/{log}/{name}", f"{path}/{name}")
         self._write_log_name(path, log)
@@ -186,7 +186,7 @@ class Workspace:
     def _copy_file(self, source: str, target: str) -> None:
         """Copy a small file, and sync it. It keeps its time of modification."""
         self._disk.write_whole(target, DISK.read_whole(source), sync=True)
-        self._disk.set_modified_ms(target, self._disk.modified_ms(source))
+        self._disk.set_modified_ms(target, self._disk.get_modified_ms(source))
 
     def _log_path(self, log: str) -> str:
         return f"{self._state}/logs/{log}"

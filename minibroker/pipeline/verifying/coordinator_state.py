@@ -39,7 +39,7 @@ class Coordinated(NamedTuple):
 def read_coordinator_states(root: str) -> dict[int, Coordinated]:
     """Return what the coordinators of a log directory know, by producer id. Raises `OSError`."""
     logs = (log.path for log in find_logs([root]).values() if log.partition.topic == TRANSACTIONS_TOPIC)
-    files = sorted(f"{log}/{name}" for log in logs for name in DISK.names(log) if name.endswith(LOG_SUFFIX))
+    files = sorted(f"{log}/{name}" for log in logs for name in DISK.list_names(log) if name.endswith(LOG_SUFFIX))
     return _read_state(tuple((file, *DISK.stamp(file)) for file in files))
 
 

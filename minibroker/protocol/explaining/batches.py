@@ -82,7 +82,7 @@ def explain_batches(cursor: Cursor, explain_record: ExplainRecord) -> None:
 @contextmanager
 def _describe_parts(cursor: Cursor, name: str, type_: str) -> Iterator[Part]:
     """Add a part whose own parts say what they are for."""
-    with cursor.part(name, type_) as whole:
+    with cursor.add_part(name, type_) as whole:
         try:
             yield whole
         finally:
@@ -102,7 +102,7 @@ def _explain_batch(cursor: Cursor, name: str, explain_record: ExplainRecord) -> 
         if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
             raise Unreadable(f"a batch of {length + LOG_OVERHEAD_BYTES} bytes is smaller than its header")
         is_whole = length <= cursor.left_bytes
-        with cursor.contained(batch, min(length, cursor.left_bytes)):
+        with cursor.read_within(batch, min(length, cursor.left_bytes)):
             fields |= {field: _explain_field(cursor, field, code) for field, code in _HEADER[2:]}
             _explain_header(fields)
             if is_whole:
@@ -113,8 +113,8 @@ def _explain_batch(cursor: Cursor, name: str, explain_record: ExplainRecord) -> 
 
 
 def _explain_field(cursor: Cursor, name: str, code: str) -> Part:
-    with cursor.part(name, _TYPES[code]) as part:
-        part.value = cursor.number(_PACKINGS[code])
+    with cursor.add_part(name, _TYPES[code]) as part:
+        part.value = cursor.read_number(_PACKINGS[code])
         if name in _TIMES:
             part.meaning = format_moment(part.value)
     return part
@@ -147,15 +147,15 @@ def _explain_records(cursor: Cursor, fields: dict[str, Part], explain_record: Ex
     reader = _Records(fields, explain_record)
     if not attributes & COMPRESSION_MASK:
         for index in range(count):
-            reader.record(cursor, index)
+            reader.explain_record(cursor, index)
         return
-    with cursor.part("records", "compressed records") as part:
-        stopped = _decompress_payload(cursor, part, cursor.bytes(cursor.left_bytes), attributes & COMPRESSION_MASK)
+    with cursor.add_part("records", "compressed records") as part:
+        stopped = _decompress_payload(cursor, part, cursor.read_bytes(cursor.left_bytes), attributes & COMPRESSION_MASK)
         assert part.payload is not None
-        inner = cursor.inside(part.payload)
-        with inner.part("", "") as top, inner.contained(top):
+        inner = cursor.make_inner_cursor(part.payload)
+        with inner.add_part("", "") as top, inner.read_within(top):
             for index in range(count):
-                reader.record(inner, index)
+                reader.explain_record(inner, index)
         part.parts, part.problem = top.parts, stopped or top.problem
 
 
@@ -170,7 +170,7 @@ def _decompress_payload(cursor: Cursor, part: Part, compressed: bytes, codec: in
             raise Unreadable(f"it cannot be decompressed: {error}") from None
         stopped = f"only its beginning is decompressed: {MOST_DECOMPRESSED_BYTES:,} bytes are the most in all"
     part.payload = b"".join(pieces)
-    cursor.decompressed(len(part.payload))
+    cursor.count_decompressed(len(part.payload))
     beginning = "at least " if stopped else ""
     part.meaning = f"{beginning}{len(part.payload):,} bytes when decompressed"
     return stopped
@@ -185,12 +185,12 @@ class _Records:
         self._is_control = bool(fields["attributes"].value & CONTROL_BIT)
         self._explain_record = explain_record
 
-    def record(self, cursor: Cursor, index: int) -> None:
+    def explain_record(self, cursor: Cursor, index: int) -> None:
         with _describe_parts(cursor, f"record [{index}]", "Record") as record:
             length = _explain_zigzag(cursor, "length", "varint").value
             if not 1 <= length <= cursor.left_bytes:
                 raise Unreadable(f"a length of {length:,} bytes, and {cursor.left_bytes:,} are left")
-            with cursor.contained(record, length):
+            with cursor.read_within(record, length):
                 self._explain_body(cursor, record)
 
     def _explain_body(self, cursor: Cursor, record: Part) -> None:
@@ -202,7 +202,7 @@ class _Records:
         record.meaning = offset.meaning
         key, value = _explain_bytes(cursor, "key"), _explain_bytes(cursor, "value")
         self._explain_record(cursor, self._is_control, key, value)
-        with cursor.part("headers", "[]header") as headers:
+        with cursor.add_part("headers", "[]header") as headers:
             count = _read_varint(cursor, MAX_VARINT_BYTES)
             headers.prefix_bytes = cursor.position - headers.start
             headers.meaning = f"{count} header{'' if count == 1 else 's'}"
@@ -217,7 +217,7 @@ class _Records:
 
 
 def _explain_zigzag(cursor: Cursor, name: str, type_: str) -> Part:
-    with cursor.part(name, type_) as part:
+    with cursor.add_part(name, type_) as part:
         part.value = _read_varint(cursor, MAX_VARINT_BYTES if type_ == "varint" else MAX_VARLONG_BYTES)
     return part
 
@@ -231,7 +231,7 @@ def _read_varint(cursor: Cursor, most_bytes: int) -> int:
 
 
 def _explain_bytes(cursor: Cursor, name: str) -> Part:
-    with cursor.part(name, "bytes") as part:
+    with cursor.add_part(name, "bytes") as part:
         length = _read_varint(cursor, MAX_VARINT_BYTES)
         part.prefix_bytes = cursor.position - part.start
         _read_slice(cursor, part, length)
@@ -242,7 +242,7 @@ def _read_slice(cursor: Cursor, part: Part, length: int) -> None:
     if length < 0:
         part.meaning = "null"
     else:
-        part.value = cursor.bytes(length)
+        part.value = cursor.read_bytes(length)
 
 
 # --- formats 0 and 1 ---
@@ -253,7 +253,7 @@ def _explain_message(cursor: Cursor, name: str, explain_record: ExplainRecord) -
         offset, size = (_explain_field(cursor, field, code) for field, code in _MESSAGE_HEADER[:2])
         message.meaning = f"offset {offset.value}"
         is_whole = 0 <= size.value <= cursor.left_bytes
-        with cursor.contained(message, min(max(size.value, 0), cursor.left_bytes)):
+        with cursor.read_within(message, min(max(size.value, 0), cursor.left_bytes)):
             crc = _explain_field(cursor, "crc", "I")
             covered = cursor.position
             magic, attributes = (_explain_field(cursor, field, code) for field, code in _MESSAGE_HEADER[3:])
@@ -273,8 +273,8 @@ def _explain_message(cursor: Cursor, name: str, explain_record: ExplainRecord) -
 
 
 def _explain_sized_bytes(cursor: Cursor, name: str) -> Part:
-    with cursor.part(name, "bytes") as part:
-        length = cursor.number(_PACKINGS["i"])
+    with cursor.add_part(name, "bytes") as part:
+        length = cursor.read_number(_PACKINGS["i"])
         part.prefix_bytes = 4
         _read_slice(cursor, part, length)
     return part
@@ -288,7 +288,7 @@ def _explain_inner_messages(cursor: Cursor, value: Part, codec: int, explain_rec
         value.problem = str(error)
         return
     assert value.payload is not None
-    inner = cursor.inside(value.payload)
-    with inner.part("", "") as top, inner.contained(top):
+    inner = cursor.make_inner_cursor(value.payload)
+    with inner.add_part("", "") as top, inner.read_within(top):
         explain_batches(inner, explain_record)
     value.parts, value.problem, value.value = top.parts, stopped or top.problem, None

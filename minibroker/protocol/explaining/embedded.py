@@ -52,14 +52,14 @@ def explain_embedded(cursor: Cursor, part: Part, message: type[Message], size_by
 def _explain_consumer_message(
     cursor: Cursor, part: Part, kind: type[Message], size_bytes: int, read: ReadMessage
 ) -> bool:
-    inner = cursor.inside(cursor.data, cursor.position, cursor.position + size_bytes)
+    inner = cursor.make_inner_cursor(cursor.data, cursor.position, cursor.position + size_bytes)
     try:
-        with inner.part(kind.__name__, "message") as whole:
+        with inner.add_part(kind.__name__, "message") as whole:
             explain_versioned(inner, kind, read)
     except Unreadable:
         return False
     part.parts, part.meaning = whole.parts, kind.__name__
-    cursor.bytes(size_bytes)
+    cursor.read_bytes(size_bytes)
     if inner.left_bytes:
         part.parts.append(Part("user data of a later version", "bytes", inner.position, inner.end))
     return True
@@ -76,7 +76,7 @@ def explain_versioned(cursor: Cursor, kind: type[Message], read: ReadMessage) ->
 def explain_sasl(cursor: Cursor, part: Part, size_bytes: int) -> bool:
     """Explain what one side of a SASL exchange says: PLAIN, SCRAM, or bytes that stay hidden. Return True."""
     start = cursor.position
-    data = cursor.bytes(size_bytes)
+    data = cursor.read_bytes(size_bytes)
     if data.count(b"\0") == 2 and not data.startswith(b"n,"):
         _explain_plain(part, data, start)
     elif data[:2] in (*_GS2_HEADERS, b"r=", b"c=", b"v=", b"e=") and b"\1auth=" not in data:

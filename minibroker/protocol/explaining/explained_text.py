@@ -22,7 +22,7 @@ def write_lines(part: Part, data: Bytes, *, about: bool = False) -> Iterator[str
 
     With `about`, a second line says what the field is for, since which version, and by which KIP.
     """
-    width = max(2 * depth + len(each.name) for depth, each in part.walk())
+    width = max(2 * depth + len(each.name) for depth, each in part.iterate_parts())
     yield from _write_lines(part, data, 0, "", min(width, NAME_CHARACTERS), about)
 
 
@@ -81,7 +81,7 @@ def make_json(part: Part) -> dict[str, Any]:
     said |= {key: each for key, each in optional.items() if each}
     said |= {"value": value} if value is not None else {}
     said |= {"problem": part.problem} if part.problem else {}
-    is_shown = part.payload is not None and not any(each.is_secret for _, each in part.walk())
+    is_shown = part.payload is not None and not any(each.is_secret for _, each in part.iterate_parts())
     said |= {"payload": part.payload.hex()} if part.payload is not None and is_shown else {}
     said |= {"parts": [make_json(each) for each in part.parts]} if part.parts else {}
     return said

@@ -28,7 +28,7 @@ FRAGMENTS: Final = (*_MEMBERS, SASL, *sorted((*_KEYS, *_VALUES, *_METADATA)))
 def explain_fragment(data: Bytes, kind: str) -> Part:
     """Explain bytes that are one of FRAGMENTS: "assignment", or a message of a record, such as "OffsetCommitValue"."""
     cursor = Cursor(data)
-    with cursor.part(kind, "bytes") as whole, cursor.contained(whole):
+    with cursor.add_part(kind, "bytes") as whole, cursor.read_within(whole):
         whole.meaning = _explain_fragment(cursor, whole, kind)
         if cursor.left_bytes and kind not in _MEMBERS:
             raise Unreadable(f"{cursor.left_bytes:,} bytes follow the end of the message")

@@ -64,14 +64,14 @@ def explain_value(cursor: Cursor, kind: type[Message], read: ReadMessage) -> str
 
 def explain_int16(cursor: Cursor, name: str) -> Part:
     """Read a number in front of a message."""
-    with cursor.part(name, "int16") as part:
-        part.value = cursor.number(INT16)
+    with cursor.add_part(name, "int16") as part:
+        part.value = cursor.read_number(INT16)
     return part
 
 
 def _explain_varint(cursor: Cursor, name: str) -> Part:
-    with cursor.part(name, "unsigned varint") as part:
-        part.value = cursor.varint()
+    with cursor.add_part(name, "unsigned varint") as part:
+        part.value = cursor.read_unsigned_varint()
     return part
 
 
@@ -122,7 +122,7 @@ def _explain_control_value(cursor: Cursor, kind: ControlType, read: ReadMessage)
         read(cursor, EndTxnMarker, 0)
         return EndTxnMarker.__name__
     message, latest = QUORUM_MESSAGES[kind]
-    cursor.need(INT16.size)
+    cursor.require_bytes(INT16.size)
     (version,) = INT16.unpack_from(cursor.data, cursor.position)  # the message's own first field
     read(cursor, message, max(0, min(version, latest)))  # as Kafka does
     return message.__name__
@@ -132,8 +132,8 @@ def _explain_within(cursor: Cursor, part: Part, explain: Callable[[Cursor], str]
     """Explain the bytes of a key or value as parts of it. Null stays null."""
     if part.value is None:
         return
-    inner = cursor.inside(cursor.data, part.start + part.prefix_bytes, part.end)
-    with inner.part(part.name, part.type) as whole, inner.contained(whole):
+    inner = cursor.make_inner_cursor(cursor.data, part.start + part.prefix_bytes, part.end)
+    with inner.add_part(part.name, part.type) as whole, inner.read_within(whole):
         part.meaning = explain(inner)
         if inner.left_bytes:
             raise Unreadable(f"{inner.left_bytes:,} bytes follow the end of the message")

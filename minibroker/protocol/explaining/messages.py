@@ -44,7 +44,7 @@ def explain_message(data: Bytes, message: type[Message], version: int, position:
     """Explain a message without its header. Raises ValueError for a version that it does not have."""
     message.check_version(version)
     cursor = Cursor(data, position)
-    with cursor.part(message.__name__, f"version {version}") as whole, cursor.contained(whole):
+    with cursor.add_part(message.__name__, f"version {version}") as whole, cursor.read_within(whole):
         explain_message_fields(cursor, message, version)
     return whole
 
@@ -72,15 +72,15 @@ def explain_requests(data: Bytes) -> Iterator[Part]:
 def explain_records(data: Bytes, position: int = 0, topic: str | None = None) -> Part:
     """Explain batches or messages of a topic that nothing surrounds, as in a segment."""
     cursor = Cursor(data, position)
-    with cursor.part("records", "records") as whole, cursor.contained(whole):
+    with cursor.add_part("records", "records") as whole, cursor.read_within(whole):
         explain_batches(cursor, make_record_explainer(topic, explain_message_fields))
     return whole
 
 
 def _explain_frame(cursor: Cursor, name: str, read: Callable[[Cursor], str]) -> Part:
-    with cursor.part(name, "frame") as frame, cursor.contained(frame, None):
-        with cursor.part("size", "int32") as size:
-            size.value = cursor.number(SIZE)
+    with cursor.add_part(name, "frame") as frame, cursor.read_within(frame, None):
+        with cursor.add_part("size", "int32") as size:
+            size.value = cursor.read_number(SIZE)
             if size.value < 0:
                 raise Unreadable(f"a size of {size.value} bytes")
             if size.value > cursor.left_bytes:
@@ -93,11 +93,11 @@ def _explain_frame(cursor: Cursor, name: str, read: Callable[[Cursor], str]) -> 
 
 
 def _explain_request(cursor: Cursor) -> str:
-    cursor.need(_KEY_AND_VERSION.size)
+    cursor.require_bytes(_KEY_AND_VERSION.size)
     key, version = _KEY_AND_VERSION.unpack_from(cursor.data, cursor.position)
     known = key in ApiKey._value2member_map_
     header_version = get_request_header_version(key, version) if known else 1
-    with cursor.part("header", f"RequestHeader version {header_version}"):
+    with cursor.add_part("header", f"RequestHeader version {header_version}"):
         _explain_struct(cursor, RequestHeader, RequestHeader, header_version)
     if not known:
         raise Unreadable(f"there is no API {key}")
@@ -108,7 +108,7 @@ def _explain_response(cursor: Cursor, api_key: int, version: int) -> str:
     version = find_response_version(api_key, version, cursor.data, cursor.position + CORRELATION_ID_BYTES)
     is_known = api_key in ApiKey._value2member_map_
     header_version = get_response_header_version(api_key, version) if is_known else 0
-    with cursor.part("header", f"ResponseHeader version {header_version}"):
+    with cursor.add_part("header", f"ResponseHeader version {header_version}"):
         _explain_struct(cursor, ResponseHeader, ResponseHeader, header_version)
     if not is_known:
         raise Unreadable(f"there is no API {api_key}")
@@ -119,7 +119,7 @@ def _explain_body(cursor: Cursor, message: type[Message], version: int) -> str:
     if version not in message.versions:
         known = f"{message.versions[0]} to {message.versions[-1]}"
         raise Unreadable(f"{message.__name__} has no version {version}, only {known}")
-    with cursor.part("body", message.__name__):
+    with cursor.add_part("body", message.__name__):
         explain_message_fields(cursor, message, version)
     return f"{get_api_name(message.api_key)} version {version}"
 
@@ -131,7 +131,7 @@ def _explain_struct(cursor: Cursor, struct: type, message: type[Message], versio
     flexible = version in message.flexible
     shape = make_layout(struct, version, flexible)
     for place in shape.body:
-        with cursor.part(place.name, _name_type(place.kind, place.compact)) as part:
+        with cursor.add_part(place.name, _name_type(place.kind, place.compact)) as part:
             _describe_field(part, place, struct, message)
             _explain_value(cursor, part, place.kind, place, message, version)
     if flexible:
@@ -149,7 +149,7 @@ def _name_type(kind: Kind, compact: bool) -> str:
 
 def _explain_value(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message], version: int) -> None:
     if kind.is_fixed:
-        part.value = cursor.number(_PACKINGS[kind.code])
+        part.value = cursor.read_number(_PACKINGS[kind.code])
         part.meaning = find_meaning(part.name, part.value)
         if kind.code == UUID and part.value in cursor.topics:
             part.meaning += f", {cursor.topics[part.value]}"
@@ -165,7 +165,7 @@ def _explain_nested(
     cursor: Cursor, part: Part, struct: type, place: Place, message: type[Message], version: int
 ) -> None:
     if place.nullable:
-        marker = cursor.number(_NULL_MARKER)
+        marker = cursor.read_number(_NULL_MARKER)
         part.prefix_bytes += 1
         if marker == 0 if place.tagged else marker < 0:
             part.meaning = "null"
@@ -176,7 +176,7 @@ def _explain_nested(
 def _read_length(cursor: Cursor, part: Part, code: str, *, compact: bool, nullable: bool) -> int:
     """Read a length or count; -1 is null, and negative ones that are not allowed end the reading."""
     start = cursor.position
-    length: int = cursor.varint() - 1 if compact else cursor.number(_LENGTHS.get(code, SIZE))
+    length: int = cursor.read_unsigned_varint() - 1 if compact else cursor.read_number(_LENGTHS.get(code, SIZE))
     part.prefix_bytes += cursor.position - start
     if length < 0 and not nullable:
         raise Unreadable(f"length {length}, but null is not allowed")
@@ -189,20 +189,20 @@ def _explain_slice(cursor: Cursor, part: Part, kind: Kind, place: Place, message
         part.meaning = "null"
         return
     if kind.code == "records":
-        missing, topic = length - cursor.left_bytes, cursor.topic()
-        with cursor.contained(part, min(length, cursor.left_bytes)):
+        missing, topic = length - cursor.left_bytes, cursor.find_topic()
+        with cursor.read_within(part, min(length, cursor.left_bytes)):
             explain_batches(cursor, make_record_explainer(topic, explain_message_fields))
         if missing > 0:
             raise Unreadable(f"{missing:,} of its {length:,} bytes are not here")
         return
-    cursor.need(length)
+    cursor.require_bytes(length)
     if is_secret_field(cursor, part, message):
-        cursor.bytes(length)
+        cursor.read_bytes(length)
         part.is_secret, part.meaning = bool(length), HIDDEN if length else ""
     elif kind.code == "string":
-        part.value = cursor.bytes(length).decode(errors="replace")
+        part.value = cursor.read_bytes(length).decode(errors="replace")
     elif not explain_embedded(cursor, part, message, length, explain_message_fields):
-        part.value = cursor.bytes(length)
+        part.value = cursor.read_bytes(length)
 
 
 def explain_message_fields(cursor: Cursor, message: type[Message], version: int) -> None:
@@ -220,7 +220,7 @@ def _explain_array(cursor: Cursor, part: Part, item: Kind, place: Place, message
     if count * measure_least_item_bytes(item, version, place.compact) > cursor.left_bytes:
         part.problem = f"{count:,} items do not fit into the {cursor.left_bytes:,} bytes that are left"
     for index in range(count):
-        with cursor.part(f"[{index}]", _name_type(item, place.compact)) as each:
+        with cursor.add_part(f"[{index}]", _name_type(item, place.compact)) as each:
             _explain_item(cursor, each, item, place, message, version)
 
 
@@ -235,8 +235,8 @@ def _explain_tags(
     cursor: Cursor, tagged: tuple[Place, ...], struct: type, message: type[Message], version: int
 ) -> None:
     known = {place.tag: place for place in tagged}
-    with cursor.part("tagged fields", "tags") as part:
-        count = cursor.varint()
+    with cursor.add_part("tagged fields", "tags") as part:
+        count = cursor.read_unsigned_varint()
         part.prefix_bytes = cursor.position - part.start
         part.meaning = f"{count} tagged field{'' if count == 1 else 's'}"
         if count > MAX_TAGS:
@@ -247,17 +247,21 @@ def _explain_tags(
 
 def _explain_tag(cursor: Cursor, known: dict[int, Place], struct: type, message: type[Message], version: int) -> None:
     start = cursor.position
-    with cursor.part("tag", "tagged field") as part:
-        tag, size = cursor.varint(), cursor.varint()
+    with cursor.add_part("tag", "tagged field") as part:
+        tag, size = cursor.read_unsigned_varint(), cursor.read_unsigned_varint()
         part.prefix_bytes, part.type = cursor.position - start, f"tag {tag}"
-        cursor.need(size)
+        cursor.require_bytes(size)
         place = known.get(tag)
         if place is None:
-            part.name, part.value, part.meaning = "unknown tag", cursor.bytes(size), "of a later version, or a vendor's"
+            part.name, part.value, part.meaning = (
+                "unknown tag",
+                cursor.read_bytes(size),
+                "of a later version, or a vendor's",
+            )
             return
         part.name, part.type = place.name, f"tag {tag}, {_name_type(place.kind, place.compact)}"
         _describe_field(part, place, struct, message)
-        with cursor.contained(part, size):
+        with cursor.read_within(part, size):
             _explain_value(cursor, part, place.kind, place, message, version)
 
 

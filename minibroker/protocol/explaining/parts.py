@@ -49,15 +49,15 @@ class Part:
     payload: bytes | None = None
     is_secret: bool = False
 
-    def walk(self, depth: int = 0) -> Iterator[tuple[int, Part]]:
+    def iterate_parts(self, depth: int = 0) -> Iterator[tuple[int, Part]]:
         """Yield (depth, part) of this part and all in it, in the order of the bytes."""
         yield depth, self
         for part in self.parts:
-            yield from part.walk(depth + 1)
+            yield from part.iterate_parts(depth + 1)
 
-    def problems(self) -> Iterator[Part]:
+    def iterate_problems(self) -> Iterator[Part]:
         """Yield all parts in which reading ended early."""
-        return (part for _, part in self.walk() if part.problem)
+        return (part for _, part in self.iterate_parts() if part.problem)
 
 
 class Explained(NamedTuple):
@@ -69,7 +69,7 @@ class Explained(NamedTuple):
 
 
 class Unreadable(Exception):
-    """Bytes that cannot be what they should be. It ends in the innermost part that is `contained`."""
+    """Bytes that cannot be what they should be. It ends in the innermost part that is `read_within`."""
 
     is_told = False
 
@@ -92,7 +92,7 @@ class Cursor:
         self._left = MOST_PARTS
         self._left_decompressed = MOST_DECOMPRESSED_BYTES
 
-    def inside(self, data: Bytes, position: int = 0, end: int | None = None) -> Cursor:
+    def make_inner_cursor(self, data: Bytes, position: int = 0, end: int | None = None) -> Cursor:
         """Return a cursor for bytes that a part holds. Its parts count together with those of this cursor."""
         inner = Cursor(data, position, end, self.topics)
         inner.is_secret, inner._root = self.is_secret, self._root
@@ -103,7 +103,7 @@ class Cursor:
         """How many bytes may still be decompressed."""
         return self._root._left_decompressed
 
-    def decompressed(self, size_bytes: int) -> None:
+    def count_decompressed(self, size_bytes: int) -> None:
         """Count bytes that were decompressed."""
         self._root._left_decompressed -= size_bytes
 
@@ -113,7 +113,7 @@ class Cursor:
         return self.end - self.position
 
     @contextmanager
-    def part(self, name: str, type_: str) -> Iterator[Part]:
+    def add_part(self, name: str, type_: str) -> Iterator[Part]:
         """Add a part that begins here, and ends where the block ends."""
         self._root._left -= 1
         if self._root._left < 0:
@@ -133,7 +133,7 @@ class Cursor:
             self._open.pop()
 
     @contextmanager
-    def contained(self, part: Part, size_bytes: int | None = None) -> Iterator[None]:
+    def read_within(self, part: Part, size_bytes: int | None = None) -> Iterator[None]:
         """Let the block read the next `size_bytes` (all, if None) as parts of `part`; then go on behind them.
 
         What is left over becomes a part of its own.
@@ -150,11 +150,11 @@ class Cursor:
                 self.position = self.end
             self.end = outer
 
-    def siblings(self) -> list[Part]:
+    def list_siblings(self) -> list[Part]:
         """Return the parts that are beside the open one, itself the last."""
         return self._open[-2].parts if len(self._open) > 1 else []
 
-    def topic(self) -> str | None:
+    def find_topic(self) -> str | None:
         """Return the topic that an open part or one beside it names, None if none does."""
         for part in reversed(self._open):
             for each in part.parts:
@@ -166,25 +166,25 @@ class Cursor:
 
     # --- values ---
 
-    def need(self, size_bytes: int) -> None:
+    def require_bytes(self, size_bytes: int) -> None:
         """Raise Unreadable unless so many bytes are left."""
         if size_bytes > self.left_bytes:
             raise Unreadable(f"{size_bytes:,} bytes are needed, and {self.left_bytes:,} are left")
 
-    def bytes(self, size_bytes: int) -> bytes:
+    def read_bytes(self, size_bytes: int) -> bytes:
         """Read so many bytes."""
-        self.need(size_bytes)
+        self.require_bytes(size_bytes)
         start, self.position = self.position, self.position + size_bytes
         return bytes(self.data[start : self.position])
 
-    def number(self, packing: Struct) -> Any:
+    def read_number(self, packing: Struct) -> Any:
         """Read a value of fixed size."""
-        self.need(packing.size)
+        self.require_bytes(packing.size)
         (value,) = packing.unpack_from(self.data, self.position)
         self.position += packing.size
         return value
 
-    def varint(self) -> int:
+    def read_unsigned_varint(self) -> int:
         """Read an unsigned varint (KIP-482)."""
         try:
             value, position = read_unsigned_varint(memoryview(self.data)[: self.end], self.position)
@@ -205,7 +205,7 @@ def make_unread_part(data: Bytes, start: int, end: int, *, is_secret: bool = Fal
 
 def iterate_named_topics(part: Part) -> Iterator[tuple[bytes, str]]:
     """Yield the id and the name of each topic that a message names with both, such as an answer to Metadata."""
-    for _, each in part.walk():
+    for _, each in part.iterate_parts():
         values = {field.name: field.value for field in each.parts}
         name = next((values[key] for key in TOPIC_NAMES if values.get(key)), None)
         if name and values.get(TOPIC_ID) not in (None, ZERO_UUID):

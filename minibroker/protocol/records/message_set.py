@@ -167,7 +167,7 @@ def iterate_messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
         if index % _MESSAGES_AT_ONCE == 0:
             yield None
         while len(window.data) - position < LOG_OVERHEAD_BYTES and not window.ended:
-            position = window.more(position)
+            position = window.append_next_piece(position)
             yield None
         if position == len(window.data):
             if not index:
@@ -176,7 +176,7 @@ def iterate_messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
         if len(window.data) - position >= LOG_OVERHEAD_BYTES:
             size = max(_OFFSET_AND_SIZE.unpack_from(window.data, position)[1], 0) + LOG_OVERHEAD_BYTES
             if len(window.data) - position < size and not window.ended:
-                position = yield from window.gather(position, size)
+                position = yield from window.read_until_at_hand(position, size)
         message, position = read_message(window.data, position)
         _check_inner_message(wrapper, index, message)
         yield message
@@ -191,7 +191,7 @@ def find_base_offset_in_steps(wrapper: Message) -> Steps[int]:
     steps = 0
     while True:
         while len(window.data) - position < LOG_OVERHEAD_BYTES and not window.ended:
-            position = window.more(position)
+            position = window.append_next_piece(position)
             yield
         if position >= len(window.data):
             return _check_base_offset(wrapper, offset)

@@ -111,10 +111,10 @@ def rewrite_record_starts(window: Window, count: int, new_start: NewStart) -> It
         elif window.ended:
             raise _make_error(window, position)
         elif extent is None or extent[1] > len(window.data):
-            position = window.more(position)
+            position = window.append_next_piece(position)
     yield window.data[position:]
     while not window.ended:
-        window.more(len(window.data))
+        window.append_next_piece(len(window.data))
         yield window.data
 
 
@@ -166,7 +166,7 @@ def _yield_rest(window: Window, position: int, end: int, *, stays: bool) -> Gene
             return at_hand
         if window.ended:
             raise InvalidRecords(f"the record that ends at byte {end} is malformed: only {window.end} bytes are there")
-        position = window.more(at_hand)
+        position = window.append_next_piece(at_hand)
 
 
 def _find_extent(window: Window, position: int) -> tuple[int, int] | None:

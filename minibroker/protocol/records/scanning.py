@@ -68,7 +68,7 @@ class Scan:
         self.any_offsets = False
         self._steps = MIN_RUN
 
-    def run(self) -> bool:
+    def scan_all(self) -> bool:
         """Scan all records. Return whether all `count` are good, and nothing follows them."""
         if IS_COMPILED or self.count < MIN_RUN:  # a single call for the usual small batch
             self._step_over_short_records(self.count, len(self.payload))

@@ -45,8 +45,8 @@ def _stream_batch(batch: Bytes, position: int, header: BatchHeader, with_values:
         if index % _RECORDS_AT_ONCE == 0:
             yield None
         try:
-            while (extent := window.extent(at)) is None or window.awaits(extent):
-                at = window.more(at)
+            while (extent := window.find_extent(at)) is None or window.may_complete(extent):
+                at = window.append_next_piece(at)
                 yield None
             if extent.length > window.large_bytes:
                 record, at = yield from _stream_large_record(window, extent, (header, append_time), with_values)
@@ -82,8 +82,8 @@ def check_record_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> S
         if index % _RECORDS_AT_ONCE == 0:
             yield
         try:
-            while (extent := window.extent(at)) is None:
-                at = window.more(at)
+            while (extent := window.find_extent(at)) is None:
+                at = window.append_next_piece(at)
                 yield
         except MalformedVarint:
             return
@@ -92,7 +92,7 @@ def check_record_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> S
             raise InvalidRecords(message, ((index, message),))
         at = extent.end - window.start
         while at > len(window.data) and not window.ended:
-            at = window.more(at)
+            at = window.append_next_piece(at)
             yield
 
 
@@ -119,8 +119,8 @@ def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | No
         except InvalidRecords:
             if index < count:
                 extent = _find_extent(window, position)
-                if extent is None or window.awaits(extent):
-                    position = window.more(position)
+                if extent is None or window.may_complete(extent):
+                    position = window.append_next_piece(position)
                     yield None
                     continue
                 if extent.length > window.large_bytes:
@@ -130,13 +130,13 @@ def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | No
                     continue
             raise
     end = window.start + position
-    if (yield from window.drain(end + 1)) != end:
+    if (yield from window.skip_rest(end + 1)) != end:
         raise InvalidRecords("bytes are left after the last record")
 
 
 def _find_extent(window: Window, position: int) -> Extent | None:
     try:
-        return window.extent(position)
+        return window.find_extent(position)
     except MalformedVarint as error:
         raise InvalidRecords(f"the record at byte {window.start + position} is malformed: {error}") from error
 

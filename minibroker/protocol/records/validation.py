@@ -60,7 +60,7 @@ class Rules(NamedTuple):
     latest_ms: int = INT64_MAX
     any_offsets: bool = False
 
-    def takes(self, timestamp: int) -> bool:
+    def allows_timestamp(self, timestamp: int) -> bool:
         """Return whether a record may have this timestamp."""
         return timestamp == NO_TIMESTAMP or self.earliest_ms <= timestamp <= self.latest_ms
 
@@ -100,9 +100,9 @@ def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rule
 
 def check_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int]:
     """Check a batch as `check_records_in_steps` does. The window begins with its first record."""
-    window.more(0)
+    window.append_next_piece(0)
     if len(window.data) < SMALL_BYTES:
-        window.more(0)
+        window.append_next_piece(0)
     yield
     largest = _find_largest_if_good(window.data, header, rules) if window.ended else None
     return (yield from _Checking(window, header, rules).run()) if largest is None else largest
@@ -146,7 +146,7 @@ def _is_usual_record(data: Bytes, end: int, header: BatchHeader, rules: Rules) -
 def _find_largest_if_good(payload: bytes, header: BatchHeader, rules: Rules) -> int | None:
     """Return the largest timestamp of a few records, -1 for none; None if a record is bad."""
     scan = Scan(payload, header.record_count)
-    if not scan.run():
+    if not scan.scan_all():
         return None
     smallest, largest = _find_timestamp_range(scan.timestamp_deltas, header)
     keys_required, earliest_ms, latest_ms, _ = rules
@@ -164,24 +164,24 @@ class RecordErrors:
         self.code = ErrorCode.INVALID_RECORD
         self.listed: list[tuple[int, str]] = []
 
-    def check(self, index: int, record: Record, rules: Rules, has_key: bool) -> None:
+    def check_record(self, index: int, record: Record, rules: Rules, has_key: bool) -> None:
         """Check a record, and list it for its missing key or else for its timestamp."""
         if rules.keys_required and not has_key:
-            self.add(index, NO_KEY_MESSAGE)
-        elif not rules.takes(record.timestamp):
+            self.add_error(index, NO_KEY_MESSAGE)
+        elif not rules.allows_timestamp(record.timestamp):
             self.code = ErrorCode.INVALID_TIMESTAMP
             if self.count < MAX_RECORD_ERRORS:
-                self.add(index, make_timestamp_message(record, rules.earliest_ms, rules.latest_ms))
+                self.add_error(index, make_timestamp_message(record, rules.earliest_ms, rules.latest_ms))
             else:
                 self.count += 1
 
-    def add(self, index: int, message: str) -> None:
+    def add_error(self, index: int, message: str) -> None:
         """Add a record that is refused."""
         self.count += 1
         if self.count <= MAX_RECORD_ERRORS:
             self.listed.append((index, message))
 
-    def refusal(self) -> InvalidRecords:
+    def make_error(self) -> InvalidRecords:
         """Return the error to raise."""
         return InvalidRecords(summarize_errors(self, self.code), tuple(self.listed), self.code)
 
@@ -213,13 +213,13 @@ class _Checking:
             yield
         yield from self._check_scanned()
         end = window.start + scan.position
-        size = yield from window.drain(end + 1)
+        size = yield from window.skip_rest(end + 1)
         if end != size:
             raise InvalidRecords("Incorrect declared batch size, records still remaining in file")
         if self._misnumbered is not None and not self._rules.any_offsets:
             raise MisnumberedRecords(self._misnumbered[1], (self._misnumbered,))
         if self._errors.count:
-            raise self._errors.refusal()
+            raise self._errors.make_error()
         return self._largest
 
     def _check_scanned(self) -> Steps[None]:
@@ -229,7 +229,7 @@ class _Checking:
         if scan.index > index:
             smallest, largest = _find_timestamp_range(scan.timestamp_deltas, header)
             self._largest = max(self._largest, largest)
-            in_time = rules.takes(smallest) and rules.takes(largest)
+            in_time = rules.allows_timestamp(smallest) and rules.allows_timestamp(largest)
             if not in_time or (rules.keys_required and scan.saw_null_key):
                 yield from self._list_bad_records(index, self._window.data[position : scan.position])
             scan.timestamp_deltas.clear()
@@ -249,18 +249,20 @@ class _Checking:
         timestamp = self._append_time
         if timestamp is None:
             timestamp = wrap_to_64_bits(self._header.base_timestamp + timestamp_delta)
-        self._errors.check(index, Record(self._header.base_offset + offset_delta, timestamp), self._rules, has_key)
+        self._errors.check_record(
+            index, Record(self._header.base_offset + offset_delta, timestamp), self._rules, has_key
+        )
         return timestamp
 
     def _read_or_step_over(self) -> Steps[None]:
         """Read more data, or step over the next record if it is large, or refuse it."""
         scan, window = self._scan, self._window
         try:
-            extent = window.extent(scan.position)
+            extent = window.find_extent(scan.position)
         except MalformedVarint as error:
             raise (yield from self._make_error(str(error))) from error
-        if extent is None or window.awaits(extent):
-            scan.position = window.more(scan.position)
+        if extent is None or window.may_complete(extent):
+            scan.position = window.append_next_piece(scan.position)
             scan.payload = window.data
             self._noted = scan.index, scan.position
         elif extent.length > window.large_bytes:
@@ -294,7 +296,7 @@ class _Checking:
 
     def _make_error(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
         """Return the error for the next record. Raises if what follows, but not too much, cannot be decompressed."""
-        index, size = self._scan.index, (yield from self._window.drain(MAX_UNCOMPRESSED_BYTES))
+        index, size = self._scan.index, (yield from self._window.skip_rest(MAX_UNCOMPRESSED_BYTES))
         if extent is not None and not 1 <= extent.length <= size - extent.body:
             message = f"a length of {extent.length} bytes, {size - extent.body} are left"
         return InvalidRecords(f"record {index} is malformed: {message}", ((index, message),))
@@ -352,9 +354,9 @@ def make_log_append_time_error(indexes: Sequence[int]) -> InvalidRecords:
     errors = RecordErrors()
     errors.code = ErrorCode.INVALID_TIMESTAMP
     for index in indexes[:MAX_RECORD_ERRORS]:
-        errors.add(index, STAMPED_MESSAGE)
+        errors.add_error(index, STAMPED_MESSAGE)
     errors.count = len(indexes)
-    return errors.refusal()
+    return errors.make_error()
 
 
 def summarize_errors(errors: RecordErrors, code: ErrorCode) -> str:

@@ -115,12 +115,12 @@ class BatchWalker:
         self._next_known: tuple[int, int] | None = next(self._known, None)
         self._crc_budget_bytes = max(SEARCH_CRC_FACTOR * size_bytes, SEARCH_CRC_LEAST_BYTES)
 
-    def step(self, position: int) -> FoundBatch | PassedOver:
+    def walk_from(self, position: int) -> FoundBatch | PassedOver:
         """Return what is at `position`, which must not be the end.
 
         A batch of format 2 with a wrong checksum is returned as a batch if another seems to follow it.
         """
-        header = self.header_at(position)
+        header = self.read_header_at(position)
         if header is None:
             return self._pass_over(position, *self._explain_damage(position))
         batch = FoundBatch(position, header, self._compute_crc(position, header))
@@ -130,11 +130,11 @@ class BatchWalker:
             return self._pass_over(position, Wrong.MAGIC, _describe_magic_at(position), f"{header.magic}")
         return self._pass_over(position, Wrong.CHECKSUM, *format_checksums(batch))
 
-    def header_at(self, position: int) -> BatchHeader | None:
+    def read_header_at(self, position: int) -> BatchHeader | None:
         """Return the header at `position`, None unless a complete batch could begin there."""
         return self._find_header(self._read, position)
 
-    def next_sound(self, start: int, bound: int, limit: int = NO_LIMIT) -> int | None:
+    def find_next_sound_batch(self, start: int, bound: int, limit: int = NO_LIMIT) -> int | None:
         """Return the first position from `start` on of a sound batch that ends by `bound`, and below offset `limit`."""
         read = self._readers()
         while start + MIN_MESSAGE_BYTES[0] <= bound:
@@ -147,7 +147,7 @@ class BatchWalker:
             start += len(block) - HEADER_BYTES
         return None
 
-    def is_in_range(self, header: BatchHeader) -> bool:
+    def has_valid_offsets(self, header: BatchHeader) -> bool:
         """Return whether the batch has valid offsets."""
         return self.next_offset <= header.base_offset and header.last_offset < self.limit
 
@@ -212,7 +212,7 @@ class BatchWalker:
         if end and self._may_begin(end):
             return end
         bound, limit = self._find_known_after(position)
-        found = self.next_sound(position + 1, bound, limit)
+        found = self.find_next_sound_batch(position + 1, bound, limit)
         return bound if found is None else found
 
     def _find_announced_end(self, position: int) -> int:
@@ -227,9 +227,9 @@ class BatchWalker:
         """Return whether this is the end, or something begins that looks like a batch."""
         if position == self.size_bytes:
             return True
-        header = self.header_at(position)
+        header = self.read_header_at(position)
         if header is None or header.magic == MAGIC:
-            return header is not None and self.is_in_range(header)
+            return header is not None and self.has_valid_offsets(header)
         return self._compute_crc(position, header) == header.crc
 
     def _find_known_after(self, position: int) -> tuple[int, int]:
@@ -247,7 +247,7 @@ class BatchWalker:
         header = self._find_header(self._lookahead, position)
         if header is None or position + header.size_bytes > bound:
             return False
-        if not self.is_in_range(header) or header.last_offset >= limit:
+        if not self.has_valid_offsets(header) or header.last_offset >= limit:
             return False
         self._crc_budget_bytes -= header.size_bytes
         return self._crc_budget_bytes >= 0 and self._compute_crc(position, header) == header.crc
@@ -257,7 +257,7 @@ def find_next_sound_batch(data: Bytes, position: int) -> int | None:
     """Return the position of the first sound batch at or behind `position` of `data`, or None."""
     view = memoryview(data)
     walker = BatchWalker(lambda: lambda at, size_bytes: view[at : at + size_bytes], len(view))
-    return walker.next_sound(position, len(view))
+    return walker.find_next_sound_batch(position, len(view))
 
 
 def format_checksums(found: FoundBatch) -> tuple[str, str]:

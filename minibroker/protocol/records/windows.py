@@ -50,7 +50,7 @@ class Window:
         """The end of `data`, counted from the start of all."""
         return self.start + len(self.data)
 
-    def more(self, position: int) -> int:
+    def append_next_piece(self, position: int) -> int:
         """Drop the bytes before `position` in `data`, which may lie behind the end, and append the next piece.
 
         Return the new value of the position. Raises what `chunks` raises.
@@ -64,7 +64,7 @@ class Window:
         self.start += dropped
         return position - dropped
 
-    def gather(self, position: int, size_bytes: int) -> Steps[int]:
+    def read_until_at_hand(self, position: int, size_bytes: int) -> Steps[int]:
         """Read until `size_bytes` from `position` on are at hand, or all. Return their new position in `data`."""
         parts, missing = [self.data[position:]], position + size_bytes - len(self.data)
         self.start += position
@@ -75,17 +75,17 @@ class Window:
         self.data = b"".join(parts)
         return 0
 
-    def drain(self, enough_bytes: int = UNBOUNDED_BYTES) -> Steps[int]:
+    def skip_rest(self, enough_bytes: int = UNBOUNDED_BYTES) -> Steps[int]:
         """Skip the rest. Return the number of all bytes, or as soon as they are `enough_bytes`, what they are so far.
 
         Raises what `chunks` raises.
         """
         while not self.ended and self.end < enough_bytes:
-            self.more(len(self.data))
+            self.append_next_piece(len(self.data))
             yield
         return self.end
 
-    def extent(self, position: int) -> Extent | None:
+    def find_extent(self, position: int) -> Extent | None:
         """Return the extent of the record at `position` of `data`, by its length; None if too little is at hand.
 
         Raises `MalformedVarint`, also if the data ends within the length.
@@ -98,7 +98,7 @@ class Window:
             return None
         return Extent(from_zigzag(raw), self.start + body)
 
-    def awaits(self, extent: Extent) -> bool:
+    def may_complete(self, extent: Extent) -> bool:
         """Return whether a record that is not large may be complete after reading more."""
         return 1 <= extent.length <= self.large_bytes and extent.end > self.end and not self.ended
 
@@ -175,7 +175,7 @@ class LargeRecord:
         """Read until `size_bytes` are at hand, or all."""
         window = self._window
         while len(window.data) - self.position < size_bytes and not window.ended:
-            self.position = window.more(self.position)
+            self.position = window.append_next_piece(self.position)
             yield
 
     def _read_number(self, max_bytes: int) -> Steps[int]:

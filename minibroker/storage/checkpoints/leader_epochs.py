@@ -35,7 +35,7 @@ class LeaderEpochs:
             self.assign(epoch, start_offset)
         self.changed = False
 
-    def entries(self) -> list[tuple[int, int]]:
+    def list_entries(self) -> list[tuple[int, int]]:
         """Return the (epoch, start offset) rows, oldest first."""
         return list(zip(self._epochs, self._starts, strict=True))
 
@@ -53,12 +53,12 @@ class LeaderEpochs:
         self._starts.append(start_offset)
         self._mark_changed()
 
-    def assign_later(self, epoch: int, start_offset: int) -> None:
+    def assign_if_newer(self, epoch: int, start_offset: int) -> None:
         """Add the epoch of a batch, if it is newer than all others. Call it in the order of the log."""
         if epoch > self.latest:
             self.assign(epoch, start_offset)
 
-    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def find_end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return (the largest epoch at or below `epoch`, its end offset), or (-1, -1) if that is not known.
 
         For an epoch below all known ones, return that epoch and the start offset of the first known one.
@@ -70,7 +70,7 @@ class LeaderEpochs:
         higher = bisect_right(self._epochs, epoch)
         return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
 
-    def epoch_at(self, offset: int) -> int:
+    def find_epoch_at(self, offset: int) -> int:
         """Return the epoch of the record at `offset`, -1 if it is older than all known epochs."""
         index = bisect_right(self._starts, offset) - 1
         return self._epochs[index] if index >= 0 else UNDEFINED_EPOCH
@@ -127,7 +127,7 @@ class LeaderEpochFile:
     def write(self) -> None:
         """Write the file if it is out of date. Raises `OSError`."""
         if self._epochs.changed:
-            self._disk.write_whole(self._path, format_leader_epochs(self._epochs.entries()), sync=False)
+            self._disk.write_whole(self._path, format_leader_epochs(self._epochs.list_entries()), sync=False)
             self._epochs.changed = False
             self._synced = not self._replaces  # a power cut leaves the first file whole, or visibly without content
             self._replaces = True

@@ -25,8 +25,8 @@ class OffsetCheckpoint:
     """The `offsets` by (topic, partition), and their file at `path`.
 
     Logs are deleted by the thousand, so the file is written later; a start ignores rows of missing logs. But before
-    a log of the same name is created, the old row must be removed (`make_way`): otherwise a start after a crash would
-    take the old log's start offset or recovery point for the new log's.
+    a log of the same name is created, the old row must be removed (`remove_row_from_file`): otherwise a start after
+    a crash would take the old log's start offset or recovery point for the new log's.
     """
 
     def __init__(self, environment: Environment, path: str) -> None:
@@ -58,11 +58,11 @@ class OffsetCheckpoint:
         self._disk.write_whole(self.path, format_offset_checkpoint(self.offsets), sync=sync)
         self._set_written(dict(self.offsets))
 
-    def forget(self, key: TopicPartition) -> bool:
+    def remove_row(self, key: TopicPartition) -> bool:
         """Remove the row of a deleted log, and return whether there was one. The file changes with the next write."""
         return self.offsets.pop(key, None) is not None
 
-    def make_way(self, key: TopicPartition) -> None:
+    def remove_row_from_file(self, key: TopicPartition) -> None:
         """Remove a log's row from the file before a log of this name is created. Raises `OSError`.
 
         The new content is synced before the rename, and the rename is done before the new log's directory is made: if a

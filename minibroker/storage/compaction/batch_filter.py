@@ -114,7 +114,7 @@ class BatchFilter:
         self._record_bytes = record_bytes
         self._converts = format_version == MAGIC
 
-    def filtered(self, header: BatchHeader, batch: bytes) -> Batch | None:
+    def filter_batch(self, header: BatchHeader, batch: bytes) -> Batch | None:
         """Return what to write in place of the batch: itself, a smaller one, one without records, or None.
 
         Raises `KafkaError` if the records cannot be read.
@@ -123,7 +123,7 @@ class BatchFilter:
             return self._filter_messages(header, batch)
         if header.attributes & CONTROL_BIT:
             kept = self._filter_marker(header, batch)
-        elif header.attributes & TRANSACTIONAL_BIT and self._transactions.passes_aborted(header):
+        elif header.attributes & TRANSACTIONAL_BIT and self._transactions.pass_data_batch(header):
             kept = None
         else:
             kept = self._filter_data(header, batch)
@@ -173,10 +173,10 @@ class BatchFilter:
             return False
         if record.value is None and not self.old_tombstones_stay:
             return False
-        return self._keys.get(record.key) <= record.offset
+        return self._keys.find_offset(record.key) <= record.offset
 
     def _filter_marker(self, header: BatchHeader, batch: bytes) -> Batch | None:
-        ends_nothing = self._transactions.passes_marker(header, batch)
+        ends_nothing = self._transactions.pass_marker(header, batch)
         if not header.record_count or ends_nothing and self._is_past_horizon(header):
             return None
         if ends_nothing and not header.attributes & DELETE_HORIZON_BIT:
@@ -214,7 +214,7 @@ class BatchFilter:
             _, _, raw_offset, raw_time, key, is_tombstone = record
             offset = header.base_offset + (raw_offset >> 1)
             if offset > self._keys.latest_offset or (
-                key is not None and not (horizon_passed and is_tombstone) and self._keys.get(key) <= offset
+                key is not None and not (horizon_passed and is_tombstone) and self._keys.find_offset(key) <= offset
             ):
                 stays.append(1)
                 has_tombstone |= is_tombstone
@@ -240,7 +240,7 @@ class BatchFilter:
 
     def _find_latest_records(self, header: BatchHeader, payload: bytes) -> _Kept:
         """Return the latest record of each key, without tombstones behind their horizon."""
-        get, latest_offset, base = self._keys.get, self._keys.latest_offset, header.base_offset
+        get, latest_offset, base = self._keys.find_offset, self._keys.latest_offset, header.base_offset
         tombstones_stay = not self._is_past_horizon(header)
         kept = bytearray()
         run_start = count = 0

@@ -32,7 +32,7 @@ class CleanedTransactions:
         self._open_committed: set[int] = set()
         self.still_indexed: list[AbortedTransaction] = []
 
-    def passes_aborted(self, header: BatchHeader) -> bool:
+    def pass_data_batch(self, header: BatchHeader) -> bool:
         """Return whether a transactional data batch belongs to an aborted transaction."""
         self._open_aborted_transactions(header.last_offset)
         if header.producer_id in self._open_aborted:
@@ -41,7 +41,7 @@ class CleanedTransactions:
         self._open_committed.add(header.producer_id)
         return False
 
-    def passes_marker(self, header: BatchHeader, batch: bytes) -> bool:
+    def pass_marker(self, header: BatchHeader, batch: bytes) -> bool:
         """Return whether the control batch could be removed, as no other batch of its transaction is left.
 
         Raises `InvalidRecords` for a batch without a control record's key.

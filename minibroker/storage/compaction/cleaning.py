@@ -43,7 +43,7 @@ class Throttle:
         self._due_ms = 0.0  # the time by which all bytes so far keep to the rate
         self._lock = Lock()
 
-    def took(self, size_bytes: int) -> float:
+    def count_bytes(self, size_bytes: int) -> float:
         """Count bytes that were read or written. Return when to continue, in ms of the monotonic clock."""
         with self._lock:
             start_ms = max(self._due_ms, self.monotonic_ms())
@@ -86,7 +86,7 @@ class Cleaning:
         """End the work soon with `CleaningAborted`. Any thread may call this."""
         self._cancelled = True
 
-    def work(self) -> bool:
+    def write_next_segment(self) -> bool:
         """Write the next segment, for `swap`. Return False if there is none left. For any thread, but one at a time.
 
         Raises `CleaningAborted`, `Uncleanable` if the log is damaged, `OSError`.
@@ -99,13 +99,13 @@ class Cleaning:
                 self._plan.disk.sync_directory(self._plan.directory)  # makes the last swap durable
             if not self._groups:
                 return False
-            self._written = self.rewriter.write(self._groups[0])
+            self._written = self.rewriter.write_segment(self._groups[0])
             return True
         except (OSError, Uncleanable):
             self._check_unchanged()  # the error may only mean that files were deleted or truncated
             raise
 
-    def swap(self) -> None:
+    def swap_segments(self) -> None:
         """Replace the original segments by the one that was just written. For the loop's thread.
 
         Raises `CleaningAborted` if the log has changed, `KafkaError` KAFKA_STORAGE_ERROR.
@@ -126,7 +126,7 @@ class Cleaning:
         self.segments += len(group)
         self.replacements += 1
 
-    def conclude(self) -> None:
+    def set_clean_offset(self) -> None:
         """Set the log's clean offset after all work. For the loop's thread. Raises `CleaningAborted`."""
         self._check_unchanged()
         if self.rewriter is not None:
@@ -143,7 +143,7 @@ class Cleaning:
         """Count bytes, and wait as long as the throttle says."""
         self._check_unchanged()
         throttle = self._throttle
-        due_ms = throttle.took(size_bytes)
+        due_ms = throttle.count_bytes(size_bytes)
         while (early_ms := due_ms - throttle.monotonic_ms()) >= MIN_WAIT_MS:
             throttle.wait(min(early_ms / 1000.0, MAX_WAIT_SECONDS))
             self._check_unchanged()
@@ -162,7 +162,7 @@ def make_plan(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
         log.directory,
         sources,
         indexes,
-        log.aborted_transactions(0, log.log_end_offset + 1),
+        log.list_aborted_transactions(0, log.log_end_offset + 1),
         _collect_last_records(log),
         log.recovery_point,
         log.settings,
@@ -176,5 +176,5 @@ def _collect_last_records(log: Log) -> dict[int, LastRecord]:
     """Return the last record of each producer that the log has state of."""
     return {
         producer_id: LastRecord(entry.batches[-1][2] if entry.batches else NO_OFFSET, entry.epoch)
-        for producer_id, entry in log.producers.entries()
+        for producer_id, entry in log.producers.iterate_entries()
     }

@@ -73,7 +73,7 @@ def _find_cleanable_end(log: Log, first_dirty: int, now_ms: int) -> int:
     for segment, segment_end in iterate_closed_segments(log):
         if segment_end > stable_offset:
             break
-        if lag_ms > 0 and segment_end > first_dirty and segment.largest_timestamp() > now_ms - lag_ms:
+        if lag_ms > 0 and segment_end > first_dirty and segment.get_largest_timestamp() > now_ms - lag_ms:
             break
         end_offset = segment_end
     return end_offset

@@ -42,7 +42,7 @@ def foresee_cleaning(plan: Plan, listed: str, most_offsets: int) -> Iterator[For
 def _foresee_segment(source: Source, rewriter: Rewriter, most_offsets: int) -> Foreseen:
     counts, offsets = rewriter.counts, list[int]()
     read_records, written_records, written_bytes = counts.read_records, counts.written_records, counts.written_bytes
-    for batch, kept in rewriter.filtered(source):
+    for batch, kept in rewriter.iterate_filtered(source):
         if len(offsets) < most_offsets:
             offsets += _list_removed_offsets(batch, kept)
     records = counts.read_records - read_records

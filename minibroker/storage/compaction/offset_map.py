@@ -49,7 +49,7 @@ class OffsetMap:
         """The allocated memory."""
         return self._slots * ENTRY_BYTES
 
-    def put(self, key: bytes, offset: int) -> bool:
+    def put_offset(self, key: bytes, offset: int) -> bool:
         """Set the offset of a key's latest record. Return False, and change nothing, if there is no room."""
         first, second = _halves(blake2b(key, digest_size=_HASH_BYTES).digest())
         first |= 1
@@ -66,7 +66,7 @@ class OffsetMap:
         self._offsets[at] = self.latest_offset = offset
         return True
 
-    def get(self, key: bytes) -> int:
+    def find_offset(self, key: bytes) -> int:
         """Return the last offset of the key, `NOT_FOUND` if it was never put in."""
         first, second = _halves(blake2b(key, digest_size=_HASH_BYTES).digest())
         first |= 1

@@ -33,7 +33,7 @@ class Rests:
         self._sleep = sleep
         self._looked_at = self._taken = 0.0
 
-    def rest(self) -> None:
+    def sleep_if_due(self) -> None:
         """Sleep if this thread has worked for half a millisecond since the last look, and the loop was busy."""
         if self._loop_seconds is None:
             return

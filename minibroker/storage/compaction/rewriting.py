@@ -105,7 +105,7 @@ class KeyMapper:
         self._record_bytes = record_bytes  # the largest that may be decompressed
         self._rest = rest
 
-    def take(self, file: File, batch: StoredBatch) -> bool:
+    def map_keys(self, file: File, batch: StoredBatch) -> bool:
         """Put in the keys of a batch of `file`. Return False if there was only room for some of them.
 
         Raises `Uncleanable` if the records cannot be read.
@@ -121,16 +121,16 @@ class KeyMapper:
 
     def _holds_keys(self, header: BatchHeader, data: bytes) -> bool:
         if header.attributes & CONTROL_BIT:
-            self._transactions.passes_marker(header, data)
+            self._transactions.pass_marker(header, data)
             return False
-        if header.attributes & TRANSACTIONAL_BIT and self._transactions.passes_aborted(header):
+        if header.attributes & TRANSACTIONAL_BIT and self._transactions.pass_data_batch(header):
             return False
         return header.record_count != 0 and header.last_offset >= self._start_offset
 
     def _put_keys(self, header: BatchHeader, data: bytes) -> bool:
         if header.magic < MAGIC:
             return self._put_messages(data)
-        put, start, base = self._keys.put, self._start_offset, header.base_offset
+        put, start, base = self._keys.put_offset, self._start_offset, header.base_offset
         run_all_steps(check_record_sizes(data, header, self._record_bytes))
         for record in rest_between(stream_slices(data, header), self._rest):
             if record is None:
@@ -145,7 +145,7 @@ class KeyMapper:
         """Put in the keys of a message of format 0 or 1."""
         for record in iterate_records_in(data):
             key, offset = record.key, record.offset
-            if key is not None and offset >= self._start_offset and not self._keys.put(key, offset):
+            if key is not None and offset >= self._start_offset and not self._keys.put_offset(key, offset):
                 return False
         return True
 
@@ -253,14 +253,14 @@ class Rewriter:
             file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes
         ):
             self._pace(len(batch.data))
-            fits = self._mapper.take(file, batch)
+            fits = self._mapper.map_keys(file, batch)
             if not fits:
                 break
         if source.end_offset > self._plan.recovery_point:
             _sync_file(file)  # older values are removed because of these: a power cut must not lose both
         return fits
 
-    def write(self, group: Sequence[Source]) -> Rewritten:
+    def write_segment(self, group: Sequence[Source]) -> Rewritten:
         """Write one segment for the group. Its files end in `.cleaned`; after a failure none is left."""
         plan, first = self._plan, group[0]
         try:
@@ -268,34 +268,34 @@ class Rewriter:
             for source in group:
                 self._copy_segment(source, writer)
             aborted, self._transactions.still_indexed = self._transactions.still_indexed, []
-            file = writer.finish(aborted, plan.disk.modified_ms(group[-1].path + LOG_SUFFIX))
+            file = writer.finish(aborted, plan.disk.get_modified_ms(group[-1].path + LOG_SUFFIX))
         except SegmentOverflow as error:
             discard_cleaned(plan.disk, first.path)
             raise Uncleanable(str(error)) from error
         except BaseException:
             discard_cleaned(plan.disk, first.path)
             raise
-        new = Segment.of_file(plan.disk, plan.directory, first.base_offset, plan.settings, plan.now_ms, file)
+        new = Segment.open_with_file(plan.disk, plan.directory, first.base_offset, plan.settings, plan.now_ms, file)
         return Rewritten(new, aborted)
 
     def _copy_segment(self, source: Source, writer: SegmentWriter) -> None:
         """Write what is kept of one segment."""
-        for _, kept in self.filtered(source):
+        for _, kept in self.iterate_filtered(source):
             if kept is not None:
-                writer.add(*kept)
+                writer.add_batch(*kept)
                 self._pace(len(kept[1]))
 
-    def filtered(self, source: Source) -> Iterator[tuple[StoredBatch, Batch | None]]:
+    def iterate_filtered(self, source: Source) -> Iterator[tuple[StoredBatch, Batch | None]]:
         """Yield each batch of a segment with what is kept of it. Pass all that `map_keys` returns, in order."""
         disk = self._plan.disk
         file = disk.open(source.path + LOG_SUFFIX)
-        self._filter.old_tombstones_stay = disk.modified_ms(source.path + LOG_SUFFIX) > self._old_horizon_ms
+        self._filter.old_tombstones_stay = disk.get_modified_ms(source.path + LOG_SUFFIX) > self._old_horizon_ms
         for batch in iterate_stored_batches(
             file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes
         ):
             self._pace(len(batch.data))
             try:
-                kept = self._filter.filtered(batch.header, batch.data)
+                kept = self._filter.filter_batch(batch.header, batch.data)
             except KafkaError as error:
                 raise make_uncleanable_error(file, batch.position, batch.header.base_offset, error) from error
             yield batch, kept
@@ -308,7 +308,7 @@ class Rewriter:
         clean = [source for source in self._plan.sources if source.base_offset < self._plan.dirt.first_dirty_offset]
         if not clean:
             return 0
-        return self._plan.disk.modified_ms(clean[-1].path + LOG_SUFFIX) - self._plan.settings.delete_retention_ms
+        return self._plan.disk.get_modified_ms(clean[-1].path + LOG_SUFFIX) - self._plan.settings.delete_retention_ms
 
     def _measure_indexes(self, source: Source) -> IndexSizes:
         return IndexSizes(

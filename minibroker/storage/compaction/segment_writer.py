@@ -42,14 +42,14 @@ class SegmentWriter:
         discard_cleaned(disk, path)
         self._file = disk.open(path + LOG_SUFFIX + CLEANED_SUFFIX, create=True)
 
-    def add(self, header: BatchHeader, data: Bytes) -> None:
+    def add_batch(self, header: BatchHeader, data: Bytes) -> None:
         """Append a batch. Raises `SegmentOverflow`."""
         position = self.size_bytes
-        if position + len(data) > MAX_POSITION or not self._indexes.can_name(header.last_offset):
+        if position + len(data) > MAX_POSITION or not self._indexes.can_index_offset(header.last_offset):
             raise SegmentOverflow(f"the batch of offset {header.base_offset} does not fit into {self.path}")
         # A full index takes no more entries. Readers find later batches by reading on from the last entry.
         known = self._indexes.offsets.last_position if self._indexes.is_full else position
-        self._indexes.note(known, header.last_offset, header.max_timestamp)
+        self._indexes.index_batch(known, header.last_offset, header.max_timestamp)
         self._buffer += data
         self.size_bytes += len(data)
         if len(self._buffer) >= self._buffer_bytes:
@@ -67,7 +67,7 @@ class SegmentWriter:
             index.write(0, encode_aborted_transactions(aborted))
             index.sync()
         self._file.sync()
-        self._indexes.sync()
+        self._indexes.sync_files()
         self._disk.set_modified_ms(self.path + LOG_SUFFIX + CLEANED_SUFFIX, modified_ms)
         return self._file
 

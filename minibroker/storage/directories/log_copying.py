@@ -55,24 +55,24 @@ class LogCopy:
     @property
     def end_offset(self) -> int:
         """The offset up to which the copy has whole segments."""
-        missing = self.missing()
+        missing = self.find_missing_segment()
         return (missing or self.log.segments[-1]).base_offset
 
-    def missing(self) -> Segment | None:
+    def find_missing_segment(self) -> Segment | None:
         """Return the first closed segment that the copy does not have, or None."""
         for segment in self.log.segments[:-1]:
             if self._whole.get(segment.base_offset) is not segment:
                 return segment
         return None
 
-    def copy_of(self, segment: Segment) -> Work:
-        """Return the work that copies the next part of a closed segment. Call `copied` after it."""
+    def make_segment_work(self, segment: Segment) -> Work:
+        """Return the work that copies the next part of a closed segment. Call `note_copied` after it."""
         if self._part is None or self._part[0] is not segment:
             self._part = segment, 0
         position, end = self._part[1], segment.size_bytes
         return partial(self._copy_segment, segment, position, end)
 
-    def copied(self, segment: Segment) -> None:
+    def note_copied(self, segment: Segment) -> None:
         """Record that a part of the segment was copied."""
         position = min((self._part[1] if self._part else 0) + CHUNK_BYTES, segment.size_bytes)
         self._part = segment, position
@@ -81,7 +81,7 @@ class LogCopy:
             if segment in self.log.segments:
                 self._whole[segment.base_offset] = segment
 
-    def sync_of_segments(self) -> Work | None:
+    def make_sync_work(self) -> Work | None:
         """Return the work that syncs whole segments, or None if there is little to sync.
 
         Only batches that the log has synced must be synced in the copy. Indexes are synced once, as many as there are
@@ -95,7 +95,7 @@ class LogCopy:
         self._indexes_were_synced = True
         return self._sync_indexes
 
-    def copy_of_tail(self) -> Work:
+    def make_tail_work(self) -> Work:
         """Return the work that copies the active segment, as far as it goes now, and all files besides segments."""
         self._tail = self.log.segments[-1]
         self._late.clear()
@@ -109,7 +109,7 @@ class LogCopy:
 
     def is_current(self) -> bool:
         """Return whether only a small end of the log is missing, after the work on the tail."""
-        if self._tail is None or not self.log.in_use or self._tail not in self.log.segments:
+        if self._tail is None or not self.log.is_in_use or self._tail not in self.log.segments:
             return False
         later = self._list_segments_from(self._tail)
         if any(self._whole.get(segment.base_offset) is not segment for segment in self.log.segments[: -len(later)]):
@@ -136,7 +136,7 @@ class LogCopy:
         """Return the names of the indexes that may not be synced."""
         return [os.path.basename(path) for paths in self._unsynced_indexes.values() for path in paths]
 
-    def complete(self) -> None:
+    def copy_appended(self) -> None:
         """Copy what was appended since the work on the tail. Append nothing until the copy replaces the log."""
         assert self._tail is not None
         self._copy_late(self._tail)

@@ -134,7 +134,7 @@ class LogDirectory:
     def lock(self) -> str | None:
         """Create and lock the directory. Return the cluster id in it, or None."""
         try:
-            self._missing = self._disk.missing(self.path)
+            self._missing = self._disk.list_missing_directories(self.path)
             self._disk.make_directory(self.path)
             self._lock = self._disk.lock(f"{self.path}/{LOCK}")
         except FileExistsError as error:
@@ -162,7 +162,7 @@ class LogDirectory:
                     f"{self.path}/{META_PROPERTIES} says {key}={values.get(key)}, but this broker has {value}"
                     + REMEDIES.get(key, "").format(values.get(key))
                 )
-        if id_key == "broker.id" and self.found():
+        if id_key == "broker.id" and self.list_logs():
             raise LogDirectoryError(
                 f"{self.path} was written by a Kafka with ZooKeeper, where the topics of its logs are stored"
             )
@@ -182,20 +182,20 @@ class LogDirectory:
         try:
             self._check_identity(node_id, cluster_id, new_id)
             for path in self._missing:
-                self._disk.sync_directory(self._disk.parent(path))
+                self._disk.sync_directory(self._disk.get_parent(path))
             for path in self._list_deleted():
                 self._disk.remove_tree(path)
-            self._unopened = set(self.found())
+            self._unopened = set(self.list_logs())
             for checkpoint in self._checkpoints.values():
                 checkpoint.read(self._unopened)
             self._take_clean_shutdown_marker()
         except OSError as error:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
 
-    def found(self) -> list[TopicPartition]:
+    def list_logs(self) -> list[TopicPartition]:
         """Return the (topic, partition) of each log in the directory, open or not."""
         try:
-            names = self._disk.names(self.path)
+            names = self._disk.list_names(self.path)
         except OSError as error:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
         found = ((name, parse_log_name(name)) for name in names)
@@ -224,11 +224,11 @@ class LogDirectory:
         self._unopened.discard(key)
         return log
 
-    def peek(self, topic: str, partition: int) -> tuple[str, bytes, int]:
+    def peek_at_log(self, topic: str, partition: int) -> tuple[str, bytes, int]:
         """Return (path, topic id, bytes of records) of a log in here; zeros for no id. Raises `LogDirectoryError`."""
         path = self._make_log_path((topic, partition))
         try:
-            names = self._disk.names(path)
+            names = self._disk.list_names(path)
             size_bytes = sum(self._disk.size_bytes(f"{path}/{name}") for name in names if name.endswith(LOG_SUFFIX))
             text = self._disk.read_whole(f"{path}/{PARTITION_METADATA}") if PARTITION_METADATA in names else b""
         except OSError as error:
@@ -256,7 +256,7 @@ class LogDirectory:
             write_topic_id(self._disk, path, topic_id, sync=False)
             if left:
                 log = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
-                log.distrust_disk()
+                log.mark_unsynced()
             else:
                 log = create_log(self._environment, path, key, topic_id, settings)
         except (OSError, LogDirectoryError) as error:
@@ -297,9 +297,9 @@ class LogDirectory:
         """Return the path for a new copy of a log. `unique` is 32 hexadecimal digits."""
         return f"{self.path}/{make_future_log_name(topic, partition, unique)}"
 
-    def discard(self, path: str) -> None:
+    def discard_directory(self, path: str) -> None:
         """Remove a useless directory in this one, in another thread."""
-        self._removal.later(path, 0)
+        self._removal.remove_later(path, 0)
 
     def has_moved_here(self, key: TopicPartition) -> bool:
         """Return whether this log has replaced one in another directory, which may still be there."""
@@ -312,9 +312,9 @@ class LogDirectory:
             self._disk.sync_directory(older.path)
         self._disk.remove(f"{self._make_log_path(key)}/{MOVED_MARKER}")
 
-    def take_futures(self) -> list[TopicPartition]:
+    def remove_future_logs(self) -> list[TopicPartition]:
         """Remove the incomplete copies of logs, and return their (topic, partition). Raises `OSError`."""
-        found = [(name, key) for name in self._disk.names(self.path) if (key := parse_future_log_name(name))]
+        found = [(name, key) for name in self._disk.list_names(self.path) if (key := parse_future_log_name(name))]
         for name, _ in found:
             self._disk.remove_tree(f"{self.path}/{name}")
         return [key for _, key in found]
@@ -325,9 +325,9 @@ class LogDirectory:
         `unique` is 32 hexadecimal digits, other ones for each deletion. Raises `OSError`, and then nothing has changed.
         """
         path = self._rename_and_close((log.topic, log.partition), unique, DELETED_LOG_SUFFIX)
-        self._removal.later(path, log.settings.file_delete_delay_ms)
+        self._removal.remove_later(path, log.settings.file_delete_delay_ms)
 
-    def set_aside(self, topic: str, partition: int, unique: str) -> str:
+    def set_log_aside(self, topic: str, partition: int, unique: str) -> str:
         """Rename a stray log's directory, and close the log. Return the new path. Raises `OSError`."""
         return self._rename_and_close((topic, partition), unique, STRAY_LOG_SUFFIX)
 
@@ -343,7 +343,7 @@ class LogDirectory:
 
     def _remove_checkpoint_rows(self, key: TopicPartition) -> None:
         """Remove a log's rows from the checkpoints, and schedule writing them, once for many logs."""
-        had_rows = [checkpoint.forget(key) for checkpoint in self._checkpoints.values()]
+        had_rows = [checkpoint.remove_row(key) for checkpoint in self._checkpoints.values()]
         if any(had_rows) and not self._is_to_forget:
             self._is_to_forget = True
             self._environment.schedule(FORGETTING_DELAY_MS, self._write_checkpoints_soon)
@@ -360,7 +360,7 @@ class LogDirectory:
         Raises `OSError`.
         """
         for checkpoint in self._checkpoints.values():
-            checkpoint.make_way(key)
+            checkpoint.remove_row_from_file(key)
 
     def write_checkpoints(self, *, sync: bool = False) -> None:
         """Write recovery points, log start offsets, high watermarks and clean offsets of all logs. Raises `OSError`."""
@@ -393,7 +393,7 @@ class LogDirectory:
             failures = _run_in_threads([partial(run_and_catch, log.close) for log in self.logs.values()])
             self.write_checkpoints(sync=True)
             # Nothing else would remove them after the stop, and Kafka would take them for damaged logs.
-            _run_in_threads([partial(self._removal.now, path) for path in self._list_deleted()])
+            _run_in_threads([partial(self._removal.remove_now, path) for path in self._list_deleted()])
             if failures:
                 raise failures[0]
             if self.clean or not self._unopened:
@@ -415,7 +415,7 @@ class LogDirectory:
     def undo_lock(self) -> None:
         """Undo `lock()` after a start that failed: unlock the directory, and remove it if `lock()` has created it."""
         if self._missing and self._lock is not None:  # without the lock, another process has created it
-            self._removal.now(self.path)
+            self._removal.remove_now(self.path)
         self.abandon()
 
     def _make_log_path(self, key: TopicPartition) -> str:
@@ -446,7 +446,7 @@ class LogDirectory:
     def _take_clean_shutdown_marker(self) -> None:
         """Read and remove the marker of a clean stop, before other writes. A directory without logs is clean, too."""
         path = f"{self.path}/{CLEAN_SHUTDOWN}"
-        self.clean = self._disk.exists(path) or not self.found()
+        self.clean = self._disk.exists(path) or not self.list_logs()
         if self._disk.exists(path):
             epoch = re.search(BROKER_EPOCH, self._disk.read_whole(path))  # Kafka before 3.7 left the file empty
             self._broker_epoch = int(epoch[1]) if epoch else -1
@@ -454,4 +454,4 @@ class LogDirectory:
             self._disk.sync_directory(self.path)
 
     def _list_deleted(self) -> list[str]:
-        return [f"{self.path}/{name}" for name in self._disk.names(self.path) if is_deleted_log_name(name)]
+        return [f"{self.path}/{name}" for name in self._disk.list_names(self.path) if is_deleted_log_name(name)]

@@ -64,15 +64,15 @@ class LogDirectories:
         return ", ".join(directory.path for directory in self.directories)
 
     @property
-    def clean(self) -> bool:
+    def was_clean_shutdown(self) -> bool:
         """Whether all directories were left by a clean stop."""
         return all(directory.clean for directory in self.directories)
 
-    def found(self) -> list[TopicPartition]:
+    def list_logs(self) -> list[TopicPartition]:
         """Return the (topic, partition) of each log in the directories, open or not."""
         return list(self._found)
 
-    def holds(self, topic: str, partition: int) -> bool:
+    def has_log(self, topic: str, partition: int) -> bool:
         """Return whether this log is in one of the directories, open or not."""
         return (topic, partition) in self._found
 
@@ -80,12 +80,12 @@ class LogDirectories:
         """Open a log of `found()`. Raises `LogDirectoryError`; with `guarded`, also if it has lost records."""
         return self._found[topic, partition].open_log(topic, partition, settings, guarded=guarded)
 
-    def peek(self, topic: str, partition: int) -> tuple[str, bytes, int]:
+    def peek_at_log(self, topic: str, partition: int) -> tuple[str, bytes, int]:
         """Return (directory, topic id, bytes of records) of a log of `found()`, open or not. Zeros stand for no id.
 
         Raises `LogDirectoryError`.
         """
-        return self._found[topic, partition].peek(topic, partition)
+        return self._found[topic, partition].peek_at_log(topic, partition)
 
     def create_log(
         self,
@@ -125,13 +125,13 @@ class LogDirectories:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log} cannot be deleted: {error}") from error
         del self._found[log.topic, log.partition]
 
-    def set_aside(self, topic: str, partition: int, unique: str) -> str:
+    def set_log_aside(self, topic: str, partition: int, unique: str) -> str:
         """Rename the directory of a stray log, which keeps its files. Return the new path.
 
         `unique` is 32 hexadecimal digits. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         try:
-            path = self._found[topic, partition].set_aside(topic, partition, unique)
+            path = self._found[topic, partition].set_log_aside(topic, partition, unique)
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is not renamed: {error}") from error
         del self._found[topic, partition]
@@ -164,7 +164,7 @@ class LogDirectories:
 
     # --- moving logs from one directory to another --------------------------------------------------
 
-    def prefer(self, topic: str, partition: int, directory: LogDirectory) -> None:
+    def prefer_directory(self, topic: str, partition: int, directory: LogDirectory) -> None:
         """Choose the directory of a log that does not exist yet. Only `MAXIMUM_PREFERRED` newest choices are kept."""
         self._preferred.pop((topic, partition), None)
         if len(self._preferred) >= MAXIMUM_PREFERRED:
@@ -177,7 +177,7 @@ class LogDirectories:
             (key, directory) for key, directory in self._interrupted if self._found.get(key) not in (None, directory)
         ]
 
-    def move(self, copy: LogCopy, target: LogDirectory, settings: LogSettings, unique: str) -> Log:
+    def replace_by_copy(self, copy: LogCopy, target: LogDirectory, settings: LogSettings, unique: str) -> Log:
         """Replace a log by its complete copy in `target`. Return the new log.
 
         `unique` is 32 hexadecimal digits. Raises `OSError`, and then nothing has changed, or `LogDirectoryError` if the
@@ -214,7 +214,7 @@ class LogDirectories:
         located: dict[TopicPartition, LogDirectory] = {}
         older: dict[TopicPartition, LogDirectory] = {}
         for directory in self.directories:
-            for key in directory.found():
+            for key in directory.list_logs():
                 other = located.get(key)
                 if other is None:
                     located[key] = directory
@@ -231,6 +231,6 @@ class LogDirectories:
                 if directory.has_moved_here(key):
                     directory.settle_move(key, older.get(key))
             for directory in self.directories:
-                self._interrupted += [(key, directory) for key in directory.take_futures()]
+                self._interrupted += [(key, directory) for key in directory.remove_future_logs()]
         except OSError as error:
             raise LogDirectoryError(f"a log that was moved is left in two directories: {error}") from error

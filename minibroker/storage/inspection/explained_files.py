@@ -56,7 +56,7 @@ def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None
         whole.name, whole.type = inspected.kind.value, "file"
         return whole
     cursor = Cursor(data)
-    with cursor.part(inspected.kind.value, "file") as whole, cursor.contained(whole):
+    with cursor.add_part(inspected.kind.value, "file") as whole, cursor.read_within(whole):
         match LAYOUTS[inspected.kind]:
             case Entries() as layout:
                 _explain_entries(cursor, layout, inspected, start)
@@ -76,11 +76,11 @@ def _explain_entries_of_a_size(cursor: Cursor, layout: Entries, start: int) -> l
     entries: list[list[Part]] = []
     while cursor.left_bytes:
         if not any(memoryview(cursor.data)[cursor.position : cursor.end]):
-            with cursor.part("reserved", "bytes") as part:
+            with cursor.add_part("reserved", "bytes") as part:
                 part.meaning = "zeros, for later entries"
                 cursor.position = cursor.end
             return entries
-        with cursor.part(f"entry [{first + len(entries)}]", "entry"):
+        with cursor.add_part(f"entry [{first + len(entries)}]", "entry"):
             entries.append(
                 [_explain_number(cursor, name, code) for name, code in zip(layout.names, codes, strict=True)]
             )
@@ -88,8 +88,8 @@ def _explain_entries_of_a_size(cursor: Cursor, layout: Entries, start: int) -> l
 
 
 def _explain_number(cursor: Cursor, name: str, code: str) -> Part:
-    with cursor.part(name, _TYPES[code]) as part:
-        part.value = cursor.number(Struct(f">{code}"))
+    with cursor.add_part(name, _TYPES[code]) as part:
+        part.value = cursor.read_number(Struct(f">{code}"))
     return part
 
 
@@ -123,7 +123,7 @@ def _explain_lines(cursor: Cursor, columns: Sequence[str]) -> None:
     """Explain a checkpoint: a version, the number of rows, and the rows."""
     names, data = iter(("version", "rows")), bytes(cursor.data)
     while cursor.left_bytes:
-        with cursor.part(next(names, "row"), "line") as part:
+        with cursor.add_part(next(names, "row"), "line") as part:
             part.value = _read_line(cursor, data)
             if part.name == "row":
                 words = zip(columns, part.value.split(), strict=False)
@@ -141,7 +141,7 @@ def _read_line(cursor: Cursor, data: bytes) -> str:
 def _explain_properties(cursor: Cursor) -> None:
     data = bytes(cursor.data)
     while cursor.left_bytes:
-        with cursor.part("property", "line") as part:
+        with cursor.add_part("property", "line") as part:
             part.value = _read_line(cursor, data)
             if part.value.startswith("#"):
                 part.name = "comment"
@@ -155,9 +155,9 @@ def _explain_json(cursor: Cursor) -> None:
     except ValueError as error:
         raise Unreadable(f"no JSON object: {error}") from None
     for _, end, key, value in fields:
-        with cursor.part(key, "JSON") as part:
+        with cursor.add_part(key, "JSON") as part:
             part.value = value if isinstance(value, str | int) else json.dumps(value)
             part.about, cursor.position = _ABOUT_JSON.get(key, ""), end
     if fields:
-        with cursor.part("end", "JSON"):
+        with cursor.add_part("end", "JSON"):
             cursor.position = cursor.end

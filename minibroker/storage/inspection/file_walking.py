@@ -17,7 +17,7 @@ class BlockReader:
         self._block = memoryview(b"")
         self._start = 0
 
-    def at(self, position: int, size: int) -> memoryview:
+    def read_at(self, position: int, size: int) -> memoryview:
         """Return `size` bytes (`BLOCK_BYTES` at most) from `position` on, fewer only at the end. Raises `OSError`."""
         size = min(size, BLOCK_BYTES, self._size - position)
         if size <= 0:
@@ -39,5 +39,5 @@ def make_walker(
 ) -> BatchWalker:
     """Return a walker over the first `size_bytes` of a file. Its methods raise `OSError`."""
     return BatchWalker(
-        lambda: BlockReader(file, size_bytes).at, size_bytes, next_offset=next_offset, limit=limit, known=known
+        lambda: BlockReader(file, size_bytes).read_at, size_bytes, next_offset=next_offset, limit=limit, known=known
     )

@@ -186,7 +186,7 @@ def _judge_entries(
 
 def _compute_crc_from(file: File, position: int, end: int) -> int:
     crc, reader = 0, BlockReader(file, end)
-    while piece := reader.at(position, BLOCK_BYTES):
+    while piece := reader.read_at(position, BLOCK_BYTES):
         crc = crc32c(piece, crc)
         position += len(piece)
     return crc
@@ -195,7 +195,7 @@ def _compute_crc_from(file: File, position: int, end: int) -> int:
 def _iterate_entries(file: File, entry: Struct, end: int, position: int = 0) -> Iterator[tuple[int, tuple[Any, ...]]]:
     """Yield (position, fields) of each whole entry up to `end`."""
     reader = BlockReader(file, end)
-    while len(data := reader.at(position, entry.size)) == entry.size:
+    while len(data := reader.read_at(position, entry.size)) == entry.size:
         yield position, entry.unpack(data)
         position += entry.size
 

@@ -28,13 +28,13 @@ MAX_CONTROL_BATCH_BYTES = 1 << 16
 
 
 class Check(Protocol):
-    """The check of one index. Call `batch` and `damage` in the order of the log, then `end` with the log's size."""
+    """The check of one index. Call `check_batch` and `note_damage` in the order of the log, then `check_end`."""
 
-    def batch(self, found: FoundBatch) -> Iterable[Damage]: ...
+    def check_batch(self, found: FoundBatch) -> Iterable[Damage]: ...
 
-    def damage(self, damage: Damage) -> None: ...
+    def note_damage(self, damage: Damage) -> None: ...
 
-    def end(self, size_bytes: int) -> Iterable[Damage]: ...
+    def check_end(self, size_bytes: int) -> Iterable[Damage]: ...
 
 
 class _Entries(Generic[AnyEntry]):
@@ -45,13 +45,13 @@ class _Entries(Generic[AnyEntry]):
         self._entries: Iterator[AnyEntry] = iterate_sound_entries(entries, kind)
         self.next: AnyEntry | None = next(self._entries, None)
 
-    def take(self) -> AnyEntry:
+    def take_entry(self) -> AnyEntry:
         entry = self.next
         assert entry is not None
         self.next = next(self._entries, None)
         return entry
 
-    def mismatch(self, entry: AnyEntry, offset: int, expected: str, found: str) -> Damage:
+    def make_mismatch(self, entry: AnyEntry, offset: int, expected: str, found: str) -> Damage:
         return Damage(self.path, entry.position, 0, offset, expected, found)
 
 
@@ -61,26 +61,26 @@ class OffsetIndexCheck(_Entries[OffsetEntry]):
     def __init__(self, path: str, entries: Iterable[object]) -> None:
         super().__init__(path, entries, OffsetEntry)
 
-    def batch(self, found: FoundBatch) -> Iterator[Damage]:
+    def check_batch(self, found: FoundBatch) -> Iterator[Damage]:
         while self.next is not None and self.next.log_position <= found.position:
-            entry = self.take()
+            entry = self.take_entry()
             if entry.log_position < found.position:
                 yield self._report_no_batch(entry)
             elif found.is_credible and entry.offset != found.header.last_offset:
                 expected = f"offset {found.header.last_offset}, the last of the batch at {found.position}"
-                yield self.mismatch(entry, found.header.base_offset, expected, f"{entry.offset}")
+                yield self.make_mismatch(entry, found.header.base_offset, expected, f"{entry.offset}")
 
-    def damage(self, damage: Damage) -> None:
+    def note_damage(self, damage: Damage) -> None:
         end = damage.position + damage.size_bytes
         while self.next is not None and damage.position <= self.next.log_position < end:
-            self.take()
+            self.take_entry()
 
-    def end(self, size_bytes: int) -> Iterator[Damage]:
+    def check_end(self, size_bytes: int) -> Iterator[Damage]:
         while self.next is not None:
-            yield self._report_no_batch(self.take())
+            yield self._report_no_batch(self.take_entry())
 
     def _report_no_batch(self, entry: OffsetEntry) -> Damage:
-        return self.mismatch(entry, entry.offset, "the position at which a batch begins", f"{entry.log_position}")
+        return self.make_mismatch(entry, entry.offset, "the position at which a batch begins", f"{entry.log_position}")
 
 
 class TimeIndexCheck(_Entries[TimeEntry]):
@@ -91,30 +91,30 @@ class TimeIndexCheck(_Entries[TimeEntry]):
         self._largest = -1
         self._is_certain = True
 
-    def batch(self, found: FoundBatch) -> Iterator[Damage]:
+    def check_batch(self, found: FoundBatch) -> Iterator[Damage]:
         header = found.header
         if not found.is_credible:
             self._is_certain = False
             return
         while self.next is not None and self.next.offset <= header.last_offset:
-            entry = self.take()
+            entry = self.take_entry()
             largest = max(self._largest, header.max_timestamp)
             if entry.offset != header.last_offset:
                 if self._is_certain:
-                    yield self.mismatch(entry, entry.offset, "the last offset of a batch", f"{entry.offset}")
+                    yield self.make_mismatch(entry, entry.offset, "the last offset of a batch", f"{entry.offset}")
             elif entry.timestamp != header.max_timestamp or (self._is_certain and entry.timestamp != largest):
                 expected = f"timestamp {largest}, the largest up to offset {entry.offset}"
-                yield self.mismatch(entry, entry.offset, expected, f"{entry.timestamp}")
+                yield self.make_mismatch(entry, entry.offset, expected, f"{entry.timestamp}")
         self._largest = max(self._largest, header.max_timestamp)
 
-    def damage(self, damage: Damage) -> None:
+    def note_damage(self, damage: Damage) -> None:
         self._is_certain = False
 
-    def end(self, size_bytes: int) -> Iterator[Damage]:
+    def check_end(self, size_bytes: int) -> Iterator[Damage]:
         while self.next is not None and self._is_certain:
-            entry = self.take()
+            entry = self.take_entry()
             if size_bytes:
-                yield self.mismatch(entry, entry.offset, "an offset that is in the log", f"{entry.offset}")
+                yield self.make_mismatch(entry, entry.offset, "an offset that is in the log", f"{entry.offset}")
 
 
 class TransactionIndexCheck(_Entries[TransactionEntry]):
@@ -124,12 +124,12 @@ class TransactionIndexCheck(_Entries[TransactionEntry]):
         super().__init__(path, entries, TransactionEntry)
         self._log = log
 
-    def batch(self, found: FoundBatch) -> Iterator[Damage]:
+    def check_batch(self, found: FoundBatch) -> Iterator[Damage]:
         header = found.header
         if not found.is_credible or not header.is_control or not self._is_abort(found):
             return
         while self.next is not None and self.next.last_offset < header.base_offset:
-            self.take()
+            self.take_entry()
         entry = self.next
         if entry is None or entry.last_offset != header.base_offset or entry.producer_id != header.producer_id:
             expected = f"the transaction of producer {header.producer_id} that offset {header.base_offset} aborts"
@@ -146,8 +146,8 @@ class TransactionIndexCheck(_Entries[TransactionEntry]):
         except KafkaError:
             return False  # reported where the records are read
 
-    def damage(self, damage: Damage) -> None:
+    def note_damage(self, damage: Damage) -> None:
         """Do nothing: each marker is checked by itself."""
 
-    def end(self, size_bytes: int) -> Iterator[Damage]:
+    def check_end(self, size_bytes: int) -> Iterator[Damage]:
         return iter(())

@@ -189,7 +189,7 @@ class InspectedFile(NamedTuple):
         """Whether the name is surely Kafka's: a name with a segment's suffix must also contain an offset."""
         return self.base_offset is not None or self.kind not in (*_WITH_LOG, Kind.PRODUCER_SNAPSHOT)
 
-    def beside(self, suffix: str) -> str:
+    def make_path_with_suffix(self, suffix: str) -> str:
         """Return the path of the same segment's file with another suffix."""
         directory, name = os.path.split(self.path)
         match = _NAME.fullmatch(name)
@@ -252,7 +252,7 @@ def _iterate_contents(disk: Disk, file: File, inspected: InspectedFile, options:
 
 def _compare_with_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[Damage]:
     """Compare an index with its log, if that exists. Yield the damage."""
-    path = inspected.beside(LOG_SUFFIX)
+    path = inspected.make_path_with_suffix(LOG_SUFFIX)
     with suppress(FileNotFoundError):
         log = disk.open_to_read(path)
         found = _iterate_log(
@@ -291,24 +291,24 @@ def _iterate_log(
         known=_iterate_indexed_batches(disk, inspected) if is_segment else (),
         epochs=_read_epochs_beside(disk, inspected) if is_segment and options.verify else None,
     )
-    for finding in inspection.findings():
+    for finding in inspection.iterate_findings():
         yield finding
         if isinstance(finding, FoundBatch):
             if options.records:
                 yield from iterate_records_in(file, finding, options.most_bytes)
             for check in checks:
-                yield from check.batch(finding)
+                yield from check.check_batch(finding)
         elif isinstance(finding, Damage):
             for check in checks:
-                check.damage(finding)
+                check.note_damage(finding)
     for check in checks:
-        yield from check.end(file.size_bytes())
+        yield from check.check_end(file.size_bytes())
 
 
 def _iterate_indexed_batches(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[int, int]]:
     """Yield (last offset, position) of the batches that are in the offset index."""
     with suppress(FileNotFoundError):
-        index = disk.open_to_read(inspected.beside(INDEX_SUFFIX))
+        index = disk.open_to_read(inspected.make_path_with_suffix(INDEX_SUFFIX))
         for entry in iterate_sound_entries(iterate_offset_entries(index, inspected.base_offset or 0), OffsetEntry):
             yield entry.offset, entry.log_position
 
@@ -319,13 +319,13 @@ def _find_next_base_offset(disk: Disk, inspected: InspectedFile) -> int | None:
     base_offset = inspected.base_offset
     if base_offset is None or not name.endswith(LOG_SUFFIX):
         return None
-    others = list_offsets_with_suffix(disk.names(directory or "."), LOG_SUFFIX)
+    others = list_offsets_with_suffix(disk.list_names(directory or "."), LOG_SUFFIX)
     return min((offset for offset in others if offset > base_offset), default=None)
 
 
 def _open_indexes_beside(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[File, InspectedFile]]:
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
-        path = inspected.beside(suffix)
+        path = inspected.make_path_with_suffix(suffix)
         with suppress(FileNotFoundError):
             yield disk.open_to_read(path), inspected._replace(path=path, kind=_BY_SUFFIX[suffix])
 

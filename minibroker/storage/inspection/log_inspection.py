@@ -75,11 +75,11 @@ class LogInspection:
         self._epoch = -1
         self._is_certain = base_offset is not None  # the next offset is known, not only bounded from below
 
-    def findings(self) -> Iterator[Finding]:
+    def iterate_findings(self) -> Iterator[Finding]:
         """Yield all batches, in the order of their positions, with notes and damage. Raises `OSError`."""
         position, walker = 0, self._walker
         while position < walker.size_bytes:
-            step = walker.step(position)
+            step = walker.walk_from(position)
             if isinstance(step, PassedOver):
                 self._is_certain = False
                 yield Damage(self._path, position, step.size_bytes, walker.next_offset, step.expected, step.found)
@@ -114,7 +114,7 @@ class LogInspection:
 
     def _is_misplaced(self, header: BatchHeader, following: BatchHeader | None) -> bool:
         """Return whether the base offset, which no checksum covers, contradicts the batch before or behind."""
-        if header.last_offset_delta < 0 or not self._walker.is_in_range(header):
+        if header.last_offset_delta < 0 or not self._walker.has_valid_offsets(header):
             return True
         expected = self._walker.next_offset
         gap = header.base_offset > expected
@@ -131,7 +131,7 @@ class LogInspection:
 
     def _find_expected_epoch(self, offset: int, epoch: int, following: BatchHeader | None) -> str | None:
         """Return what the epoch should be, None if it may be right."""
-        known = self._epochs.epoch_at(offset)
+        known = self._epochs.find_epoch_at(offset)
         if known >= 0:
             return None if epoch == known else f"leader epoch {known}, which {LEADER_EPOCH_CHECKPOINT} says"
         if following is not None and self._epoch <= following.partition_leader_epoch < epoch:
@@ -140,7 +140,7 @@ class LogInspection:
 
     def _read_following_header(self, found: FoundBatch) -> BatchHeader | None:
         """Return the header behind the batch, None unless it is a plausible one of format 2."""
-        header = self._walker.header_at(found.position + found.header.size_bytes)
+        header = self._walker.read_header_at(found.position + found.header.size_bytes)
         return header if header is not None and header.magic == MAGIC else None
 
     def _make_damage(self, found: FoundBatch, offset: int, expected: str, what: str) -> Damage:

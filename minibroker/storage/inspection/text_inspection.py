@@ -142,11 +142,11 @@ def _iterate_lines(file: File) -> Iterator[tuple[int, str]]:
     """Yield (position, text) of each line. Long lines are cut, and bytes that are not UTF-8 become escapes."""
     position, end = 0, file.size_bytes()
     reader = BlockReader(file, end)
-    while piece := reader.at(position, MAX_LINE_BYTES):
+    while piece := reader.read_at(position, MAX_LINE_BYTES):
         line, newline, _ = piece.tobytes().partition(b"\n")
         yield position, line.decode(errors="backslashreplace")
         position += len(line)
-        while not newline and (piece := reader.at(position, BLOCK_BYTES)):  # skip the rest of the line
+        while not newline and (piece := reader.read_at(position, BLOCK_BYTES)):  # skip the rest of the line
             rest, newline, _ = piece.tobytes().partition(b"\n")
             position += len(rest)
         position += 1

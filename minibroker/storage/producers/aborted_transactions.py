@@ -83,7 +83,7 @@ class AbortedTransactions:
         self._unsynced: set[str] = set()
         self._behind: str | None = None  # the path, without suffix, of the segment whose file lacks the last entries
 
-    def between(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
+    def list_between(self, start_offset: int, end_offset: int) -> Sequence[AbortedTransaction]:
         """Return the aborted transactions that may have records from `start_offset` on and below `end_offset`."""
         if not self._known:
             return ()
@@ -95,20 +95,21 @@ class AbortedTransactions:
                 break  # all that ended later also began later
         return found
 
-    def add(self, segment_path: str, transaction: AbortedTransaction) -> None:
+    def add_transaction(self, segment_path: str, transaction: AbortedTransaction) -> None:
         """Add a transaction whose marker was appended to the active segment, which has this path (without suffix).
 
-        An OSError is only logged: recovery finds the marker in the log, and `catch_up` writes the entry again.
+        An OSError is only logged: recovery finds the marker in the log, and `write_missing_entries` writes the entry
+        again.
         """
         self._known.append(transaction)
         self._last_offsets.append(transaction.last_offset)
         self._behind = segment_path
         try:
-            self.catch_up()
+            self.write_missing_entries()
         except OSError as error:
             logger.warning("%s%s cannot be written to: %s", segment_path, TRANSACTION_INDEX_SUFFIX, error)
 
-    def replace(self, segment_path: str, transactions: Sequence[AbortedTransaction]) -> None:
+    def replace_newest(self, segment_path: str, transactions: Sequence[AbortedTransaction]) -> None:
         """Set the transactions of the newest segment, as recovery has found them, and rewrite its file."""
         path = segment_path + TRANSACTION_INDEX_SUFFIX
         self._disk.remove(path)
@@ -117,10 +118,10 @@ class AbortedTransactions:
             self._last_offsets.append(transaction.last_offset)
         if transactions:
             self._behind = segment_path
-            self.catch_up()
-        self.count(_parse_base_offset(segment_path))
+            self.write_missing_entries()
+        self.update_count(_parse_base_offset(segment_path))
 
-    def catch_up(self) -> None:
+    def write_missing_entries(self) -> None:
         """Write entries that could not be written. Called before a flush, and before a new segment begins."""
         if self._behind is None:
             return
@@ -139,7 +140,7 @@ class AbortedTransactions:
         self._unsynced.add(file.path)
         self._behind = None
 
-    def count(self, base_offset: int) -> None:
+    def update_count(self, base_offset: int) -> None:
         """Update the count of the newest segment, when it ends or the log is closed."""
         first = bisect_left(self._last_offsets, base_offset)
         data = encode_aborted_transactions(self._known[first:])
@@ -156,7 +157,7 @@ class AbortedTransactions:
             self._disk.write_whole(path, format_aborted_counts(self._counts), sync=False)
             self._written = dict(self._counts)
 
-    def renew(self, start_offset: int, end_offset: int, transactions: Sequence[AbortedTransaction]) -> None:
+    def replace_between(self, start_offset: int, end_offset: int, transactions: Sequence[AbortedTransaction]) -> None:
         """Replace the transactions whose markers lie from `start_offset` on and below `end_offset`.
 
         The new ones are what compaction has kept. It has written their file.

@@ -28,24 +28,24 @@ class ProducerSnapshots:
         self._offsets = sorted(offsets)
         self._unsynced: set[int] = set()
 
-    def take(self, states: ProducerStates, start_offset: int, *, sync: bool = True) -> bool:
+    def take_snapshot(self, states: ProducerStates, start_offset: int, *, sync: bool = True) -> bool:
         """Write a snapshot, unless there is one of this offset, or the log begins there. Return whether it was written.
 
         Without `sync`, the next flush need not sync it: a start recognises a damaged snapshot by its checksum.
         """
         if states.end_offset <= start_offset or states.end_offset in self._offsets:
             return False
-        self._disk.write_whole(self._make_path(states.end_offset), states.snapshot(), sync=False)
+        self._disk.write_whole(self._make_path(states.end_offset), states.encode_snapshot(), sync=False)
         self._offsets = sorted((*self._offsets, states.end_offset))
         if sync:
             self._unsynced.add(states.end_offset)
         return True
 
-    def load(self, states: ProducerStates, start_offset: int, end_offset: int) -> None:
+    def load_newest(self, states: ProducerStates, start_offset: int, end_offset: int) -> None:
         """Load the newest sound snapshot at or before `end_offset` into `states`, or clear them at `start_offset`."""
         for offset in reversed([offset for offset in self._offsets if start_offset <= offset <= end_offset]):
             try:
-                states.load(self._disk.read_whole(self._make_path(offset)), offset)
+                states.load_snapshot(self._disk.read_whole(self._make_path(offset)), offset)
                 return
             except CorruptSnapshot as error:
                 logger.warning("%s is damaged, the log is read instead: %s", self._make_path(offset), error)

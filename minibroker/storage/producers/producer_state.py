@@ -72,11 +72,11 @@ class ProducerStates:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def entries(self) -> Iterator[tuple[int, ProducerEntry]]:
+    def iterate_entries(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Return (producer id, entry) of each producer, in the order of their first batches."""
         return iter(self._entries.items())
 
-    def ids(self) -> array[int]:
+    def list_producer_ids(self) -> array[int]:
         """Return the producer ids in the order of their first batches. 100,000 take a millisecond."""
         return array("q", self._entries)
 
@@ -90,11 +90,11 @@ class ProducerStates:
             return first_offset
         return offset
 
-    def stable_offset(self, log_start_offset: int, log_end_offset: int) -> int:
+    def find_stable_offset(self, log_start_offset: int, log_end_offset: int) -> int:
         """Return the last stable offset of a log from `log_start_offset` to `log_end_offset`."""
         return max(self.find_first_unstable_offset(log_end_offset), log_start_offset)
 
-    def check(self, header: BatchHeader) -> tuple[int, int] | None:
+    def check_batch(self, header: BatchHeader) -> tuple[int, int] | None:
         """Check a batch with a producer id. Return None if it may be appended.
 
         If it repeats one of the producer's last five batches, return (first offset, largest timestamp) of that batch.
@@ -126,7 +126,7 @@ class ProducerStates:
             f"last five batches: {_format_sequences(batches)}",
         )
 
-    def check_first(self, header: BatchHeader) -> None:
+    def check_first_batch(self, header: BatchHeader) -> None:
         """Raise `KafkaError` OUT_OF_ORDER_SEQUENCE_NUMBER for an unknown producer's batch whose sequence is not 0.
 
         This is for producers with a new epoch for each transaction. A forgotten producer has a new epoch and begins at
@@ -140,14 +140,14 @@ class ProducerStates:
                 "number); expected 0, no batch of it is known",
             )
 
-    def in_transaction(self, header: BatchHeader) -> bool:
+    def is_in_transaction(self, header: BatchHeader) -> bool:
         """Return whether the producer has an open transaction in this log, under the batch's epoch."""
         entry = self._entries.get(header.producer_id)
         return (
             entry is not None and entry.transaction_first_offset != NO_OFFSET and entry.epoch == header.producer_epoch
         )
 
-    def check_epoch(self, producer_id: int, epoch: int) -> None:
+    def check_producer_epoch(self, producer_id: int, epoch: int) -> None:
         """Raise `KafkaError` INVALID_PRODUCER_EPOCH for an old epoch. This is for requests without sequences."""
         entry = self._entries.get(producer_id)
         if entry is not None and epoch < entry.epoch:
@@ -210,7 +210,7 @@ class ProducerStates:
             return None
         return AbortedTransaction(header.producer_id, first_offset, offset, self.find_first_unstable_offset(offset + 1))
 
-    def give_up(self, producer_id: int, offset: int) -> AbortedTransaction:
+    def abort_hanging_transaction(self, producer_id: int, offset: int) -> AbortedTransaction:
         """End a producer's open transaction at `offset` as if aborted, as its outcome is unknown.
 
         Raises KeyError if none is open.
@@ -245,12 +245,12 @@ class ProducerStates:
         self.open_transactions.clear()
         self.end_offset = end_offset
 
-    def snapshot(self) -> bytes:
+    def encode_snapshot(self) -> bytes:
         """Return the content of a `.snapshot` file, which has only the newest of the last five batches."""
         body = b"".join((_COUNT.pack(len(self._entries)), *(_pack_entry(*item) for item in self._entries.items())))
         return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
-    def load(self, data: bytes, end_offset: int) -> None:
+    def load_snapshot(self, data: bytes, end_offset: int) -> None:
         """Load the state from a `.snapshot` file that was taken at `end_offset`.
 
         Raises `CorruptSnapshot` for a damaged file, and then keeps its state.

@@ -50,6 +50,6 @@ def _replace_by_copy(disk: Disk, segment: Segment) -> None:
         size = min(BLOCK_BYTES, segment.size_bytes - position)
         copy.write(position, original.read(position, size))
     copy.sync()
-    disk.set_modified_ms(copy.path, disk.modified_ms(original.path))  # retention may depend on it
+    disk.set_modified_ms(copy.path, disk.get_modified_ms(original.path))  # retention may depend on it
     disk.rename(copy.path, original.path)
     segment.close()

@@ -39,11 +39,11 @@ def finish_interrupted_steps(disk: Disk, directory: str) -> list[str]:
     offsets it covers, unless a `.cleaned` file of the same or an earlier offset shows that its group was incomplete.
     Indexes without their `.log` file are removed.
     """
-    names = disk.names(directory)
+    names = disk.list_names(directory)
     if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)) for name in names):
         _remove_unfinished(disk, directory, names)
-        _complete_swaps(disk, directory, disk.names(directory))
-        names = disk.names(directory)
+        _complete_swaps(disk, directory, disk.list_names(directory))
+        names = disk.list_names(directory)
     orphans = _find_orphans(names)
     for name in orphans:
         logger.warning("%s/%s is removed: there is no log file beside it", directory, name)

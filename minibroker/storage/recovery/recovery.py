@@ -90,8 +90,8 @@ def open_log(
     """
     try:
         opening = _Opening(environment, directory, topic_partition, settings)
-        topic_id = opening.topic_id(known.clean)
-        return Log(environment, directory, topic_partition, topic_id, settings, opening.open(known))
+        topic_id = opening.read_topic_id(known.clean)
+        return Log(environment, directory, topic_partition, topic_id, settings, opening.open_contents(known))
     except (OSError, MalformedCheckpoint, CorruptBatch) as error:
         raise LogDirectoryError(f"the log in {directory} cannot be opened: {error}") from error
 
@@ -151,7 +151,7 @@ class _Opening:
         self.guarded = self.reported = False  # a loss was logged
         self.epochs_fall = False
 
-    def topic_id(self, clean: bool) -> bytes:
+    def read_topic_id(self, clean: bool) -> bytes:
         """Return the id in `partition.metadata`, zeros if there is none. Raises `MalformedCheckpoint`.
 
         The file of a new log is not synced, so a power cut may leave it empty, even after a clean stop. The caller also
@@ -171,11 +171,11 @@ class _Opening:
             logger.warning("%s is ignored, as a crash has damaged it: %s", path, error)
             return NO_TOPIC_ID
 
-    def open(self, known: Checkpointed) -> LogContents:
+    def open_contents(self, known: Checkpointed) -> LogContents:
         """Recover the log if necessary, and find where it begins and ends."""
         self.guarded = known.guarded
         self._read_epochs()
-        last_epoch = self.epochs.entries()[-1:]
+        last_epoch = self.epochs.list_entries()[-1:]
         early = known.clean or any(segment.is_preallocated_by_kafka() for segment in self.segments[-1:])
         end_offset = self._recover_end_offset(known)
         self._check_end(end_offset, known, last_epoch, early)
@@ -188,7 +188,7 @@ class _Opening:
         self.epochs.truncate_from_start(start_offset)
         if not known.clean:
             self._restore_epochs(start_offset, end_offset)
-        if self.epochs.entries()[-1:] != last_epoch:
+        if self.epochs.list_entries()[-1:] != last_epoch:
             self._write_epochs()
         self._load_producers(self.segments[0].base_offset, end_offset)
         for segment in self.segments:
@@ -221,7 +221,7 @@ class _Opening:
                     )
         aborted = AbortedTransactions(self.disk, found, counts)
         for path, transactions in self.recovered.items():
-            aborted.replace(path, transactions)
+            aborted.replace_newest(path, transactions)
         aborted.truncate(self.segments[-1].path, end_offset)
         if self.recovered:
             aborted.write_counts(self.directory, [segment.base_offset for segment in self.segments])
@@ -237,7 +237,7 @@ class _Opening:
             path = segment.path + TRANSACTION_INDEX_SUFFIX
             logger.warning("%s is rebuilt from the log: %s", path, error)
         states, found = ProducerStates(), []
-        self.snapshots.load(states, self.segments[0].base_offset, segment.base_offset)
+        self.snapshots.load_newest(states, self.segments[0].base_offset, segment.base_offset)
         before = self.segments[: self.segments.index(segment)]
         try:
             if before:
@@ -272,18 +272,18 @@ class _Opening:
                         return
                     if header.next_offset > start_offset:
                         first_offset = max(header.base_offset, start_offset)
-                        self.epochs.assign_later(header.partition_leader_epoch, first_offset)
+                        self.epochs.assign_if_newer(header.partition_leader_epoch, first_offset)
 
     def _restore_epochs(self, start_offset: int, end_offset: int) -> None:
         """Add the epochs of deleted records that are back, as a crash came before the checkpoint was written."""
-        known = self.epochs.entries()
+        known = self.epochs.list_entries()
         known_from = known[0][1] if known else end_offset
         if known_from <= start_offset:
             return
         self.epochs = LeaderEpochs()
         self._collect_epochs(start_offset, known_from)
         for epoch, first_offset in known:
-            self.epochs.assign_later(epoch, first_offset)
+            self.epochs.assign_if_newer(epoch, first_offset)
 
     def _recover_end_offset(self, known: Checkpointed) -> int:
         """Return the log's end offset, after recovery if that is necessary."""
@@ -302,7 +302,7 @@ class _Opening:
     def _write_epochs(self) -> None:
         """Write the leader epochs into the checkpoint, as the next start relies on it."""
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
-        self.disk.write_whole(path, format_leader_epochs(self.epochs.entries()), sync=False)
+        self.disk.write_whole(path, format_leader_epochs(self.epochs.list_entries()), sync=False)
         self.epochs.changed = True  # until the next flush has synced it
 
     def _check_end(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool) -> None:
@@ -330,11 +330,11 @@ class _Opening:
         """Return the end of the last segment. Remove an empty one that begins before the end of the previous one."""
         *_, last = self.segments
         if len(self.segments) > 1 and not last.size_bytes:
-            end_offset = self.segments[-2].next_offset()
+            end_offset = self.segments[-2].find_next_offset()
             if end_offset > last.base_offset:
                 self._remove_segment(self.segments.pop())
                 return end_offset
-        return last.next_offset()
+        return last.find_next_offset()
 
     def _create_first_segment(self, start_offset: int) -> None:
         """Begin a new log at `start_offset`, as there are no segments, or only ones whose records were deleted."""
@@ -382,7 +382,7 @@ class _Opening:
                 if segment is self.segments[-1]:
                     break
             elif segment is not self.segments[-1]:  # the indexes of the active one are written when it ends
-                segment.finish()
+                segment.finish_indexes()
         if FAILED_SYNC in self.names:
             rewrite_segments(self.disk, self.directory, self.segments[first:])
             self.epochs.changed = True
@@ -391,16 +391,16 @@ class _Opening:
     def _recover_segment(self, segment: Segment, next_offset: int) -> tuple[int, CorruptBatch | None]:
         """Read a segment and rebuild its indexes. Return the offset after its last sound batch, and the error there."""
         self.states.end_offset = next_offset
-        self.snapshots.take(self.states, self.segments[0].base_offset)
+        self.snapshots.take_snapshot(self.states, self.segments[0].base_offset)
         noted = segment.read_noted_last_offset()
-        segment.forget()
+        segment.clear_indexes()
         aborted: list[AbortedTransaction] = []
         try:
             for position, header in iterate_sound_batches(segment.file, 0, segment.size_bytes):
                 last_offset = header.base_offset + header.last_offset_delta
-                if header.base_offset < next_offset or not segment.indexes.can_name(last_offset):
+                if header.base_offset < next_offset or not segment.indexes.can_index_offset(last_offset):
                     raise make_offset_error(segment.file, position, header, next_offset)
-                segment.note(position, last_offset, header.max_timestamp)
+                segment.index_batch(position, last_offset, header.max_timestamp)
                 if header.partition_leader_epoch != self.epochs.latest:
                     self._note_epoch(segment, position, header)
                 if header.producer_id >= 0:
@@ -458,7 +458,7 @@ class _Opening:
             self.segments.remove(other)
         segment.file.truncate(problem.position)
         segment.size_bytes = problem.position
-        segment.finish()
+        segment.finish_indexes()
         self.snapshots.remove_after(end_offset)
         if not preallocated:
             self._sync_truncation(segment)
@@ -491,7 +491,7 @@ class _Opening:
         """Load the producer states at `end_offset`, from a snapshot and the batches after it, unless recovery has."""
         if self.states.end_offset == end_offset:
             return
-        self.snapshots.load(self.states, start_offset, end_offset)
+        self.snapshots.load_newest(self.states, start_offset, end_offset)
         try:
             replay_batches(self.states, self.segments, end_offset)
         except CorruptBatch as error:

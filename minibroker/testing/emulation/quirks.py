@@ -200,7 +200,7 @@ def continues_unknown_sequence(log: Log, records: memoryview | None) -> bool:
     header = read_header(records)
     if header.magic != MAGIC or header.producer_id < 0 or header.base_sequence <= 0:
         return False
-    return all(producer_id != header.producer_id for producer_id, _ in log.producers.entries())
+    return all(producer_id != header.producer_id for producer_id, _ in log.producers.iterate_entries())
 
 
 class NoZstdForOldFetches(Change):

@@ -161,7 +161,7 @@ def _find_transaction_state(partition: Partition, header: BatchHeader, offset: i
     begun = log.producers.open_transactions.get(header.producer_id)
     if begun is not None and offset >= begun:
         return "open"
-    for aborted in log.aborted_transactions(offset, offset + 1):
+    for aborted in log.list_aborted_transactions(offset, offset + 1):
         if aborted.producer_id == header.producer_id and aborted.first_offset <= offset <= aborted.last_offset:
             return "aborted"
     return "committed"

@@ -181,7 +181,7 @@ def _replace(harness: Harness, first: object, second: object) -> None:
     path = first.path + ".log" + CLEANED_SUFFIX
     file = harness.disk.open(path, create=True)
     file.write(0, second.file.read(0, second.size_bytes))
-    new = Segment.of_file(harness.disk, log.directory, first.base_offset, log.settings, 0, file)
+    new = Segment.open_with_file(harness.disk, log.directory, first.base_offset, log.settings, 0, file)
     log.replace_segments([first, second], new)
 
 

@@ -80,7 +80,7 @@ def test_the_brokers_own_limit_applies(tmp_path: Path) -> None:
 def test_a_read_ends_at_the_segment_boundary_and_the_next_continues(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "a")
-    harness.partition("t").log.roll()
+    harness.partition("t").log.roll_segment_if_used()
     harness.produce("t", "b")
     assert values_in(fetch(harness, {("t", 0): 0})["t", 0]) == ["a"]
     assert values_in(fetch(harness, {("t", 0): 1})["t", 0]) == ["b"]

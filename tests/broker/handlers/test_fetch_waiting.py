@@ -241,7 +241,7 @@ def test_an_unknown_partition_does_not_complete_a_delayed_fetch(topics: Harness)
 
 def test_a_fetch_from_an_older_segment_does_not_wait_for_more(topics: Harness) -> None:
     topics.produce("t", "a")
-    topics.partition("t").log.roll()
+    topics.partition("t").log.roll_segment_if_used()
     topics.produce("t", "b")
     assert values_in(at_once(topics, {("t", 0): 0}, min_bytes=1 << 20)["t", 0]) == ["a"]
     parked(topics, {("t", 0): 1}, min_bytes=1 << 20)

@@ -130,7 +130,7 @@ def test_a_log_directory_on_a_failing_disk_is_listed_with_an_error(
             raise OSError(errno.EIO, "Input/output error")
         return 100, 50
 
-    monkeypatch.setattr(spread.logs.disk, "space_bytes", failing, raising=False)
+    monkeypatch.setattr(spread.logs.disk, "measure_space_bytes", failing, raising=False)
     one, two = asked(spread, None)
     assert (one.error_code, one.total_bytes, one.usable_bytes) == (ErrorCode.NONE, 100, 50)
     assert (two.error_code, two.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])

@@ -190,9 +190,9 @@ def old_style(harness: Harness, timestamp: int, *, count: int = 100, topic: str 
 def segments(filled: Harness) -> Harness:
     """The log of "t" has segments from 0, 4 and 5 on, last written at T - 30, T - 20 and T - 10. Now is T."""
     log = filled.partition("t").log
-    log.roll()
+    log.roll_segment_if_used()
     filled.produce("t", "e")
-    log.roll()
+    log.roll_segment_if_used()
     filled.produce("t", "f")
     for index, segment in enumerate(log.segments):
         filled.disk.set_modified_ms(segment.path + ".log", T - 30 + 10 * index)

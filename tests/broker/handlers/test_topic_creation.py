@@ -114,7 +114,7 @@ def test_a_full_disk_prevents_the_whole_topic_creation(harness: Harness, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(harness.logs, "create_log", create_log)
         assert refusal(harness, topic("t", 3)) == (ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
-    assert (names(harness), [name for name, _ in harness.logs.found()]) == ([], ["__cluster_metadata"])
+    assert (names(harness), [name for name, _ in harness.logs.list_logs()]) == ([], ["__cluster_metadata"])
     create(harness, topic("t", 3))
     assert harness.produce("t", "v", partition=2) == 0
 
@@ -123,4 +123,4 @@ def test_a_topic_that_cannot_be_recorded_is_not_created(harness: Harness, monkey
     with monkeypatch.context() as patched:
         patched.setattr(harness.cluster.metadata_log, "append_batch", full_disk)
         assert refusal(harness, topic("t")) == (ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
-    assert (names(harness), [name for name, _ in harness.logs.found()]) == ([], ["__cluster_metadata"])
+    assert (names(harness), [name for name, _ in harness.logs.list_logs()]) == ([], ["__cluster_metadata"])

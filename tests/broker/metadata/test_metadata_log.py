@@ -63,7 +63,7 @@ def test_an_empty_list_of_records_appends_no_batch(log: MetadataLog) -> None:
 def test_a_metadata_log_of_several_segments_is_replayed_completely(log: MetadataLog) -> None:
     for name in ("a", "b", "c"):
         log.append([records.TopicRecord(name=name, topic_id=ID)], 5, LEVEL)
-        log.storage.roll()
+        log.storage.roll_segment_if_used()
     assert [record.name for record in replayed(log) if isinstance(record, records.TopicRecord)] == ["a", "b", "c"]
 
 
@@ -199,7 +199,7 @@ def test_a_snapshot_replaces_the_records_before_its_end(harness: Harness) -> Non
 def test_a_log_that_starts_after_a_snapshot_end_is_incomplete(harness: Harness) -> None:
     log = harness.cluster.metadata_log
     write_snapshot(metadata_file(harness).parent, 1, 1, snapshot_of([LEVEL_RECORD]))
-    log.storage.roll()
+    log.storage.roll_segment_if_used()
     log.append(topics("a"), 5, LEVEL)
     log.storage.delete_before(log.storage.log_end_offset - 1)
     with pytest.raises(MetadataError, match=r"offset 1: the log begins at \d+, and no snapshot ends there"):
@@ -333,7 +333,7 @@ def test_a_torn_end_is_truncated_after_a_crash_and_earlier_records_are_kept(harn
 
 def test_a_log_that_depends_on_a_missing_snapshot_is_not_complete(log: MetadataLog) -> None:
     log.append([TOPIC], 5, LEVEL)
-    log.storage.roll()
+    log.storage.roll_segment_if_used()
     log.storage.delete_before(1)
     with pytest.raises(MetadataError, match="the log begins at 1, and no snapshot ends there"):
         replayed(log)

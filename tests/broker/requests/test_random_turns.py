@@ -147,7 +147,7 @@ class RandomTurns:
                 self._go_on_in_sequence(number, where)
 
     def _go_on_in_sequence(self, number: int, where: Where) -> None:
-        known = dict(self.loop.partition(where).log.producers.entries()).get(1000 + number)
+        known = dict(self.loop.partition(where).log.producers.iterate_entries()).get(1000 + number)
         self.sequences[number, where] = known.batches[-1][1] + 1 if known is not None else 0
         if (number, where) in self.repeatable and self.repeatable[number, where][1] not in self.loop.values(where):
             del self.repeatable[number, where]  # another one may get its sequence

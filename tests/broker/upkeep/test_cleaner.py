@@ -76,7 +76,7 @@ class Compacting:
         log = self.harness.partition(name).log
         for round_number in range(rounds):
             self.write(log, round_number, keys)
-            log.roll()
+            log.roll_segment_if_used()
         return log
 
     def write(self, log: Log, number: int, keys: int = 2) -> None:
@@ -130,7 +130,7 @@ def test_a_dirty_log_is_compacted_at_startup_and_logged(compacting: Compacting, 
 
 def test_a_cleaning_looks_whether_the_loop_is_busy(compacting: Compacting, monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[float] = []
-    monkeypatch.setattr(Rests, "rest", lambda rests: looked.append(rests._loop_seconds()))
+    monkeypatch.setattr(Rests, "sleep_if_due", lambda rests: looked.append(rests._loop_seconds()))
     compacting.topic("t")
     compacting.cleaner.start()
     compacting.run()
@@ -144,7 +144,7 @@ def test_a_clean_log_is_not_compacted_again_until_it_is_dirty(compacting: Compac
     compacting.run()
     for number in range(3, 7):
         compacting.write(log, number)
-        log.roll()
+        log.roll_segment_if_used()
     compacting.run()
     assert compacting.cleaner.statistics.cleanings == 1
     compacting.harness.clock.advance(BACKOFF_MS)
@@ -204,7 +204,7 @@ def test_the_dirtiest_log_is_cleaned_first(compacting: Compacting) -> None:
     compacting.run()
     dirty = compacting.topic("dirty")
     compacting.write(clean, 9, keys=20)
-    clean.roll()
+    clean.roll_segment_if_used()
     compacting.harness.clock.advance(BACKOFF_MS)
     assert compacting.aside.step() == 1
     compacting.harness.clock.advance(0)
@@ -264,7 +264,7 @@ def test_the_cleaner_io_rate_is_limited_and_can_be_changed(compacting: Compactin
     alter(compacting, "log.cleaner.io.max.bytes.per.second", "1e9")
     for number in range(3, 7):
         compacting.write(log, number)
-        log.roll()
+        log.roll_segment_if_used()
     compacting.harness.clock.advance(BACKOFF_MS)
     compacting.run()
     assert compacting.cleaner.statistics.cleanings == 2
@@ -413,7 +413,7 @@ def test_an_unexpected_exception_is_logged_with_its_traceback(
     def work(self: object) -> bool:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr("minibroker.storage.compaction.cleaning.Cleaning.work", work)
+    monkeypatch.setattr("minibroker.storage.compaction.cleaning.Cleaning.write_next_segment", work)
     compacting.cleaner.start()
     compacting.run()
     assert compacting.cleaner.uncleanable == {log}
@@ -477,7 +477,7 @@ def test_a_cleaning_is_logged_in_one_line_and_keyless_records_in_another(
     caplog.set_level("INFO", "minibroker.cleaner")
     log = compacting.topic("t", cleanup_policy="delete")
     compacting.harness.produce("t", "no key")
-    log.roll()
+    log.roll_segment_if_used()
     log.update_settings(log.settings._replace(cleanup_policy=frozenset({"compact"})))
     compacting.cleaner.start()
     compacting.run()

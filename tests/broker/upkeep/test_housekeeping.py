@@ -61,7 +61,7 @@ def start_of(harness: Harness, topic: str = "t") -> int:
 def produce_old(harness: Harness, topic: str = "t", *, age_ms: int = 0) -> None:
     """A record, and a segment that ends after it."""
     harness.produce(topic, "v", timestamp=harness.clock.wall_ms() - age_ms)
-    harness.partition(topic).log.roll()
+    harness.partition(topic).log.roll_segment_if_used()
 
 
 # --- retention --------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ def test_a_waiting_fetch_is_answered_when_its_records_are_deleted(kept: Harness)
 def test_housekeeping_leaves_compacted_logs_to_the_cleaner(kept: Harness) -> None:
     kept.create_topic("t", retention_ms="1000", cleanup_policy="compact,delete")
     kept.produce_batch("t", bytes(build_batch([Record(0, kept.clock.wall_ms() - 2000, b"k", b"v", ())])))
-    kept.partition("t").log.roll()
+    kept.partition("t").log.roll_segment_if_used()
     kept.clock.advance(INITIAL_DELAY_MS)
     assert start_of(kept) == 0
 
@@ -212,7 +212,7 @@ def test_an_offline_log_is_skipped(kept: Harness, disk: FailingDisk) -> None:
     kept.produce("t", "v")
     disk.failing = {"sync"}
     kept.clock.advance(INITIAL_DELAY_MS)
-    assert not kept.partition("t").log.in_use
+    assert not kept.partition("t").log.is_in_use
     disk.failing = set()
     kept.clock.advance(RETENTION_CHECK_MS)
     assert (recovery_point(kept), start_of(kept)) == (0, 0)

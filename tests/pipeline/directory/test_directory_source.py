@@ -208,7 +208,7 @@ def test_an_empty_log_has_no_rows(tmp_path: Path) -> None:
 def test_gaps_of_a_compacted_log_are_not_a_data_loss(tmp_path: Path) -> None:
     log = log_in(tmp_path, settings=SMALL._replace(cleanup_policy=COMPACT, file_delete_delay_ms=0))
     fill(log, 100)
-    log.roll()
+    log.roll_segment_if_used()
     append(log, batch_of(log.log_end_offset, 3))
     clean(log)
     directory = finish(log)
@@ -324,7 +324,7 @@ def compact_but_die(tmp_path: Path, *, keep: str) -> tuple[Path, list[Row]]:
     """A log whose compaction stopped when the new files had not yet, or only some of the old ones, been replaced."""
     log = log_in(tmp_path, settings=SMALL._replace(cleanup_policy=COMPACT, file_delete_delay_ms=1 << 40))
     fill(log, 100)
-    log.roll()
+    log.roll_segment_if_used()
     before = files_in(Path(log.directory))
     clean(log)
     directory = finish(log)

@@ -123,7 +123,7 @@ def test_a_vanished_log_is_a_data_loss(tmp_path: Path, log: Log) -> None:
 def test_a_concurrently_compacted_log_is_a_data_loss_and_its_rest_is_read(tmp_path: Path, count: int) -> None:
     log = log_in(tmp_path, settings=SMALL._replace(cleanup_policy=COMPACT, file_delete_delay_ms=0))
     fill(log, 100)
-    log.roll()
+    log.roll_segment_if_used()
     source, splits = planned(tmp_path, count)
     clean(log)
     directory = finish(log)

@@ -64,9 +64,9 @@ def state(directory: Path) -> tuple[object, ...]:
         log.log_start_offset,
         log.log_end_offset,
         log.last_stable_offset,
-        log.epochs.entries(),
-        log.producers.snapshot(),
-        list(log.aborted_transactions(0, log.log_end_offset)),
+        log.epochs.list_entries(),
+        log.producers.encode_snapshot(),
+        list(log.list_aborted_transactions(0, log.log_end_offset)),
     )
 
 

@@ -45,7 +45,7 @@ class History:
         self.now_ms += self.chance.randrange(100)
         weights = {
             self.write: 8, self.write_old: 2, self.write_as_producer: 8, self.write_in_transaction: 10, self.end: 8,
-            self.raise_epoch: 1, self.new_leader: 1, self.log.roll: 1, self.restart: 1, self.crash: 1,
+            self.raise_epoch: 1, self.new_leader: 1, self.log.roll_segment_if_used: 1, self.restart: 1, self.crash: 1,
             self.delete_records: 1 if not self.compacted else 0, self.cut: 1, self.clean: 4 if self.compacted else 0,
         }  # fmt: skip
         self.chance.choices(list(weights), list(weights.values()))[0]()
@@ -121,7 +121,7 @@ class History:
         self.leader_epoch += 1
 
     def clean(self) -> None:
-        self.log.roll()
+        self.log.roll_segment_if_used()
         self.now_ms += self.chance.choice((0, 1000))
         clean(self.log, self.now_ms)
 

@@ -49,4 +49,4 @@ def produce(**batch: Any) -> ProduceRequest:
 
 def named(part: Part, name: str) -> Part:
     """Return the first part of this name."""
-    return next(each for _, each in part.walk() if each.name == name)
+    return next(each for _, each in part.iterate_parts() if each.name == name)

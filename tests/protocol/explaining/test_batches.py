@@ -26,7 +26,7 @@ WHOLE = ("records", "RecordBatch", "Record", "header", "Message")  # types of wh
 def test_each_byte_of_a_batch_has_one_part(codec: Compression) -> None:
     data = bytes(build_batch(RECORDS, base_offset=40, compression=codec))
     part = explain_records(data)
-    assert not list(part.problems())
+    assert not list(part.iterate_problems())
     check_that_each_byte_has_one_part(part, 0, len(data))
     assert named(part, "crc").meaning == "right"
     assert named(part, "record [1]").meaning == "offset 41"
@@ -76,17 +76,17 @@ def test_a_wrong_checksum_is_shown_with_the_right_one() -> None:
 def test_each_byte_of_older_messages_has_one_part(magic: int, codec: Compression) -> None:
     data = bytes(build_message_set([each._replace(headers=()) for each in RECORDS], magic=magic, compression=codec))
     part = explain_records(data)
-    assert not list(part.problems())
+    assert not list(part.iterate_problems())
     check_that_each_byte_has_one_part(part, 0, len(data))
     assert named(part, "crc").meaning == "right"
-    values = [each.value for _, each in part.walk() if each.name == "value"]
+    values = [each.value for _, each in part.iterate_parts() if each.name == "value"]
     assert b"v" * 100 in values
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_every_explained_field_has_a_description(magic: int) -> None:
     data = build_batch(RECORDS) if magic == 2 else build_message_set([RECORDS[0]._replace(headers=())], magic=magic)
-    fields = [each for _, each in explain_records(bytes(data)).walk() if each.type not in WHOLE]
+    fields = [each for _, each in explain_records(bytes(data)).iterate_parts() if each.type not in WHOLE]
     assert [each.name for each in fields if not each.about] == []
 
 
@@ -96,7 +96,7 @@ def test_the_batch_after_a_corrupt_one_is_explained() -> None:
     data[61] = 0x7F  # the length of the first record
     part = explain_records(bytes(data + build_batch(RECORDS, base_offset=2)))
     assert [each.name for each in part.parts] == ["batch [0]", "batch [1]"]
-    assert (part.parts[0].end, list(part.parts[1].problems())) == (size, [])
+    assert (part.parts[0].end, list(part.parts[1].iterate_problems())) == (size, [])
     assert named(part.parts[0], "record [0]").problem.startswith("a length of ")
 
 
@@ -104,7 +104,7 @@ def test_a_truncated_batch_is_explained_up_to_its_end() -> None:
     data = bytes(build_batch(RECORDS))
     for size in range(1, len(data)):
         part = explain_records(data[:size])
-        assert list(part.problems())
+        assert list(part.iterate_problems())
         check_that_each_byte_has_one_part(part, 0, size)
 
 
@@ -113,7 +113,7 @@ def test_unknown_codecs_and_attribute_bits_are_reported() -> None:
     data[22] = 7 | ELIDED_BIT
     part = explain_records(bytes(data))
     assert named(part, "attributes").meaning == "unknown codec 7, create time, records without attributes"
-    assert any("cannot be decompressed" in each.problem for each in part.problems())
+    assert any("cannot be decompressed" in each.problem for each in part.iterate_problems())
 
 
 @given(st.binary(max_size=300))

@@ -66,7 +66,7 @@ def test_each_coordinator_record_is_explained_in_all_versions(
         key, value = explained(topic, int16(key_kind.api_key) + asked.encode(0), encoded)
         assert key.meaning == f"{key_kind.__name__} version 0"
         assert value.meaning == f"{value_kind.__name__} version {version}"
-        assert [*key.problems(), *value.problems()] == []
+        assert [*key.iterate_problems(), *value.iterate_problems()] == []
         read_back(Part("", "", 0, 0, parts=key.parts[1:]), asked)
         read_back(Part("", "", 0, 0, parts=value.parts[1:]), value_kind.decode(encoded, version, 2))
 
@@ -82,7 +82,7 @@ def test_each_metadata_record_is_explained_in_all_versions(kind: type[Message]) 
         )
         _, value = explained(METADATA_TOPIC, None, bytes(data))
         assert value.meaning == f"{kind.__name__} version {version}"
-        assert list(value.problems()) == []
+        assert list(value.iterate_problems()) == []
         assert named(value, "type").meaning == kind.__name__
 
 
@@ -100,7 +100,7 @@ def test_quorum_control_records_are_explained(message: Any) -> None:
     record = make_control_record(message, timestamp=0)
     key, value = explained(METADATA_TOPIC, record.key, record.value, control=True)
     assert value.meaning == type(message).__name__
-    assert [*key.problems(), *value.problems()] == []
+    assert [*key.iterate_problems(), *value.iterate_problems()] == []
     read_back(Part("", "", 0, 0, parts=value.parts), message)
 
 
@@ -154,7 +154,7 @@ def test_an_unreadable_record_is_explained_with_the_reason(
     topic: str, key: bytes | None, value: bytes, problem: str
 ) -> None:
     parts = explained(topic, key, value)
-    assert any(each.problem.endswith(problem) for part in parts for each in part.problems())
+    assert any(each.problem.endswith(problem) for part in parts for each in part.iterate_problems())
 
 
 def test_the_topic_of_a_fetched_record_is_known_by_its_id() -> None:

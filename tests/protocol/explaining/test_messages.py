@@ -48,7 +48,9 @@ def read_back(part: Part, found: Any) -> None:
 def check_message(message: type[Message], version: int) -> None:
     data = random_message(message, version, 1).encode(version)
     part = explain_message(data, message, version)
-    assert [each.problem for each in part.problems() if each.type != "compact records" and each.type != "records"] == []
+    assert [
+        each.problem for each in part.iterate_problems() if each.type != "compact records" and each.type != "records"
+    ] == []
     check_that_each_byte_has_one_part(part, 0, len(data))
     read_back(part, message.decode(data, version))
 
@@ -90,7 +92,7 @@ def test_a_response_is_decoded_by_its_api_and_version() -> None:
     answer = ApiVersionsResponse(api_keys=[ApiVersionsResponse.ApiVersion(api_key=3, max_version=12)])
     body = ResponseHeader(correlation_id=7).encode(0) + answer.encode(3)  # this API's header is never flexible
     frame = explain_response(len(body).to_bytes(4, "big") + body, ApiKey.API_VERSIONS, 3)
-    assert not list(frame.problems())
+    assert not list(frame.iterate_problems())
     assert named(frame, "correlation_id").value == 7
     assert named(frame, "api_key").meaning == "Metadata"
     assert named(frame, "error_code").meaning == "NONE"
@@ -111,7 +113,7 @@ def test_a_stream_is_split_into_frames() -> None:
         (len(first), len(first) + len(second)),
         (len(first) + len(second), len(first) + len(second) + 10),
     ]
-    assert [bool(list(frame.problems())) for frame in frames] == [False, False, True]
+    assert [bool(list(frame.iterate_problems())) for frame in frames] == [False, False, True]
 
 
 @pytest.mark.parametrize("version", [0, 8, 9, 13])
@@ -119,7 +121,7 @@ def test_a_truncated_request_is_explained_up_to_its_end(version: int) -> None:
     data = request(produce(), version)
     for size in range(len(data)):
         frame = explain_request(data[:size])
-        assert list(frame.problems())
+        assert list(frame.iterate_problems())
         check_that_each_byte_has_one_part(frame, 0, size)
 
 
@@ -147,8 +149,8 @@ def test_unknown_tagged_fields_are_kept_as_bytes() -> None:
 def test_the_number_of_explained_parts_is_limited() -> None:
     topics = [MetadataRequest.MetadataRequestTopic(name="")] * MOST_PARTS
     part = explain_message(MetadataRequest(topics=topics).encode(1), MetadataRequest, 1)
-    assert sum(1 for _ in part.walk()) < MOST_PARTS + 10
-    assert any("more than 100,000 parts" in each.problem for each in part.problems())
+    assert sum(1 for _ in part.iterate_parts()) < MOST_PARTS + 10
+    assert any("more than 100,000 parts" in each.problem for each in part.iterate_problems())
 
 
 def test_consumer_subscriptions_and_assignments_are_explained() -> None:
@@ -166,7 +168,7 @@ def test_metadata_of_other_protocol_types_is_shown_as_bytes() -> None:
     data = JoinGroupRequest(group_id="g", protocols=[protocol]).encode(5)
     part = explain_message(data, JoinGroupRequest, 5)
     assert named(part, "metadata").value == b"\x00\x01\xff\xff\xff"
-    assert not list(part.problems())
+    assert not list(part.iterate_problems())
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_metadata_of_other_protocol_types_is_shown_as_bytes() -> None:
 )
 def test_login_secrets_are_hidden(said: bytes) -> None:
     part = explain_message(SaslAuthenticateRequest(auth_bytes=said).encode(2), SaslAuthenticateRequest, 2)
-    shown = " ".join(f"{each.value} {each.meaning}" for _, each in part.walk())
+    shown = " ".join(f"{each.value} {each.meaning}" for _, each in part.iterate_parts())
     assert "secret" not in shown
     assert ("alice" in shown) == (b"alice" in said)
 

@@ -88,7 +88,7 @@ def test_secrets_in_messages_are_hidden(message: Message) -> None:
     kind = type(message)
     data = message.encode(kind.versions[-1])
     part = explain_message(data, kind, kind.versions[-1])
-    assert not list(part.problems())
+    assert not list(part.iterate_problems())
     assert "(hidden)" in shown(Explained(part, data))
     check_that_no_form_shows_it(Explained(part, data))
 

@@ -42,7 +42,7 @@ def assert_same_verdict(data: bytes, count: int) -> None:
 
 
 def assert_verdict(scan: Scan, data: bytes, count: int, expected: list[Record] | None) -> None:
-    assert scan.run() == (expected is not None)
+    assert scan.scan_all() == (expected is not None)
     if expected is not None:
         assert (scan.index, scan.position) == (count, len(data))
         assert scan.saw_null_key == any(record.key is None for record in expected)
@@ -129,7 +129,7 @@ def test_where_the_walk_is_compiled_every_record_is_walked(monkeypatch: pytest.M
     monkeypatch.setattr(scanning, "IS_COMPILED", True)
     monkeypatch.setattr(scanning, "find_run", lambda *_: pytest.fail("a run was sought"))
     data = payload(equal_records(3000, step_ms=1))
-    assert Scan(data, 3000).run()
+    assert Scan(data, 3000).scan_all()
     scan = Scan(data, 3000)
     while scan.advance():
         pass
@@ -167,24 +167,24 @@ class TestRuns:
         ],
     )
     def test_the_scanner_skips_runs(self, sent: list[Record], walked: list[int]) -> None:
-        assert Scan(payload(sent), len(sent)).run()
+        assert Scan(payload(sent), len(sent)).scan_all()
         assert sum(walked) < MIN_RUN
 
     def test_the_scanner_continues_a_run_with_longer_deltas(self, walked: list[int]) -> None:
         sent = equal_records(9000, step_ms=1, size=10)
-        assert Scan(payload(sent), len(sent)).run()
+        assert Scan(payload(sent), len(sent)).scan_all()
         assert sum(walked) < 3 * MIN_RUN
 
     def test_the_scanner_finds_runs_between_other_records(self, walked: list[int]) -> None:
         sent = [
             Record(index, T, None, bytes(index % 50 if index // 1000 % 2 else 7)) for index in range(6000)
         ]  # a thousand equal ones, a thousand of rising size, and so on
-        assert Scan(payload(sent), len(sent)).run()
+        assert Scan(payload(sent), len(sent)).scan_all()
         assert 3000 <= sum(walked) < 3000 + 3 * MAX_WALK
 
     def test_the_scanner_rarely_searches_runs_where_there_are_none(self, walked: list[int]) -> None:
         sent = [Record(index, T, None, bytes(index % 50)) for index in range(6000)]
-        assert Scan(payload(sent), len(sent)).run()
+        assert Scan(payload(sent), len(sent)).scan_all()
         assert len(walked) < 20
 
     def test_the_scanner_finds_runs_after_the_millionth_record(self) -> None:
@@ -192,8 +192,8 @@ class TestRuns:
         count = 2**20 + 20
         body = [b"\0\0" + encode_zigzag(index) + b"\x01\x01\0" for index in range(count)]
         data = b"".join(bytes((2 * len(record),)) + record for record in body)
-        assert Scan(data, count).run()
-        assert not Scan(data[:-1] + b"\x02", count).run()
+        assert Scan(data, count).scan_all()
+        assert not Scan(data[:-1] + b"\x02", count).scan_all()
 
 
 def test_huge_record_counts_cost_no_time() -> None:
@@ -201,8 +201,8 @@ def test_huge_record_counts_cost_no_time() -> None:
     headers = encode_zigzag(2**30)
     record = b"\0\0\0\x01\x01" + headers
     data = bytes((2 * len(record),)) + record
-    assert not Scan(data + bytes(100), 1).run()
-    assert not Scan(data, 2**31 - 1).run()
+    assert not Scan(data + bytes(100), 1).scan_all()
+    assert not Scan(data, 2**31 - 1).scan_all()
 
 
 def test_a_stride_passes_no_record_that_ends_behind_its_stop() -> None:

@@ -32,7 +32,7 @@ def walked(data: bytes, **more: int) -> list[FoundBatch | PassedOver]:
     """All steps to the end, offsets moving on as in a log."""
     walk, steps, position = walker(data, **more), [], 0
     while position < len(data):
-        step = walk.step(position)
+        step = walk.walk_from(position)
         steps.append(step)
         if isinstance(step, FoundBatch):
             walk.next_offset = step.header.next_offset
@@ -100,15 +100,15 @@ def test_batches_with_invalid_offsets_are_not_found() -> None:
 
 
 def test_the_end_and_zeros_are_reported() -> None:
-    cut, zeros = walker(placed(0)[:60]).step(0), walker(bytes(5000)).step(0)
+    cut, zeros = walker(placed(0)[:60]).walk_from(0), walker(bytes(5000)).walk_from(0)
     assert isinstance(cut, PassedOver) and (cut.wrong, cut.size_bytes) == (Wrong.HEADER, 60)
     assert isinstance(zeros, PassedOver) and (zeros.wrong, zeros.size_bytes) == (Wrong.ZEROS, 5000)
 
 
 def test_a_header_is_accepted_if_its_batch_can_be_complete() -> None:
     data = placed(4, 1) + placed(5)
-    assert walker(data).header_at(0) is not None
-    assert walker(data[:-1]).header_at(len(placed(4, 1))) is None
+    assert walker(data).read_header_at(0) is not None
+    assert walker(data[:-1]).read_header_at(len(placed(4, 1))) is None
 
 
 def test_the_next_valid_batch_is_found_at_any_position() -> None:

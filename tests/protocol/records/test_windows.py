@@ -59,7 +59,7 @@ def strict_verdict(data: bytes, header: BatchHeader, rules: Rules) -> Verdict:
             largest = max(largest, record.timestamp)
             if rules.keys_required and record.key is None:
                 errors.append((index, NO_KEY_MESSAGE))
-            elif not rules.takes(record.timestamp):
+            elif not rules.allows_timestamp(record.timestamp):
                 errors.append((index, make_timestamp_message(record, rules.earliest_ms, rules.latest_ms)))
                 code = ErrorCode.INVALID_TIMESTAMP
     except InvalidRecords as error:
@@ -141,8 +141,8 @@ class Watched(Window):
         super().__init__(chunks, large_bytes)
         self.most_bytes = 0
 
-    def more(self, position: int) -> int:
-        found = super().more(position)
+    def append_next_piece(self, position: int) -> int:
+        found = super().append_next_piece(position)
         self.most_bytes = max(self.most_bytes, len(self.data))
         return found
 

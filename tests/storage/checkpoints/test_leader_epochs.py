@@ -21,8 +21,8 @@ ENTRIES = [(0, 0), (2, 10), (5, 30)]
 def test_an_empty_log_has_no_leader_epochs() -> None:
     epochs = LeaderEpochs()
     assert epochs.latest == -1
-    assert epochs.end_offset_for(0, 100) == (-1, -1)
-    assert epochs.epoch_at(5) == -1
+    assert epochs.find_end_offset(0, 100) == (-1, -1)
+    assert epochs.find_epoch_at(5) == -1
     assert not epochs.changed
 
 
@@ -39,11 +39,11 @@ def test_an_empty_log_has_no_leader_epochs() -> None:
     ],
 )
 def test_an_epoch_ends_where_the_next_one_begins(epoch: int, answer: tuple[int, int]) -> None:
-    assert LeaderEpochs(ENTRIES).end_offset_for(epoch, 100) == answer
+    assert LeaderEpochs(ENTRIES).find_end_offset(epoch, 100) == answer
 
 
 def test_an_epoch_before_all_known_ones_ends_where_the_first_begins() -> None:
-    assert LeaderEpochs([(5, 30), (7, 40)]).end_offset_for(3, 100) == (3, 30)
+    assert LeaderEpochs([(5, 30), (7, 40)]).find_end_offset(3, 100) == (3, 30)
 
 
 def test_an_epoch_begins_only_once() -> None:
@@ -53,29 +53,29 @@ def test_an_epoch_begins_only_once() -> None:
     epochs.assign(6, 40)
     assert epochs.changed
     assert epochs.latest == 6
-    assert epochs.entries() == [*ENTRIES, (6, 40)]
+    assert epochs.list_entries() == [*ENTRIES, (6, 40)]
 
 
 def test_a_new_epoch_replaces_conflicting_ones() -> None:
     epochs = LeaderEpochs(ENTRIES)
     epochs.assign(6, 10)
-    assert epochs.entries() == [(0, 0), (6, 10)]
+    assert epochs.list_entries() == [(0, 0), (6, 10)]
     epochs.assign(3, 20)
-    assert epochs.entries() == [(0, 0), (3, 20)]
+    assert epochs.list_entries() == [(0, 0), (3, 20)]
 
 
 def test_batches_without_an_epoch_add_none() -> None:
     epochs = LeaderEpochs()
     epochs.assign(-1, 0)
-    epochs.assign_later(-1, 0)
-    assert epochs.entries() == []
+    epochs.assign_if_newer(-1, 0)
+    assert epochs.list_entries() == []
 
 
 def test_only_newer_epochs_in_batches_are_added() -> None:
     epochs = LeaderEpochs(ENTRIES)
-    epochs.assign_later(4, 50)
-    epochs.assign_later(6, 60)
-    assert epochs.entries() == [*ENTRIES, (6, 60)]
+    epochs.assign_if_newer(4, 50)
+    epochs.assign_if_newer(6, 60)
+    assert epochs.list_entries() == [*ENTRIES, (6, 60)]
 
 
 @for_each(
@@ -85,7 +85,7 @@ def test_only_newer_epochs_in_batches_are_added() -> None:
 def test_truncating_the_end_removes_epochs_that_began_there(end_offset: int, left: list[tuple[int, int]]) -> None:
     epochs = LeaderEpochs(ENTRIES)
     epochs.truncate_from_end(end_offset)
-    assert epochs.entries() == left
+    assert epochs.list_entries() == left
     assert epochs.latest == (left[-1][0] if left else -1)
     assert epochs.changed == (left != ENTRIES)
 
@@ -103,24 +103,24 @@ def test_truncating_the_end_removes_epochs_that_began_there(end_offset: int, lef
 def test_truncating_the_start_moves_the_start_of_its_epoch(start_offset: int, left: list[tuple[int, int]]) -> None:
     epochs = LeaderEpochs(ENTRIES)
     epochs.truncate_from_start(start_offset)
-    assert epochs.entries() == left
+    assert epochs.list_entries() == left
     assert epochs.changed == (left != ENTRIES)
 
 
 def test_truncating_before_the_first_epoch_changes_nothing() -> None:
     epochs = LeaderEpochs([(3, 10)])
     epochs.truncate_from_start(5)
-    assert epochs.entries() == [(3, 10)]
+    assert epochs.list_entries() == [(3, 10)]
 
 
 @for_each(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (29, 2), (30, 5), (1000, 5)])
 def test_an_offset_belongs_to_the_last_epoch_that_began_at_or_before_it(offset: int, epoch: int) -> None:
-    assert LeaderEpochs(ENTRIES).epoch_at(offset) == epoch
+    assert LeaderEpochs(ENTRIES).find_epoch_at(offset) == epoch
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=30))
 def test_epochs_and_their_start_offsets_always_increase(assigned: list[tuple[int, int]]) -> None:
-    entries = LeaderEpochs(assigned).entries()
+    entries = LeaderEpochs(assigned).list_entries()
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in zip(entries, entries[1:], strict=False))
     if assigned:
         assert entries[-1][0] == assigned[-1][0]

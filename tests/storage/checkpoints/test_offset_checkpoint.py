@@ -75,7 +75,7 @@ def test_unchanged_offsets_are_not_written_again(made: Checkpointing) -> None:
 def test_removing_many_logs_writes_the_checkpoint_once(made: Checkpointing) -> None:
     made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
     made.checkpoint.write(sync=False)
-    assert made.checkpoint.forget(ORDERS) and made.checkpoint.forget(OTHERS)
+    assert made.checkpoint.remove_row(ORDERS) and made.checkpoint.remove_row(OTHERS)
     assert made.content() == ["orders 0 5", "others 1 6"]
     made.checkpoint.write_soon()
     made.aside.do()
@@ -85,23 +85,23 @@ def test_removing_many_logs_writes_the_checkpoint_once(made: Checkpointing) -> N
 def test_a_logs_old_checkpoint_row_is_removed_before_it_is_created(made: Checkpointing) -> None:
     made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
     made.checkpoint.write(sync=False)
-    made.checkpoint.forget(ORDERS)
-    made.checkpoint.make_way(ORDERS)
+    made.checkpoint.remove_row(ORDERS)
+    made.checkpoint.remove_row_from_file(ORDERS)
     assert made.content() == ["others 1 6"]
 
 
 def test_a_new_log_does_not_inherit_the_offset_of_its_namesake(made: Checkpointing) -> None:
     made.path.write_text("0\n2\norders 0 17\nothers 1 4\n")
     made.checkpoint.read([OTHERS])
-    made.checkpoint.make_way(ORDERS)
+    made.checkpoint.remove_row_from_file(ORDERS)
     assert made.content() == ["others 1 4"]
 
 
 def test_a_write_in_progress_does_not_restore_a_removed_offset(made: Checkpointing) -> None:
     made.checkpoint.offsets.update({ORDERS: 5, OTHERS: 6})
     made.checkpoint.write_soon()
-    made.checkpoint.forget(ORDERS)
-    made.checkpoint.make_way(ORDERS)
+    made.checkpoint.remove_row(ORDERS)
+    made.checkpoint.remove_row_from_file(ORDERS)
     assert made.content() == ["others 1 6"]
     made.aside.do()
     assert made.content() == ["others 1 6"] and not made.aside.jobs
@@ -118,13 +118,13 @@ def test_rows_of_a_failed_write_are_assumed_to_be_in_the_file(made: Checkpointin
         made.checkpoint.write(sync=True)
     assert made.content() == ["orders 0 5"]
     made.disk.failing = set()
-    made.checkpoint.make_way(ORDERS)
+    made.checkpoint.remove_row_from_file(ORDERS)
     assert made.content() == []
 
 
 def test_a_new_log_without_checkpoint_rows_causes_no_write(made: Checkpointing) -> None:
-    assert not made.checkpoint.forget(ORDERS)
-    made.checkpoint.make_way(ORDERS)
+    assert not made.checkpoint.remove_row(ORDERS)
+    made.checkpoint.remove_row_from_file(ORDERS)
     assert not made.path.exists()
 
 

@@ -47,7 +47,7 @@ def fill(log: Log, batches: Iterable[bytearray]) -> None:
     """Append all, each into a segment of its own, and begin another one."""
     for data in batches:
         append(log, data)
-        log.roll()
+        log.roll_segment_if_used()
 
 
 def begin(log: Log, now_ms: int = NOW_MS, limits: Limits = LIMITS, throttle: Throttle | None = None) -> Cleaning:
@@ -58,9 +58,9 @@ def begin(log: Log, now_ms: int = NOW_MS, limits: Limits = LIMITS, throttle: Thr
 def clean(log: Log, now_ms: int = NOW_MS, limits: Limits = LIMITS) -> Cleaning:
     """A cleaning from end to end, in one thread."""
     cleaning = begin(log, now_ms, limits)
-    while cleaning.work():
-        cleaning.swap()
-    cleaning.conclude()
+    while cleaning.write_next_segment():
+        cleaning.swap_segments()
+    cleaning.set_clean_offset()
     return cleaning
 
 

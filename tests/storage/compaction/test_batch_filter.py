@@ -49,7 +49,7 @@ def filter_with(
     """A filter that knows these last offsets, and that the log is known up to the offset `known_to`."""
     keys = OffsetMap(1 << 16, 0.9, 1000)
     for key, offset in latest.items():
-        keys.put(key.encode(), offset)
+        keys.put_offset(key.encode(), offset)
     keys.latest_offset = known_to
     transactions = CleanedTransactions(aborted, 0)
     return BatchFilter(keys, transactions, last or {}, end_offset, Retention(now_ms, RETENTION_MS))
@@ -57,7 +57,7 @@ def filter_with(
 
 def filtered(to_clean: BatchFilter, batch: bytearray) -> bytes | None:
     """Return what stays of the batch, which must be sound."""
-    kept = to_clean.filtered(check_batch(batch), bytes(batch))
+    kept = to_clean.filter_batch(check_batch(batch), bytes(batch))
     if kept is None:
         return None
     header, data = kept
@@ -95,7 +95,7 @@ def test_a_batch_that_is_kept_completely_is_unchanged() -> None:
     batch = pairs(("a", "1"), ("b", "2"), base_offset=10, compression=Compression.LZ4)
     header = check_batch(batch)
     original = bytes(batch)
-    kept = filter_with({"a": 10}).filtered(header, original)
+    kept = filter_with({"a": 10}).filter_batch(header, original)
     assert kept is not None
     assert kept[1] is original
 

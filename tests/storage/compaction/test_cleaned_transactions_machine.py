@@ -30,7 +30,7 @@ Found = dict[str, tuple[int, str]]  # by key, offset and value of the latest rec
 
 def committed(log: Log, start: int) -> list[tuple[int, str, str]]:
     """(offset, key, value) of what a consumer of committed records gets that begins at `start`."""
-    waiting = sorted(log.aborted_transactions(start, log.last_stable_offset), key=lambda each: each.first_offset)
+    waiting = sorted(log.list_aborted_transactions(start, log.last_stable_offset), key=lambda each: each.first_offset)
     aborted: set[int] = set()
     found = []
     for data in read_batches(log, start):
@@ -103,14 +103,14 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll()
+        self.log.roll_segment_if_used()
 
     @rule(rounds=st.integers(1, 4))
     def compact(self, rounds: int) -> None:
         """Several times, as the marker of an aborted transaction goes with the third."""
         for _ in range(rounds):
             self.write("key0")
-            self.log.roll()
+            self.log.roll_segment_if_used()
             self.now_ms += RETENTION_MS
             clean(self.log, self.now_ms)
 

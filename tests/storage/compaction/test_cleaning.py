@@ -159,17 +159,17 @@ def test_a_read_of_a_replaced_segment_completes(tmp_path: Path) -> None:
 
 def step(cleaning: Cleaning, after_work: bool) -> None:
     """Bring a cleaning to where it has written something, or has swapped something in."""
-    assert cleaning.work()
+    assert cleaning.write_next_segment()
     if not after_work:
-        cleaning.swap()
+        cleaning.swap_segments()
 
 
 def finish(cleaning: Cleaning, after_work: bool) -> None:
     if after_work:
-        cleaning.swap()
-    while cleaning.work():
-        cleaning.swap()
-    cleaning.conclude()
+        cleaning.swap_segments()
+    while cleaning.write_next_segment():
+        cleaning.swap_segments()
+    cleaning.set_clean_offset()
 
 
 @pytest.mark.parametrize("after_work", [True, False])
@@ -207,10 +207,10 @@ def test_segments_deleted_during_a_cleaning_stay_deleted(tmp_path: Path) -> None
     surroundings = Surroundings()
     log = two_rounds(tmp_path, surroundings)
     cleaning = begin(log)
-    assert cleaning.work()
+    assert cleaning.write_next_segment()
     log.delete_before(6)
     with pytest.raises(CleaningAborted):
-        cleaning.swap()
+        cleaning.swap_segments()
     surroundings.run_scheduled()
     assert not any(name.endswith((".cleaned", ".swap", ".deleted")) for name in files_in(tmp_path))
     assert [offset for offset, _, _ in contents(log)] == [6, 7, 8, 9, 10, 11]
@@ -225,18 +225,18 @@ def test_deleting_a_log_during_its_cleaning_is_not_an_error(tmp_path: Path) -> N
     (tmp_path / "log").rename(tmp_path / "gone")
     log.abandon()
     with pytest.raises(CleaningAborted):
-        cleaning.work()
+        cleaning.write_next_segment()
 
 
 def test_appends_and_rolls_during_a_cleaning_are_kept(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     cleaning = begin(log)
-    assert cleaning.work()
+    assert cleaning.write_next_segment()
     fill(log, [pairs(("k0", "meanwhile"))])
-    cleaning.swap()
-    assert cleaning.work()
+    cleaning.swap_segments()
+    assert cleaning.write_next_segment()
     append(log, pairs(("k1", "late")))
-    cleaning.swap()
+    cleaning.swap_segments()
     finish(cleaning, after_work=False)
     assert contents(log) == [*AFTER_TWO_ROUNDS, (12, "k0", "meanwhile"), (13, "k1", "late")]
     assert log.clean_offset == 12
@@ -253,7 +253,7 @@ def test_a_thread_cleans_while_another_appends_reads_rolls_and_flushes(tmp_path:
         while asked.wait() and cleaning is not None:
             asked.clear()
             try:
-                has_more = cleaning.work()
+                has_more = cleaning.write_next_segment()
             except BaseException as error:
                 failures.append(error)
             answered.set()
@@ -276,10 +276,10 @@ def test_a_thread_cleans_while_another_appends_reads_rolls_and_flushes(tmp_path:
             answered.clear()
             assert not failures
             if has_more:
-                cleaning.swap()
+                cleaning.swap_segments()
                 asked.set()
             else:
-                cleaning.conclude()
+                cleaning.set_clean_offset()
                 cleanings += 1
                 cleaning = begin(log)
                 asked.set()
@@ -312,18 +312,18 @@ def test_an_aborted_transaction_is_completely_removed_by_three_cleanings(tmp_pat
         ],
     )
     transaction = AbortedTransaction(7, 1, 2, 3)
-    assert log.aborted_transactions(0, 4) == [transaction]
+    assert log.list_aborted_transactions(0, 4) == [transaction]
     clean(log)
     assert [(offset, key) for offset, key, _ in contents(log) if key in ("a", "b")] == [(0, "a"), (3, "b")]
     assert [header.is_control for header in log_headers(log)] == [False, True, False]
     (kept,) = tmp_path.glob("*.txnindex")
     assert decode_aborted_transactions(kept.read_bytes()) == [transaction]
-    assert log.aborted_transactions(0, 4) == [transaction]
+    assert log.list_aborted_transactions(0, 4) == [transaction]
     fill(log, [pairs(("c", "1"))])
     clean(log)
     assert [header.delete_horizon_ms for header in log_headers(log)] == [None, NOW_MS + 1000, None, None]
     assert not list(tmp_path.glob("*.txnindex"))
-    assert not log.aborted_transactions(0, 4)  # or readers would wait for the marker, and skip what is committed
+    assert not log.list_aborted_transactions(0, 4)  # or readers would wait for the marker, and skip what is committed
     fill(log, [pairs(("d", "1"))])
     clean(log, now_ms=NOW_MS + 1000)
     assert contents(log) == [(0, "a", "committed"), (3, "b", "1"), (4, "c", "1"), (5, "d", "1")]

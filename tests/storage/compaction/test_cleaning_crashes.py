@@ -30,7 +30,7 @@ def open_directory(path: Path, disk: Disk) -> tuple[LogDirectory, Surroundings, 
     directory = LogDirectory(surroundings.environment, str(path))
     directory.lock()
     directory.open(1, CLUSTER_ID, lambda: "d" * 22)
-    if ("orders", 0) in directory.found():
+    if ("orders", 0) in directory.list_logs():
         return directory, surroundings, directory.open_log("orders", 0, SETTINGS)
     return directory, surroundings, directory.create_log("orders", 0, bytes(16), SETTINGS)
 
@@ -80,7 +80,7 @@ def clean_until_killed(path: Path, lifetime: int) -> bool:
 def test_a_cleaning_interrupted_by_a_crash_is_completed_or_undone(original: Path, tmp_path: Path) -> None:
     directory, _, log = open_directory(original, undying())
     before, headers, end = contents(log), log_headers(log), log.log_end_offset
-    producers = {producer: (entry.epoch, entry.batches[-1]) for producer, entry in log.producers.entries()}
+    producers = {producer: (entry.epoch, entry.batches[-1]) for producer, entry in log.producers.iterate_entries()}
     directory.close()
     sizes = set()
     for lifetime in lives():
@@ -93,7 +93,9 @@ def test_a_cleaning_interrupted_by_a_crash_is_completed_or_undone(original: Path
         assert set(found) <= set(before)
         assert set(log_headers(log)) >= {header for header in headers if header.base_offset >= 30}
         assert log.log_end_offset == end
-        assert {producer: (entry.epoch, entry.batches[-1]) for producer, entry in log.producers.entries()} == producers
+        assert {
+            producer: (entry.epoch, entry.batches[-1]) for producer, entry in log.producers.iterate_entries()
+        } == producers
         names = files_in(path / "orders-0")
         assert not any(name.endswith((".cleaned", ".swap", ".deleted")) for name in names)
         assert log.clean_offset in (9, 30)

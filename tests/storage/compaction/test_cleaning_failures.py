@@ -58,7 +58,7 @@ def test_a_log_with_a_record_above_its_limit_is_not_changed(tmp_path: Path) -> N
     log = open_at(tmp_path, SETTINGS._replace(max_decompressed_message_bytes=1000))
     append(log, build_batch([Record(key=b"k", value=bytes(2000))], compression=1))
     append(log, build_batch([Record(key=b"k", value=b"v")], compression=1))
-    log.roll()
+    log.roll_segment_if_used()
     with pytest.raises(Uncleanable, match="max.decompressed.message.bytes is 1000"):
         clean(log)
     log.update_settings(SETTINGS)
@@ -81,7 +81,7 @@ def test_a_disk_failure_during_a_cleaning_leaves_the_log_unchanged(tmp_path: Pat
     cleaning = begin(log)
     disk.failing = {operation}
     with pytest.raises(OSError, match="Input/output error"):
-        cleaning.work()
+        cleaning.write_next_segment()
     disk.failing = set()
     assert files_in(tmp_path) == before
     assert len(contents(log)) == 12
@@ -95,7 +95,7 @@ def test_a_full_disk_leaves_the_log_unchanged(tmp_path: Path) -> None:
     before = files_in(tmp_path)
     disk.room_bytes = 10
     with pytest.raises(OSError, match="No space left"):
-        begin(log).work()
+        begin(log).write_next_segment()
     assert files_in(tmp_path) == before
 
 
@@ -105,10 +105,10 @@ def test_a_swap_that_cannot_begin_leaves_the_log_unchanged(tmp_path: Path, suffi
     log = two_rounds(tmp_path, Surroundings(disk))
     before = files_in(tmp_path)
     cleaning = begin(log)
-    assert cleaning.work()
+    assert cleaning.write_next_segment()
     disk.failing, disk.suffix = {"rename"}, suffix
     with pytest.raises(KafkaError) as raised:
-        cleaning.swap()
+        cleaning.swap_segments()
     assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     disk.failing = set()
     assert files_in(tmp_path) == before
@@ -121,10 +121,10 @@ def test_a_swap_that_cannot_complete_is_readable_and_completed_at_the_next_start
     disk = FailingDisk()
     log = two_rounds(tmp_path, Surroundings(disk))
     cleaning = begin(log)
-    assert cleaning.work()
+    assert cleaning.write_next_segment()
     disk.failing, disk.suffix = {"rename"}, suffix
     with pytest.raises(KafkaError) as raised:
-        cleaning.swap()
+        cleaning.swap_segments()
     assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     disk.failing = set()
     expected = [(7, "k0", "w3"), (9, "k1", "w4"), (10, "k2", "v5"), (11, "k2", "w5")]
@@ -140,10 +140,10 @@ def test_an_index_left_by_an_incomplete_swap_is_not_used_for_the_new_segment(tmp
     append(log, pairs(("a", "1")))
     fill(log, [pairs(("b", "1"), timestamp=NOW_MS + 5), pairs(("b", "2" * 300)), pairs(("c", "3" * 300))])
     cleaning = begin(log)
-    assert cleaning.work()
+    assert cleaning.write_next_segment()
     disk.failing, disk.suffix = {"rename"}, (".index.deleted", ".log")  # type: ignore[assignment]
     with pytest.raises(KafkaError):
-        cleaning.swap()
+        cleaning.swap_segments()
     disk.failing = set()
     expected = [(0, "a", "1"), (2, "b", "2" * 300), (3, "c", "3" * 300)]
     assert contents(log) == expected
@@ -177,8 +177,8 @@ def test_a_cleaning_is_throttled_and_can_be_cancelled(tmp_path: Path) -> None:
     read_bytes = sum(segment.size_bytes for segment in log.segments)
     cleaning = begin(log, throttle=Throttle(read_bytes / 10, lambda: now_ms, wait))
     with pytest.raises(CleaningAborted):
-        while cleaning.work():
-            cleaning.swap()
+        while cleaning.write_next_segment():
+            cleaning.swap_segments()
     assert 10_000 < now_ms <= 20_000  # reading all of it once takes ten seconds at this rate
 
 
@@ -186,6 +186,6 @@ def test_a_log_without_closed_segments_is_not_cleaned(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     append(log, pairs(("a", "1")))
     cleaning = begin(log)
-    assert not cleaning.work()
-    cleaning.conclude()
+    assert not cleaning.write_next_segment()
+    cleaning.set_clean_offset()
     assert log.clean_offset == 0

@@ -112,7 +112,7 @@ class CleaningMachine(RuleBasedStateMachine):
 
     @rule()
     def roll(self) -> None:
-        self.log.roll()
+        self.log.roll_segment_if_used()
 
     @rule(keys_bytes=st.sampled_from([72, 120, 1 << 20]), buffer_bytes=st.sampled_from([1, 1 << 16]))
     def clean(self, keys_bytes: int, buffer_bytes: int) -> None:
@@ -140,7 +140,7 @@ class CleaningMachine(RuleBasedStateMachine):
         self.batches = [batch for batch in self.batches if batch.base_offset < self.end]
         self.clean_offset = min(self.clean_offset, self.end)
         for producer in PRODUCERS:
-            entry = dict(self.log.producers.entries()).get(producer)
+            entry = dict(self.log.producers.iterate_entries()).get(producer)
             self.next_sequence[producer] = entry.batches[-1][1] + 1 if entry else 0
 
     @rule(data=st.data())
@@ -173,7 +173,7 @@ class CleaningMachine(RuleBasedStateMachine):
         *closed, active = self.log.segments
         assert end_offset <= active.base_offset
         for segment in closed:
-            young = lag_ms > 0 and segment.largest_timestamp() > now_ms - lag_ms
+            young = lag_ms > 0 and segment.get_largest_timestamp() > now_ms - lag_ms
             if segment.base_offset == end_offset:
                 assert young
 
@@ -195,7 +195,7 @@ class CleaningMachine(RuleBasedStateMachine):
 
     def _compact(self, keys: dict[bytes, int], latest: int, cleaned_to: int, end_offset: int) -> None:
         now_ms = self.surroundings.now_ms
-        last = {producer: entry.batches[-1][2] for producer, entry in self.log.producers.entries()}
+        last = {producer: entry.batches[-1][2] for producer, entry in self.log.producers.iterate_entries()}
         kept = []
         for batch in self.batches:
             if batch.base_offset < cleaned_to:
@@ -268,11 +268,11 @@ class CleaningMachine(RuleBasedStateMachine):
     def the_indexes_point_to_batches_and_no_file_has_grown_too_large(self) -> None:
         for segment in self.log.segments:
             segment.load()
-            segment.indexes.load()
+            segment.indexes.load_entries()
             found = list(iterate_headers(segment.file, 0, segment.size_bytes))
             ends = {position: header.last_offset for position, header in found}
-            assert all(ends[position] == offset for offset, position in segment.indexes.offsets.entries())
-            for timestamp, offset in segment.indexes.times.entries():
+            assert all(ends[position] == offset for offset, position in segment.indexes.offsets.list_entries())
+            for timestamp, offset in segment.indexes.times.list_entries():
                 assert max(header.max_timestamp for _, header in found if header.base_offset <= offset) == timestamp
             if len(found) > 1:
                 assert segment.indexes.offsets.count * 8 <= self.settings.segment_index_bytes
@@ -283,8 +283,10 @@ class CleaningMachine(RuleBasedStateMachine):
         states = ProducerStates()
         states.clear(self.log.segments[0].base_offset)
         replay_batches(states, self.log.segments, self.end)
-        found = {producer: (entry.epoch, entry.batches[-1][:4]) for producer, entry in states.entries()}
-        known = {producer: (entry.epoch, entry.batches[-1][:4]) for producer, entry in self.log.producers.entries()}
+        found = {producer: (entry.epoch, entry.batches[-1][:4]) for producer, entry in states.iterate_entries()}
+        known = {
+            producer: (entry.epoch, entry.batches[-1][:4]) for producer, entry in self.log.producers.iterate_entries()
+        }
         base_offset = self.log.segments[0].base_offset
         assert found.items() <= known.items()
         if not self.truncated:  # after that, a snapshot may know a batch that was compacted away for a later one's sake

@@ -39,7 +39,7 @@ def write_segment(directory: Path, base_offset: int, data: bytes, *, modified_ms
 def opened(directory: Path, **settings: int) -> Log:
     """The log of the segments that were written, and a new one."""
     log = open_at(directory, SETTINGS._replace(**settings))  # type: ignore[arg-type]
-    log.roll()
+    log.roll_segment_if_used()
     return log
 
 
@@ -93,7 +93,7 @@ def test_newer_batches_supersede_older_messages_and_vice_versa(tmp_path: Path) -
     write_segment(tmp_path, 0, bytes(first + second + third))
     log = opened(tmp_path)
     append(log, pairs(("b", "newest")))
-    log.roll()
+    log.roll_segment_if_used()
     clean(log)
     assert contents(log) == [(2, "a", "new"), (4, "c", "last"), (5, "b", "newest")]
 
@@ -114,7 +114,7 @@ def test_old_format_tombstones_are_removed_by_the_age_of_their_segment(
     log = opened(tmp_path, delete_retention_ms=HOUR_MS, segment_bytes=10)
     log.clean_offset = 2  # by a version of Kafka that left the format alone
     append(log, pairs(("c", "2")))
-    log.roll()
+    log.roll_segment_if_used()
     clean(log)
     assert contents(log) == [(0, "a", None)] * stays + [(1, "b", "1"), (2, "c", "2")]
 

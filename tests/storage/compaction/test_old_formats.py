@@ -39,7 +39,7 @@ def write(log: Log, magic: int, codec: int, *pairs: Pair) -> None:
     source = min(magic, 1)
     data = memoryview(build_in_format(records, source, compression=codec))
     log.append(*validate(log, data, api_version=2, now_ms=NOW_MS), 0)
-    log.roll()
+    log.roll_segment_if_used()
 
 
 def stored(log: Log) -> Iterator[tuple[BatchHeader, bytes]]:

@@ -19,7 +19,7 @@ class Stage:
         self.loop_s = 7.0
         self.slept: list[float] = []
         self.rests = Rests(lambda: self.loop_s, lambda: self.now_s, self._sleep)
-        self.rests.rest()
+        self.rests.sleep_if_due()
 
     def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -29,15 +29,15 @@ class Stage:
         """Work until a rest is due, while the loop's thread takes `beside_s`."""
         self.now_s += WORK_SECONDS
         self.loop_s += beside_s
-        self.rests.rest()
+        self.rests.sleep_if_due()
 
 
 def test_a_thread_rests_after_each_half_millisecond_beside_a_busy_loop() -> None:
     stage = Stage()
     stage.work(beside_s=WORK_SECONDS / 2)
-    stage.rests.rest()
+    stage.rests.sleep_if_due()
     stage.now_s += WORK_SECONDS / 2
-    stage.rests.rest()
+    stage.rests.sleep_if_due()
     assert stage.slept == [REST_SECONDS]
     stage.work(beside_s=WORK_SECONDS / 2)
     assert stage.slept == [REST_SECONDS] * 2
@@ -61,7 +61,7 @@ def test_a_thread_goes_on_when_the_loop_has_ended() -> None:
     def gone() -> float:
         raise OSError("there is no such thread")
 
-    Rests(gone, lambda: 100.0).rest()
+    Rests(gone, lambda: 100.0).sleep_if_due()
 
 
 def test_a_threads_clock_counts_its_own_work_only() -> None:

@@ -27,7 +27,7 @@ def add(to: SegmentWriter, count: int, base_offset: int = 100, step: int = 10) -
     data = b""
     for index in range(count):
         made = batch(2, base_offset=base_offset + step * index, timestamp=NOW_MS + index)
-        to.add(check_batch(made), made)
+        to.add_batch(check_batch(made), made)
         data += made
     return data
 
@@ -52,14 +52,14 @@ def test_the_indexes_equal_those_built_from_the_batches(tmp_path: Path) -> None:
     (other / f"{NAME}.log").write_bytes(data)
     segment = Segment.open(Disk(), str(other), 100, SETTINGS, NOW_MS)
     segment.load()
-    segment.finish()
+    segment.finish_indexes()
     assert {name.removesuffix(".cleaned"): content for name, content in made.items()} == files_in(other)
 
 
 def test_a_cleaned_segment_has_the_modification_time_of_its_originals(tmp_path: Path) -> None:
     to = writer(tmp_path)
     to.finish([], NOW_MS - 5000)
-    assert Disk().modified_ms(str(tmp_path / f"{NAME}.log.cleaned")) == NOW_MS - 5000
+    assert Disk().get_modified_ms(str(tmp_path / f"{NAME}.log.cleaned")) == NOW_MS - 5000
 
 
 def test_a_cleaned_segment_has_its_own_transaction_index(tmp_path: Path) -> None:

@@ -34,10 +34,10 @@ def log(tmp_path: Path, disk: NotingDisk, monkeypatch: pytest.MonkeyPatch) -> Lo
 
 def copy_piece(copy: LogCopy) -> bool:
     """Copy the next piece of a closed segment. Return False if the copy has all."""
-    segment = copy.missing()
+    segment = copy.find_missing_segment()
     if segment is not None:
-        copy.copy_of(segment)()
-        copy.copied(segment)
+        copy.make_segment_work(segment)()
+        copy.note_copied(segment)
     return segment is not None
 
 
@@ -46,7 +46,7 @@ def copy_rest(copy: LogCopy) -> None:
     while copy_piece(copy):
         pieces += 1
         assert pieces <= sum(segment.size_bytes // PIECE_BYTES + 1 for segment in copy.log.segments)
-    copy.copy_of_tail()()
+    copy.make_tail_work()()
     assert copy.is_current()
 
 
@@ -67,7 +67,7 @@ def test_what_is_appended_after_the_work_on_the_tail_completes_the_copy(tmp_path
     for _ in range(10):
         append(log, batch(2))
     assert records_of(copy.path) != records_of(log.directory)
-    copy.complete()
+    copy.copy_appended()
     assert records_of(copy.path) == records_of(log.directory)
 
 
@@ -89,7 +89,7 @@ def test_only_batches_that_the_log_has_synced_are_synced_in_the_copy(
         pass
     first, second, third, *_ = [segment.base_offset for segment in log.segments]
     log.recovery_point = third
-    sync = copy.sync_of_segments()
+    sync = copy.make_sync_work()
     assert sync is not None
     disk.synced.clear()
     sync()

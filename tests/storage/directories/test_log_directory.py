@@ -51,7 +51,7 @@ def opened(
 def test_a_new_directory_gets_its_meta_properties_in_kafkas_form(tmp_path: Path) -> None:
     directory = opened(tmp_path / "data")
     assert directory.clean
-    assert directory.found() == []
+    assert directory.list_logs() == []
     assert (directory.cluster_id, directory.directory_id) == (CLUSTER_ID, DIRECTORY_ID)
     assert files_in(tmp_path / "data")["meta.properties"] == (
         b"#\n#Tue Nov 14 22:13:20 UTC 2023\n"
@@ -138,7 +138,7 @@ def test_a_log_that_was_empty_at_a_stop_can_be_appended_to(tmp_path: Path, caplo
     directory.close()
     assert "00000000000000000000.timeindex" in files_in(tmp_path / "empty-0")
     log = opened(tmp_path).open_log("empty", 0, LogSettings())
-    assert (log.log_end_offset, log.segments[0].largest_timestamp()) == (2, NOW_MS)
+    assert (log.log_end_offset, log.segments[0].get_largest_timestamp()) == (2, NOW_MS)
 
 
 def test_logs_are_unchanged_after_a_clean_stop(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_logs_are_unchanged_after_a_clean_stop(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     assert directory.clean
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
-    assert directory.found() == [("orders", 0)]
+    assert directory.list_logs() == [("orders", 0)]
     log = directory.open_log("orders", 0, LogSettings())
     assert (log.log_start_offset, log.log_end_offset, log.topic_id) == (2, 5, TOPIC_ID)
 
@@ -187,7 +187,13 @@ def test_the_checkpoint_stays_valid_when_the_next_append_rolls_a_segment(tmp_pat
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     points = []
-    for act in (partial(append, log, batch(5)), log.flush, log.roll, partial(append, log, batch(5)), log.flush):
+    for act in (
+        partial(append, log, batch(5)),
+        log.flush,
+        log.roll_segment_if_used,
+        partial(append, log, batch(5)),
+        log.flush,
+    ):
         act()
         points.append((log.recovery_point, choose_lasting_recovery_point(log)))
     assert points == [(0, 0), (5, 4), (5, 5), (5, 5), (10, 9)]
@@ -214,7 +220,7 @@ def test_an_unreadable_disk_is_reported_in_one_line() -> None:
     directory = opened(Path("/data"), surroundings=Surroundings(disk))
     disk.failing = {"open"}
     with pytest.raises(LogDirectoryError, match="cannot be used: Input/output error"):
-        directory.found()
+        directory.list_logs()
 
 
 def test_the_directory_and_its_parents_survive_a_power_loss() -> None:
@@ -277,7 +283,7 @@ def test_each_checkpoint_can_be_updated_separately(tmp_path: Path) -> None:
     directory.write_checkpoint_soon("log-start-offset-checkpoint")
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
     assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
-    log.roll()
+    log.roll_segment_if_used()
     log.delete_before(5)
     directory.write_checkpoint_soon("log-start-offset-checkpoint")
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
@@ -392,7 +398,7 @@ def test_a_deleted_logs_name_is_free_immediately_and_its_files_are_deleted_later
     region = log.read(0, 1000)
     assert region is not None
     directory.delete_log(log, UNIQUE)
-    assert directory.found() == []
+    assert directory.list_logs() == []
     assert (tmp_path / f"a-b-3.{UNIQUE}-delete").is_dir()
     again = directory.create_log("a-b", 3, TOPIC_ID, LogSettings())
     assert again.log_end_offset == 0
@@ -443,11 +449,11 @@ def test_a_log_that_was_deleted_before_a_stop_is_removed_at_the_next_start(tmp_p
 def test_a_log_set_aside_keeps_its_files_and_is_no_longer_found(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), batch(2))
-    path = Path(directory.set_aside("orders", 0, UNIQUE))
+    path = Path(directory.set_log_aside("orders", 0, UNIQUE))
     assert path == tmp_path / f"orders-0.{UNIQUE}-stray"
     assert (path / "00000000000000000000.log").stat().st_size > 0
     directory.close()
-    assert opened(tmp_path).found() == []
+    assert opened(tmp_path).list_logs() == []
     assert path.is_dir()
 
 
@@ -456,7 +462,7 @@ def test_other_files_and_directories_are_not_treated_as_logs(tmp_path: Path) -> 
     (tmp_path / "lost+found").mkdir()
     (tmp_path / f"orders-1.{UNIQUE}-future").mkdir()
     (tmp_path / "orders-2").write_bytes(b"")
-    assert opened(tmp_path).found() == [("orders", 0)]
+    assert opened(tmp_path).list_logs() == [("orders", 0)]
 
 
 def test_a_log_directory_uses_the_given_clock(tmp_path: Path) -> None:

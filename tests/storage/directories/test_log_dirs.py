@@ -45,8 +45,8 @@ def test_a_new_log_is_created_in_the_directory_with_the_fewest_logs(two: tuple[P
     for partition in range(5):
         logs.create_log("orders", partition, TOPIC_ID, LogSettings())
     assert [len(directory.logs) for directory in logs.directories] == [3, 2]
-    assert logs.holds("orders", 4)
-    assert not logs.holds("orders", 5)
+    assert logs.has_log("orders", 4)
+    assert not logs.has_log("orders", 5)
 
 
 def test_logs_are_found_in_all_directories(two: tuple[Path, Path]) -> None:
@@ -55,8 +55,8 @@ def test_logs_are_found_in_all_directories(two: tuple[Path, Path]) -> None:
         append(logs.create_log("orders", partition, TOPIC_ID, LogSettings()), batch(partition + 1))
     logs.close()
     logs = opened(*two)
-    assert logs.clean
-    assert sorted(logs.found()) == [("orders", partition) for partition in range(4)]
+    assert logs.was_clean_shutdown
+    assert sorted(logs.list_logs()) == [("orders", partition) for partition in range(4)]
     for partition in range(4):
         log = logs.open_log("orders", partition, LogSettings())
         assert len(read_values(log)) == partition + 1
@@ -152,7 +152,7 @@ def test_a_moved_log_is_marked_until_the_removal_of_its_original_is_durable(two:
         opened(*two, surroundings=Surroundings(disk))
     assert marker.exists()
     disk.failing = set()
-    assert opened(*two, surroundings=Surroundings(disk)).found() == [("orders", 0)]
+    assert opened(*two, surroundings=Surroundings(disk)).list_logs() == [("orders", 0)]
     assert not marker.exists() and not (two[0] / "orders-0").exists()
 
 
@@ -163,7 +163,7 @@ def test_one_unclean_directory_makes_the_start_unclean(two: tuple[Path, Path]) -
     logs.close()
     (two[1] / ".kafka_cleanshutdown").unlink()
     logs = opened(*two)
-    assert not logs.clean
+    assert not logs.was_clean_shutdown
     assert [directory.clean for directory in logs.directories] == [True, False]
 
 
@@ -171,8 +171,8 @@ def test_a_log_is_deleted_from_its_directory(two: tuple[Path, Path]) -> None:
     logs = opened(*two)
     log = logs.create_log("orders", 0, TOPIC_ID, LogSettings())
     logs.delete_log(log, UNIQUE)
-    assert logs.found() == []
-    assert not logs.holds("orders", 0)
+    assert logs.list_logs() == []
+    assert not logs.has_log("orders", 0)
     logs.write_checkpoints()
 
 
@@ -184,14 +184,14 @@ def test_a_failing_disk_is_a_storage_error(two: tuple[Path, Path]) -> None:
     for attempt in (
         lambda: logs.create_log("orders", 1, TOPIC_ID, LogSettings()),
         lambda: logs.delete_log(log, UNIQUE),
-        lambda: logs.set_aside("orders", 0, UNIQUE),
+        lambda: logs.set_log_aside("orders", 0, UNIQUE),
     ):
         with pytest.raises(KafkaError) as raised:
             attempt()
         assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     disk.failing = set()
     append(log, batch(1))
-    assert logs.found() == [("orders", 0)]
+    assert logs.list_logs() == [("orders", 0)]
 
 
 def test_all_directories_are_closed_if_one_fails(two: tuple[Path, Path]) -> None:

@@ -28,10 +28,10 @@ def test_reads_in_any_order_return_the_bytes_up_to_the_end(file: File, reads: li
         patch.setattr(file_walking, "BLOCK_BYTES", 64)
         reader = BlockReader(file, end)
         for position, size in reads:
-            assert reader.at(position, size) == DATA[:end][position : position + min(size, 64)]
+            assert reader.read_at(position, size) == DATA[:end][position : position + min(size, 64)]
 
 
 def test_a_file_that_has_become_shorter_returns_fewer_bytes(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"abc")
-    assert BlockReader(Disk().open_to_read(str(path)), 10).at(1, 9) == b"bc"
+    assert BlockReader(Disk().open_to_read(str(path)), 10).read_at(1, 9) == b"bc"

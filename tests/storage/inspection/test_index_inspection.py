@@ -52,7 +52,7 @@ def snapshot() -> bytes:
     states = ProducerStates()
     data = batch(3, producer_id=7, producer_epoch=1, base_sequence=4)
     states.update(read_header(data), 10)
-    return states.snapshot()
+    return states.encode_snapshot()
 
 
 def damages_in(found: Iterator[Any]) -> list[Damage]:

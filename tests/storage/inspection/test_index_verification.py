@@ -37,12 +37,12 @@ def log_of(directory: Path, *batches: bytearray, epoch: int = 0) -> File:
 
 def run(log: File, check: Check) -> list[Damage]:
     said: list[Damage] = []
-    for finding in LogInspection(log, base_offset=0).findings():
+    for finding in LogInspection(log, base_offset=0).iterate_findings():
         if isinstance(finding, FoundBatch):
-            said += check.batch(finding)
+            said += check.check_batch(finding)
         elif isinstance(finding, Damage):
-            check.damage(finding)
-    return said + list(check.end(log.size_bytes()))
+            check.note_damage(finding)
+    return said + list(check.check_end(log.size_bytes()))
 
 
 def offsets_check(*entries: tuple[int, int]) -> OffsetIndexCheck:

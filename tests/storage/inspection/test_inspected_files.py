@@ -111,7 +111,7 @@ def test_a_segments_file_has_an_offset_in_its_name(name: str, is_kafkas: bool) -
 def test_a_file_knows_its_topic_and_the_paths_of_its_neighbours() -> None:
     index = InspectedFile(f"/data/__a-b-12/{BASE}.index.deleted", Kind.OFFSET_INDEX, 0)
     assert index.topic == "__a-b"
-    assert index.beside(".log") == f"/data/__a-b-12/{BASE}.log.deleted"
+    assert index.make_path_with_suffix(".log") == f"/data/__a-b-12/{BASE}.log.deleted"
     assert InspectedFile("/data/bootstrap.checkpoint", Kind.METADATA_SNAPSHOT, None).topic == "__cluster_metadata"
     assert InspectedFile("/data/meta.properties", Kind.META_PROPERTIES, None).topic is None
 
@@ -194,7 +194,7 @@ def test_an_index_without_its_log_is_shown_alone(log: Path) -> None:
 def test_a_segment_ends_where_the_next_begins(tmp_path: Path) -> None:
     made = open_at(tmp_path / "orders-0", SETTINGS)
     append(made, batch(2))
-    made.roll()
+    made.roll_segment_if_used()
     append(made, batch(2))
     made.close()
     first = tmp_path / "orders-0" / f"{BASE}.log"

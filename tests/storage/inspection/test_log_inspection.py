@@ -52,7 +52,7 @@ def inspect(directory: Path, data: bytes, base_offset: int | None = 0, **more: A
     path = directory / f"{make_segment_name(base_offset or 0)}.log"
     path.write_bytes(data)
     file = Disk().open_to_read(str(path))
-    return list(LogInspection(file, base_offset=base_offset, **more).findings())
+    return list(LogInspection(file, base_offset=base_offset, **more).iterate_findings())
 
 
 def batches_in(findings: list[Finding]) -> list[int]:
@@ -290,7 +290,7 @@ def test_memory_does_not_grow_with_the_file_size(tmp_path: Path) -> None:
     file = Disk().open_to_read(str(path))
     tracemalloc.start()
     try:
-        for _ in LogInspection(file, base_offset=0).findings():
+        for _ in LogInspection(file, base_offset=0).iterate_findings():
             pass
         assert tracemalloc.get_traced_memory()[1] < 6 << 20
     finally:

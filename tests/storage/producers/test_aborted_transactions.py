@@ -52,14 +52,14 @@ def read(*paths: str) -> AbortedTransactions:
 def test_a_range_of_offsets_has_the_aborted_transactions_that_overlap_it(
     start: int, end: int, found: list[AbortedTransaction]
 ) -> None:
-    assert list(AbortedTransactions(Disk(), ALL).between(start, end)) == found
+    assert list(AbortedTransactions(Disk(), ALL).list_between(start, end)) == found
 
 
 def test_the_transaction_indexes_of_all_segments_are_read(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
         Path(f"{path}.txnindex").write_bytes(encode_aborted_transactions(transactions))
-    assert list(read(*paths).between(0, 100)) == ALL
+    assert list(read(*paths).list_between(0, 100)) == ALL
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_an_entry_of_another_segment_is_corrupt(tmp_path: Path, base_offset: int
 
 def test_counts_are_written_for_the_remaining_segments(tmp_path: Path) -> None:
     transactions = AbortedTransactions(Disk(), ALL)
-    transactions.count(25)
+    transactions.update_count(25)
     transactions.write_counts(str(tmp_path), [0, 25])
     counts = {25: (2, crc32c(encode_aborted_transactions(ALL[1:])))}
     assert read_counts(Disk(), str(tmp_path)) == counts
@@ -120,7 +120,7 @@ def test_truncation_removes_aborted_transactions_beyond_the_end(
     file.write_bytes(encode_aborted_transactions(ALL))
     transactions = read(path)
     transactions.truncate(path, end)
-    assert list(transactions.between(0, 100)) == left
+    assert list(transactions.list_between(0, 100)) == left
     assert (file.read_bytes() if file.exists() else b"") == encode_aborted_transactions(left)
 
 
@@ -137,8 +137,8 @@ def test_truncation_keeps_the_remaining_transactions_of_each_segment(tmp_path: P
 def test_the_index_of_a_deleted_segment_is_not_fsynced(tmp_path: Path, cut: str) -> None:
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     transactions = AbortedTransactions(Disk())
-    transactions.add(paths[0], FIRST)
-    transactions.add(paths[1], SECOND)
+    transactions.add_transaction(paths[0], FIRST)
+    transactions.add_transaction(paths[1], SECOND)
     assert transactions.list_unsynced_paths() == [f"{path}.txnindex" for path in paths]
     if cut == "beginning":
         transactions.remove_before(25)
@@ -150,31 +150,31 @@ def test_the_index_of_a_deleted_segment_is_not_fsynced(tmp_path: Path, cut: str)
 def test_an_entry_that_could_not_be_written_is_removed_with_its_segment(tmp_path: Path) -> None:
     path = tmp_path / "missing" / f"{0:020d}"
     transactions = AbortedTransactions(Disk())
-    transactions.add(str(path), FIRST)
+    transactions.add_transaction(str(path), FIRST)
     path.parent.mkdir()
     transactions.remove_before(25)
-    transactions.catch_up()
+    transactions.write_missing_entries()
     assert not list(path.parent.iterdir())
 
 
 def test_compaction_replaces_the_aborted_transactions_of_its_segments() -> None:
     transactions = AbortedTransactions(Disk(), ALL)
-    transactions.renew(20, 45, [SECOND])
-    assert list(transactions.between(0, 100)) == [SECOND, THIRD]
-    transactions.renew(0, 45, [])
-    assert list(transactions.between(0, 100)) == [THIRD]
-    transactions.renew(0, 45, [FIRST])
-    assert list(transactions.between(0, 100)) == [FIRST, THIRD]
+    transactions.replace_between(20, 45, [SECOND])
+    assert list(transactions.list_between(0, 100)) == [SECOND, THIRD]
+    transactions.replace_between(0, 45, [])
+    assert list(transactions.list_between(0, 100)) == [THIRD]
+    transactions.replace_between(0, 45, [FIRST])
+    assert list(transactions.list_between(0, 100)) == [FIRST, THIRD]
 
 
 def test_an_entry_that_does_not_fit_on_the_disk_leaves_no_part() -> None:
     disk = FaultyDisk(Random(1))
     path = f"/{0:020d}"
     transactions = AbortedTransactions(disk)
-    transactions.add(path, FIRST)
+    transactions.add_transaction(path, FIRST)
     disk.room_bytes = 10
-    transactions.add(path, SECOND)
+    transactions.add_transaction(path, SECOND)
     assert disk.read_whole(f"{path}.txnindex") == encode_aborted_transactions([FIRST])
     disk.heal()
-    transactions.catch_up()
+    transactions.write_missing_entries()
     assert disk.read_whole(f"{path}.txnindex") == encode_aborted_transactions([FIRST, SECOND])

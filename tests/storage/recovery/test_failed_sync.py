@@ -68,7 +68,7 @@ def test_only_data_from_the_recovery_point_on_is_rewritten(disk: FaultyDisk) -> 
     log = open_at(DIRECTORY, surroundings=Surroundings(disk))
     for _ in range(4):
         append(log, batch(10, value=b"v" * 50_000))
-        log.roll()
+        log.roll_segment_if_used()
     log.abandon()
     disk.open(NOTE, create=True)
     disk.failing, disk.suffix = {"write"}, "00000000000000000010.log.tmp"
@@ -106,7 +106,7 @@ def test_rewriting_keeps_the_modification_time_of_a_segment(disk: FaultyDisk) ->
     fail_to_flush(disk)
     disk.set_modified_ms(FIRST, 12_345)
     log = crashed(disk)
-    assert disk.modified_ms(FIRST) == 12_345
+    assert disk.get_modified_ms(FIRST) == 12_345
     append(log, batch(1))
     assert len(read_values(log)) == 11
 

@@ -61,16 +61,16 @@ def indexes_of(log: Log) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
     for segment in log.segments:
         segment.load()
-        segment.indexes.load()
+        segment.indexes.load_entries()
         indexes = segment.indexes
         closing = (indexes.max_timestamp, indexes.offset_of_max_timestamp)
-        times = [entry for entry in indexes.times.entries() if entry != closing]
-        found.append((segment.base_offset, segment.size_bytes, indexes.offsets.entries(), times, closing))
+        times = [entry for entry in indexes.times.list_entries() if entry != closing]
+        found.append((segment.base_offset, segment.size_bytes, indexes.offsets.list_entries(), times, closing))
     return found
 
 
 def states_of(log: Log) -> tuple[object, ...]:
-    return log.log_end_offset, log.epochs.entries(), log.producers.snapshot(), log.producers.end_offset
+    return log.log_end_offset, log.epochs.list_entries(), log.producers.encode_snapshot(), log.producers.end_offset
 
 
 def test_a_log_is_unchanged_after_a_clean_stop(tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]
     """The directory of an abandoned log of two segments, all its batches, and snapshots of the states before each."""
     directory = tmp_path_factory.mktemp("written")
     log = open_at(directory, LogSettings(segment_bytes=400, index_interval_bytes=100))
-    batches, states = [], [log.producers.snapshot()]
+    batches, states = [], [log.producers.encode_snapshot()]
     while len(log.segments) < 2 or len(log.segments[-1].file.read(0, 1000)) < 250:
         sequence = log.log_end_offset
         append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=sequence), leader_epoch=sequence // 4)
-        states.append(log.producers.snapshot())
+        states.append(log.producers.encode_snapshot())
     batches = read_batches(log)
     log.abandon()
     return directory, batches, states
@@ -158,9 +158,9 @@ def assert_holds(log: Log, batches: list[bytes], state: bytes) -> None:
     """Exactly these batches, and everything derived from them as if nothing else had ever been there."""
     assert read_batches(log) == batches
     assert log.log_end_offset == 2 * len(batches)
-    assert log.producers.snapshot() == state
+    assert log.producers.encode_snapshot() == state
     epochs = sorted({check_batch(data).partition_leader_epoch for data in batches})
-    assert [epoch for epoch, _ in log.epochs.entries()] == epochs
+    assert [epoch for epoch, _ in log.epochs.list_entries()] == epochs
     for number, data in enumerate(batches):
         region = log.read(2 * number + 1, 1)
         assert region is not None and region.read() == data
@@ -263,7 +263,7 @@ def test_indexes_and_snapshots_beyond_the_truncation_are_not_used(tmp_path: Path
     log = crashed(tmp_path)
     end = log.log_end_offset
     again = batch(2, producer_id=7, producer_epoch=0, base_sequence=end)
-    assert log.producers.check(check_batch(again)) is None
+    assert log.producers.check_batch(check_batch(again)) is None
     append(log, again)
     log.close()
     assert all(int(name[:20]) <= end + 2 for name in files_in(tmp_path) if name[:20].isdigit())
@@ -301,7 +301,7 @@ def test_the_checkpointed_log_start_offset_is_kept(tmp_path: Path) -> None:
     write_log(tmp_path).close()
     log = open_at(tmp_path, SMALL, log_start_offset=5)
     assert log.log_start_offset == 5
-    assert log.epochs.entries()[0] == (0, 5)
+    assert log.epochs.list_entries()[0] == (0, 5)
 
 
 def test_an_empty_segment_of_a_failed_roll_is_removed(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_an_empty_segment_of_a_failed_roll_is_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("clean", [True, False])
 def test_an_empty_last_segment_is_kept(tmp_path: Path, clean: bool) -> None:
     log = write_log(tmp_path, 3, LogSettings())
-    log.roll()
+    log.roll_segment_if_used()
     log.close()
     log = open_at(tmp_path, clean=clean)
     assert [segment.base_offset for segment in log.segments] == [0, 6]
@@ -332,21 +332,21 @@ def test_unreadable_leader_epochs_are_rebuilt_from_the_batches(
     tmp_path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = write_log(tmp_path)
-    epochs = log.epochs.entries()
+    epochs = log.epochs.list_entries()
     assert len(epochs) == 3
     log.close()
     checkpoint = tmp_path / "leader-epoch-checkpoint"
     checkpoint.write_bytes(content) if content is not None else checkpoint.unlink()
-    assert open_at(tmp_path, SMALL).epochs.entries() == epochs
+    assert open_at(tmp_path, SMALL).epochs.list_entries() == epochs
     assert ("malformed" in caplog.text) == (content in (b"nonsense", b"0\n1\n"))
 
 
 def test_leader_epochs_beyond_the_log_end_are_removed(tmp_path: Path) -> None:
     log = write_log(tmp_path)
-    epochs = log.epochs.entries()
+    epochs = log.epochs.list_entries()
     log.close()
     (tmp_path / "leader-epoch-checkpoint").write_bytes(b"0\n4\n0 0\n1 10\n2 20\n9 24\n")
-    assert open_at(tmp_path, SMALL).epochs.entries() == epochs
+    assert open_at(tmp_path, SMALL).epochs.list_entries() == epochs
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -406,7 +406,7 @@ def test_transactions_are_replayed_unchanged(tmp_path: Path) -> None:
     log.abandon()
     log = crashed(tmp_path)
     assert states_of(log) == before
-    entries = dict(log.producers.entries())
+    entries = dict(log.producers.iterate_entries())
     assert (entries[7].coordinator_epoch, entries[7].transaction_first_offset) == (5, -1)
     assert entries[8].transaction_first_offset == 3
 

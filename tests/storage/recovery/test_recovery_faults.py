@@ -59,7 +59,7 @@ def test_the_log_ends_before_a_missing_segment(disk: FaultyDisk, caplog: pytest.
     assert offsets(log) == list(range(8))
     assert "it ends at offset 8, and the next segment begins at 12" in caplog.text
     assert append(log, batch(2), leader_epoch=5) == 8
-    assert [name for name in disk.names(DIRECTORY) if name.endswith(".log")] == [
+    assert [name for name in disk.list_names(DIRECTORY) if name.endswith(".log")] == [
         f"{offset:020}.log" for offset in (0, 4, 8)
     ]
 
@@ -131,26 +131,26 @@ def test_a_restarted_log_always_has_a_segment(disk: FaultyDisk) -> None:
 def test_the_leader_epochs_of_recovered_records_are_restored(disk: FaultyDisk) -> None:
     """A power cut may leave the epochs as they were after a deletion that it undoes."""
     log = write_log(disk)
-    epochs = log.epochs.entries()
+    epochs = log.epochs.list_entries()
     log.delete_before(14)
-    assert log.epochs.entries() == [(2, 14)]
+    assert log.epochs.list_entries() == [(2, 14)]
     log.abandon()
-    for name in [name for name in disk.names(DIRECTORY) if name.endswith(".deleted")]:
+    for name in [name for name in disk.list_names(DIRECTORY) if name.endswith(".deleted")]:
         disk.rename(f"{DIRECTORY}/{name}", f"{DIRECTORY}/{name.removesuffix('.deleted')}")
-    assert opened(disk).epochs.entries() == epochs
-    assert opened(disk, start=7).epochs.entries() == [(1, 7), (2, 12)]
+    assert opened(disk).epochs.list_entries() == epochs
+    assert opened(disk, start=7).epochs.list_entries() == [(1, 7), (2, 12)]
 
 
 def test_a_restarted_log_has_no_old_aborted_transactions(disk: FaultyDisk) -> None:
     log = opened(disk)
     append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True))
     log.flush()
-    log.roll()
+    log.roll_segment_if_used()
     append(log, make_marker_batch(7, 0, Marker(False, 0), NOW_MS))
     log.abandon()
     assert disk.holds(path(2, ".txnindex"))
     disk.open(path(0)).truncate(10)
     log = opened(disk, start=2)
     assert (log.log_start_offset, log.log_end_offset) == (2, 2)
-    assert not log.aborted_transactions(0, 100)
+    assert not log.list_aborted_transactions(0, 100)
     assert not disk.holds(path(2, ".txnindex"))

@@ -40,7 +40,7 @@ def test_each_byte_of_a_clients_requests_is_explained(kafka_broker: Broker) -> N
 def test_a_response_is_explained_in_the_version_of_its_request() -> None:
     asked, said = explain_exchanges([heartbeat()])
     assert (asked.part.meaning, said.part.meaning) == ("Heartbeat version 4", "Heartbeat version 4")
-    assert not [*asked.part.problems(), *said.part.problems()]
+    assert not [*asked.part.iterate_problems(), *said.part.iterate_problems()]
     assert (len(asked.data), said.heading) == (len(heartbeat().request_bytes) + 4, "#1 answer")
 
 
