@@ -32,11 +32,11 @@ def test_the_go_kit_is_a_module_without_dependencies() -> None:
     assert len(run(KITS / "go", "go", "list", "-m", "all").splitlines()) == 1
 
 
-def test_the_kit_for_node_passes_its_own_tests() -> None:
+def test_the_kit_for_nodejs_passes_its_own_tests() -> None:
     run(KITS / "node", "node", "--test")
 
 
-def test_the_kit_for_node_has_types(tmp_path: Path) -> None:
+def test_the_kit_for_nodejs_has_type_declarations(tmp_path: Path) -> None:
     """A program in TypeScript that uses it is checked, strictly."""
     run(tmp_path, "npm", "install", "--no-audit", "--no-fund", "typescript@5", "@types/node@20", str(KITS / "node"))
     (tmp_path / "typed.mts").write_text(TYPED)
@@ -47,7 +47,7 @@ def test_the_kit_for_node_has_types(tmp_path: Path) -> None:
     assert "Type 'string' is not assignable to type 'number'" in done.stdout
 
 
-def test_the_kit_for_node_can_be_published(tmp_path: Path) -> None:
+def test_the_kit_for_nodejs_can_be_published(tmp_path: Path) -> None:
     run(KITS / "node", "npm", "publish", "--dry-run")
     packed = run(KITS / "node", "npm", "pack", "--pack-destination", str(tmp_path)).split()[-1]
     with tarfile.open(tmp_path / packed) as package:

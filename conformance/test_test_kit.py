@@ -95,7 +95,7 @@ def test_a_consumer_stops_at_a_corrupt_batch_until_it_is_repaired(broker: Broker
         ("offsets", "value v"),
     ],
 )
-def test_consumers_react_to_other_corruption(broker: Broker, how: str, told: str) -> None:
+def test_consumers_report_other_corruption_of_a_batch(broker: Broker, how: str, told: str) -> None:
     broker.produce("t", "v")
     broker.produce("t", "w")
     fault = broker.faults.add(api="Fetch", topic="t", corrupt=how)
@@ -134,7 +134,7 @@ def test_a_java_client_pushes_metrics_while_running_and_at_its_end(broker: Broke
     assert metrics == {point.name for push in pushes for point in push.client_metrics}
 
 
-def test_leader_hints_lead_a_producer_to_an_unannounced_leader() -> None:
+def test_a_producer_finds_a_leader_missing_from_metadata_by_the_current_leader_of_its_response() -> None:
     """KIP-951: no node tells of the move, but the one that leads no more."""
     with Broker(REPLICATED, nodes=3) as broker:
         broker.create_topic("t", 1)
@@ -148,7 +148,7 @@ def test_leader_hints_lead_a_producer_to_an_unannounced_leader() -> None:
         assert [each.node_id for each in broker.requests("Produce")] == [before, after]
 
 
-def test_a_member_is_led_and_put_out_and_loses_what_it_has_read(tmp_path: Path) -> None:
+def test_a_java_member_survives_a_moved_coordinator_an_eviction_a_rebalance_and_a_truncation(tmp_path: Path) -> None:
     with Broker({**REPLICATED, "group.min.session.timeout.ms": 1000}, nodes=3) as broker:
         broker.journal.on()
         broker.produce("t", "first")

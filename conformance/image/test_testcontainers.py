@@ -123,7 +123,7 @@ def test_testcontainers_starts_the_image_and_clients_use_the_published_port(addr
             check_written_and_read(each)
 
 
-def test_testcontainers_for_node_creates_a_user_and_a_tls_listener(address: str, tmp_path: Path) -> None:
+def test_testcontainers_for_nodejs_creates_a_user_and_a_tls_listener(address: str, tmp_path: Path) -> None:
     authority, keystore = Authority(), tmp_path / "keystore"
     keystore.write_bytes(authority.sign().pkcs12("changeit", authority.own.certificate))
     login = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "alice"}
@@ -133,7 +133,9 @@ def test_testcontainers_for_node_creates_a_user_and_a_tls_listener(address: str,
 
 
 @pytest.mark.parametrize("directory", ["/etc/kafka/docker", "/etc/confluent/docker"])
-def test_testcontainers_for_dotnet_finds_its_log_line(engine: EngineClient, directory: str) -> None:
+def test_testcontainers_for_dotnet_recognizes_the_started_broker_by_its_log(
+    engine: EngineClient, directory: str
+) -> None:
     start = "/testcontainers.sh"
     wait = f"while [ ! -f {start} ]; do sleep 0.1; done; {start}"
     with engine.container(DOTNET, (9092, 9093), Entrypoint=["/bin/sh", "-c"], Cmd=[wait]) as container:
@@ -145,7 +147,7 @@ def test_testcontainers_for_dotnet_finds_its_log_line(engine: EngineClient, dire
         check_written_and_read(f"127.0.0.1:{port}")
 
 
-def test_testcontainers_for_rust_finds_its_log_line_on_stdout(engine: EngineClient) -> None:
+def test_testcontainers_for_rust_recognizes_the_started_broker_by_stdout(engine: EngineClient) -> None:
     start = "/opt/kafka/testcontainers_start.sh"
     wait = f"while [ ! -f {start}  ]; do sleep 0.1; done; chmod 755 {start} && {start}"
     with engine.container(RUST, (9092,), Entrypoint=["bash"], Cmd=["-c", wait]) as container:

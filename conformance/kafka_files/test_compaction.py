@@ -273,7 +273,9 @@ def test_clients_read_the_same_records_including_all_latest(both: dict[str, Clea
         }
 
 
-def test_the_compaction_rounds_are_as_expected(first: dict[str, Cleaned], second: dict[str, Cleaned]) -> None:
+def test_each_compaction_round_removes_the_expected_records(
+    first: dict[str, Cleaned], second: dict[str, Cleaned]
+) -> None:
     for each in (first, second):
         for topic in DELETE_RETENTION_MS:
             (before,) = each["kafka"].before[topic].partitions

@@ -32,7 +32,7 @@ def expected(before: Written, report: Report) -> dict[str, Topic]:
 
 @pytest.mark.parametrize("whose", ["kafka", "ours"])
 @pytest.mark.parametrize("settings", REWRITTEN.values(), ids=REWRITTEN)
-def test_kafka_and_then_minibroker_serve_a_rewritten_directory(
+def test_a_directory_rewritten_by_the_pipeline_is_served_by_kafka_and_then_minibroker(
     whose: str,
     settings: RewriteSettings,
     kafka_written: dict[str, Written],

@@ -18,17 +18,17 @@ B = Class("groups", "2026-11-28", "a.B", 3, {"a.B#d()[1]": "needs a meter", "a.B
 C = Class("groups", "2026-11-28", "a.C", 1, {"a.C#e()": ""})
 
 
-def test_a_report_is_read_unchanged() -> None:
+def test_a_test_report_is_read_back_unchanged() -> None:
     assert classes_of("groups", "2026-11-28", running.table(OUTCOMES)) == [B, C]
 
 
-def test_the_last_result_with_the_most_tests_is_taken_for_a_class() -> None:
+def test_the_latest_result_with_the_most_tests_counts_for_a_class() -> None:
     part, later = B._replace(tests=2, date="2026-11-29"), B._replace(date="2026-11-29", not_passed={})
     assert merged([B, C, part]) == [B, C]
     assert merged([later, B]) == [later]
 
 
-def test_tables_count_failed_tests_by_kind_and_name_them() -> None:
+def test_result_tables_count_and_name_failed_tests_by_kind() -> None:
     assert tables([B, C], KNOWN, ["inside", "fault"]) == (
         "| run | date | tests | passed | inside | fault | unexplained |\n"
         "| --- | --- | --- | --- | --- | --- | --- |\n"
@@ -47,7 +47,7 @@ def test_tables_count_failed_tests_by_kind_and_name_them() -> None:
     )
 
 
-def test_tables_stay_as_they_are_without_a_report() -> None:
+def test_result_tables_are_unchanged_without_a_report() -> None:
     tests = {"f.E#g()": "1 is not 2", **dict.fromkeys(["f.E#h()[1]", "f.E#h()[2]", "f.E#i()"], "needs a plugin")}
     known = KNOWN | {"f.E#h()*": Expected("inside", "a log"), "f.*": Expected("fault", "plugins")}
     e, g = Class("rest", "2026-11-29", "f.E", 9, tests), Class("rest", "2026-11-29", "f.G", 2, {"f.G#j()": ""})
@@ -56,7 +56,7 @@ def test_tables_stay_as_they_are_without_a_report() -> None:
     assert [len(each.not_passed) for each in kept(text)] == [2, 1, 4, 1]
 
 
-def test_a_kept_test_whose_row_has_gone_is_unexplained() -> None:
+def test_a_failed_test_without_a_row_of_reasons_is_listed_as_unexplained() -> None:
     text = tables([B, C], KNOWN, ["inside"])
     assert "| unexplained | `a.B#d() 2` | 1 | a meter \\| of the JVM |" in tables(kept(text), {}, ["inside"])
 

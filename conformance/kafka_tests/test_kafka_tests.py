@@ -36,17 +36,17 @@ INSIDE = Expected("inside", "a meter")
 
 
 @pytest.mark.parametrize("outcome", [FAILED, SKIPPED])
-def test_each_failing_test_has_a_row(outcome: Outcome) -> None:
+def test_each_failing_test_of_kafka_has_a_row_with_its_reason(outcome: Outcome) -> None:
     assert unexpected({"a.B#c()": outcome}, {}) == {"a.B#c()": outcome.why}
     assert unexpected({"a.B#c()": outcome}, {"a.B#c()": INSIDE}) == {}
 
 
-def test_a_row_with_a_star_matches_all_tests_with_its_prefix() -> None:
+def test_a_reason_row_with_a_star_matches_all_tests_with_its_prefix() -> None:
     assert unexpected({"a.B#c()[1]": FAILED, "a.B#c()[2]": SKIPPED}, {"a.B#c()*": INSIDE}) == {}
     assert unexpected({"a.B#c()[1]": FAILED, "a.B#d()": PASSED}, {"a.B#*": INSIDE}).keys() == {"a.B#d()"}
 
 
-def test_a_row_for_a_passing_or_unknown_test_is_reported() -> None:
+def test_a_reason_row_for_a_passing_or_unknown_test_is_reported() -> None:
     assert unexpected({"a.B#c()": PASSED}, {"a.B#c()": INSIDE}).keys() == {"a.B#c()"}
     assert unexpected({"a.B#c()": PASSED}, {"a.B#d()*": INSIDE, "a.C#c()": INSIDE}).keys() == {"a.B#d()*"}
 

@@ -67,11 +67,11 @@ def browser() -> Iterator[Browser]:
         yield browser
 
 
-def test_its_files_are_small(folder: Path) -> None:
+def test_the_files_of_the_lab_are_small(folder: Path) -> None:
     assert sum(path.stat().st_size for path in folder.rglob("*")) < MOST_BYTES
 
 
-def test_clients_run_and_python_asks(browser: Browser, url: str) -> None:
+def test_clients_and_python_cells_run_in_the_lab(browser: Browser, url: str) -> None:
     lab = Explorer(browser, url)
     lab.page.set_default_timeout(LOAD_MS)
     page = lab.open()
@@ -133,14 +133,14 @@ def end_an_endless_loop(page: Page) -> None:
     expect(page.get_by_label("Code")).to_have_value("while True: pass")
 
 
-def test_a_link_that_is_damaged_is_told(browser: Browser, url: str) -> None:
+def test_a_damaged_link_is_reported(browser: Browser, url: str) -> None:
     lab = Explorer(browser, url)
     lab.page.goto(f"{url}#state=%ff&UEsDBA==")
     expect(lab.page.locator("#said")).to_contain_text("Load the page again for a new broker.")
     lab.close()
 
 
-def test_a_state_is_opened_from_a_file_and_a_link_and_needs_no_network(
+def test_a_saved_state_is_opened_from_a_file_and_a_link_without_a_network(
     browser: Browser, url: str, tmp_path: Path
 ) -> None:
     lab = Explorer(browser, url)
@@ -174,7 +174,7 @@ def test_a_state_is_opened_from_a_file_and_a_link_and_needs_no_network(
     lab.close()
 
 
-def test_the_lessons_are_done_in_it(browser: Browser, url: str) -> None:
+def test_the_lessons_can_be_completed_in_the_lab(browser: Browser, url: str) -> None:
     lab = Explorer(browser, url)
     lab.page.set_default_timeout(LOAD_MS)
     page = lab.open()
@@ -184,7 +184,9 @@ def test_the_lessons_are_done_in_it(browser: Browser, url: str) -> None:
     lab.close()
 
 
-def test_a_dropped_directory_is_opened_whatever_its_records_are(browser: Browser, url: str, tmp_path: Path) -> None:
+def test_a_log_directory_dropped_on_the_page_is_opened_whatever_its_records_are(
+    browser: Browser, url: str, tmp_path: Path
+) -> None:
     with Broker(nodes=2, directory=tmp_path / "logs") as broker:
         broker.create_topic("dropped", 2)
         broker.produce("dropped", "tea", partition=1)

@@ -229,7 +229,9 @@ def test_a_failed_login_is_reported_in_one_line(
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_event_loop_tasks_connect_with_every_security_protocol(addresses: Addresses, way: str) -> None:
+async def test_spark_tasks_with_an_event_loop_connect_with_every_security_protocol(
+    addresses: Addresses, way: str
+) -> None:
     listener, settings = WAYS[way]
     given = {"bootstrap.servers": addresses[listener], **settings}
     async with AsyncClient(ClientSettings(given, read_store=read_store_as_pem)) as client:
@@ -238,7 +240,7 @@ async def test_event_loop_tasks_connect_with_every_security_protocol(addresses: 
     assert all(len(answer.brokers) == 1 for answer in answers)
 
 
-async def test_a_wrong_password_is_reported_to_tasks(addresses: Addresses) -> None:
+async def test_a_wrong_password_fails_the_spark_task_with_a_reason(addresses: Addresses) -> None:
     wrong = {**WITH_TLS, **sasl(SCRAM_512, f"{SCRAM} username=alice password=wr0ng;"), **IMPATIENT}
     async with AsyncClient(ClientSettings({"bootstrap.servers": addresses["SECURE"], **wrong})) as client:
         with pytest.raises(ClientError, match="authentication by SCRAM-SHA-512 failed") as failure:
@@ -246,7 +248,7 @@ async def test_a_wrong_password_is_reported_to_tasks(addresses: Addresses) -> No
     assert "wr0ng" not in str(failure.value)
 
 
-def test_commands_connect_with_every_security_protocol(addresses: Addresses) -> None:
+def test_pipeline_commands_connect_with_every_security_protocol(addresses: Addresses) -> None:
     run = functools.partial(run_command, addresses["SECURE"], WAYS["librdkafka's names"][1])
     assert run("transactions", "list") == []
     assert run("topics", "create", "made", "--partitions", "2", "--config", "retention.ms=5000") == {"created": "made"}

@@ -61,7 +61,9 @@ def here(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stdout
 
 
-def test_an_archive_has_the_rows_of_one_process(driver: RunningDriver, directory: Path, tmp_path: Path) -> None:
+def test_an_archive_made_on_a_cluster_has_the_same_rows_as_one_made_locally(
+    driver: RunningDriver, directory: Path, tmp_path: Path
+) -> None:
     arguments = ("archive", "--path", str(directory), "--topic", "prices", "--json", "--out")
     assert here(*arguments, str(tmp_path / "here"))[0] == 0
     driver.run(*arguments, str(tmp_path / "there"))
@@ -70,7 +72,7 @@ def test_an_archive_has_the_rows_of_one_process(driver: RunningDriver, directory
     assert one.num_rows == COUNT and one == other
 
 
-def test_verify_finds_the_same_as_one_process(driver: RunningDriver, directory: Path, tmp_path: Path) -> None:
+def test_verify_finds_the_same_on_a_cluster_as_locally(driver: RunningDriver, directory: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "prices-0"
     damaged.mkdir()
     for file in (directory / "prices-0").iterdir():
@@ -86,7 +88,9 @@ def test_verify_finds_the_same_as_one_process(driver: RunningDriver, directory: 
     assert sorted(done["out"].splitlines()) == sorted(out.splitlines())
 
 
-def test_rewrite_keeps_every_record(driver: RunningDriver, directory: Path, prices: list[Read], tmp_path: Path) -> None:
+def test_rewrite_on_a_cluster_keeps_every_record(
+    driver: RunningDriver, directory: Path, prices: list[Read], tmp_path: Path
+) -> None:
     written = tmp_path / "rewritten"
     driver.run("rewrite", "--path", str(directory), "--output", str(written), "--compression", "zstd")
     (tmp_path / "served").mkdir()

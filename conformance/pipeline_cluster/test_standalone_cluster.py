@@ -34,7 +34,7 @@ def orders(broker: RunningBroker, driver: RunningDriver, to: dict[str, str]) -> 
     return "orders"
 
 
-def test_both_executors_run_tasks(cluster: StandaloneCluster, orders: str) -> None:
+def test_both_spark_executors_run_tasks(cluster: StandaloneCluster, orders: str) -> None:
     for name in cluster.workers:
         assert list(cluster.directory.glob(f"work-{name}/*/*/minibroker")), name
 

@@ -43,7 +43,7 @@ ACCEPTED = delivered(SECOND, 2, 0.6, End.ACCEPTED, 0.7)
     ],
     ids=["accepted", "released", "lock ended", "limit", "killed", "killed before the answer"],
 )
-def test_allowed_broker_behaviour_is_not_a_fault(told: list[Delivery]) -> None:
+def test_the_history_checker_accepts_allowed_deliveries(told: list[Delivery]) -> None:
     assert faults(*told) == []
 
 
@@ -69,11 +69,11 @@ def test_allowed_broker_behaviour_is_not_a_fault(told: list[Delivery]) -> None:
         ),
     ],
 )
-def test_the_history_checker_reports_forbidden_broker_behaviour(told: list[Delivery], fault: str) -> None:
+def test_the_history_checker_reports_forbidden_deliveries(told: list[Delivery], fault: str) -> None:
     assert faults(*told) == [fault]
 
 
-def test_an_unobserved_delivery_may_be_missing() -> None:
+def test_the_history_checker_accepts_a_delivery_that_no_client_saw() -> None:
     told = delivered(FIRST, 2, 0.5, End.ACCEPTED, 0.6)
     assert faults(told, unseen=(0.2,)) == []
     assert faults(told, unseen=(0.9,)) == ["first delivered as number 2"]
@@ -94,7 +94,7 @@ def test_an_unobserved_delivery_may_be_missing() -> None:
         (delivered(FIRST, 1, 0.0, End.REJECTED, 0.1), [LETTER, OTHER], f"{OTHER} is of a record"),
     ],
 )
-def test_dead_letters_must_be_those_of_archived_records(
+def test_the_history_checker_requires_dead_letters_of_archived_records_only(
     told: Delivery, letters: list[Letter], fault: str | None
 ) -> None:
     history = History(LOCK_S, LIMIT)
@@ -103,7 +103,7 @@ def test_dead_letters_must_be_those_of_archived_records(
     assert [each[: len(fault or "")] for each in found] == ([] if fault is None else [fault])
 
 
-def test_an_aborted_record_must_not_be_delivered() -> None:
+def test_the_history_checker_reports_a_delivered_aborted_record() -> None:
     aborted = Written(set(), {0})
     assert faults(written=aborted) == []
     told = delivered(FIRST, 1, 0.0, End.ACCEPTED, 0.1)

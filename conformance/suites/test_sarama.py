@@ -59,7 +59,7 @@ esac
 @pytest.mark.thorough
 @pytest.mark.minibroker_only
 @pytest.mark.timeout(2 * TIMEOUT_S)
-def test_saramas_own_tests_end_as_expected(against: str, tmp_path: Path) -> None:
+def test_saramas_own_tests_end_as_documented(against: str, tmp_path: Path) -> None:
     settings = [f"{name}={value}" for name, value in SETTINGS.items()]
     first = free_ports(NODES)
     settings.append(f"listeners=PLAINTEXT://127.0.0.1:{first}")

@@ -50,7 +50,9 @@ def id_of(connection: Connection, name: str) -> bytes:
     return topic_id
 
 
-def test_nonexistent_partitions_are_answered_first(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_nonexistent_partitions_come_first_in_an_offset_commit_response(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     name = new_topic(2)
     asked = [(name, index) for index in (9, 0, 8, 1)]
     answered = commit(connection, group, *((*partition, 5) for partition in asked))
@@ -59,7 +61,7 @@ def test_nonexistent_partitions_are_answered_first(connection: Connection, new_t
     assert list(delete(connection, group, *asked)[1].items()) == expected
 
 
-def test_rejected_topics_are_answered_last(connection: Connection, name: str, group: str) -> None:
+def test_rejected_topics_come_last_in_an_offset_fetch_response(connection: Connection, name: str, group: str) -> None:
     topic_id = id_of(connection, name)
     asked = (UNKNOWN_ID, [0]), (topic_id, [1, 0])
     answered = fetch_group(connection, group, *asked, version=10)[1]
@@ -264,7 +266,7 @@ def test_the_empty_group_id_commits_and_fetches(connection: Connection, new_topi
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
-def test_an_unknown_group_has_no_generation(
+def test_a_commit_with_a_generation_to_an_unknown_group_is_rejected(
     connection: Connection, new_topic: NewTopic, group: str, version: int
 ) -> None:
     name = new_topic()

@@ -352,7 +352,7 @@ RATE = "leader.replication.throttled.rate"
 OF_BROKER, OF_ALL = 2, 3
 
 
-def test_broker_settings_without_effect_are_kept(connection: Connection) -> None:
+def test_broker_settings_without_effect_are_stored_and_described(connection: Connection) -> None:
     here, unknown = str(broker_id(connection)), "no.such.name"
     assert values(describe(connection, BROKER, here, [RATE, unknown])) == {}
     assert alter(connection, (BROKER, "", [(RATE, SET, "2000")])) == DONE

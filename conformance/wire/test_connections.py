@@ -160,7 +160,7 @@ def test_a_request_may_arrive_byte_by_byte(connection: Connection) -> None:
     assert connection.frame().startswith(struct.pack(">i", 9))
 
 
-def test_a_closed_connection_still_answers_earlier_requests(connection: Connection) -> None:
+def test_requests_before_a_malformed_one_are_answered_before_the_connection_closes(connection: Connection) -> None:
     correlation_id = connection.send(MetadataRequest(topics=[]), 1)
     connection.send_request(1000, 0, b"")
     connection.answer(ApiKey.METADATA, 1, correlation_id)

@@ -321,7 +321,7 @@ def test_a_token_is_expired(alice: Connection, version: int) -> None:
     assert renew(alice, token.hmac, version=version) == (NOT_FOUND, 0)
 
 
-def test_immediate_expiry_keeps_an_expired_token(alice: Connection) -> None:
+def test_an_immediately_expired_token_cannot_be_renewed_and_is_removed_later(alice: Connection) -> None:
     await_check(alice)
     token = made(alice)
     code, expiry_ms = expire(alice, token.hmac, 0)
@@ -346,7 +346,9 @@ def log_in_by(client: Connection, token: Any, mechanism: str = "SCRAM-SHA-512", 
 
 
 @pytest.mark.parametrize("mechanism", HASHES)
-def test_a_client_with_a_token_is_its_owner(address: str, alice: Connection, bob: Connection, mechanism: str) -> None:
+def test_a_client_that_logs_in_with_a_token_has_the_principal_of_its_owner(
+    address: str, alice: Connection, bob: Connection, mechanism: str
+) -> None:
     for client, owner_may in ((alice, True), (bob, False)):
         token = made(client)
         with Connection(address) as session:

@@ -395,7 +395,7 @@ def describes_producers(name: str) -> Message:
         (ShareAcknowledgeRequest(group_id="", member_id="m"), 2, NO_GROUP),
     ],
 )
-def test_some_errors_precede_the_authorization(
+def test_some_validation_errors_are_returned_before_authorization_errors(
     client: Connection, request_: Message, version: int, code: ErrorCode
 ) -> None:
     assert set(error_codes(client.ask(request_, version))) - {ErrorCode.NONE} == {code}

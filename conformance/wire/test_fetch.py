@@ -232,7 +232,7 @@ WAITING: dict[str, Callable[[str], dict[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("topics", WAITING.values(), ids=WAITING)
-def test_fetches_without_records_wait_for_max_wait(
+def test_fetches_without_records_are_answered_after_max_wait(
     connection: Connection, name: str, topics: Callable[[str], dict[Any, Any]]
 ) -> None:
     start = time.monotonic()

@@ -74,7 +74,7 @@ def answers(connection: Connection, group: str, *names: str) -> dict[str, tuple[
     return {name: told(connection.ask(*requests[name])) for name in names or requests}
 
 
-def test_groups_have_no_coordinator_before_the_offsets_topic_exists(
+def test_group_requests_are_rejected_before_the_offsets_topic_exists(
     start_broker: Callable[[Path], AbstractContextManager[Broker]], tmp_path: Path
 ) -> None:
     names = [name for name in asked("") if name not in ("share fetch", "share acknowledge", "delete")]

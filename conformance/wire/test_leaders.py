@@ -150,7 +150,7 @@ def test_a_request_without_reassignments_has_an_empty_response(connection: Conne
     assert (answer.error_code, answer.responses) == (0, [])
 
 
-def test_no_reassignment_is_in_progress(connection: Connection, new_topic: NewTopic) -> None:
+def test_a_cluster_without_reassignments_lists_none(connection: Connection, new_topic: NewTopic) -> None:
     name = new_topic()
     shape = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
     asked = [shape(name=name, partition_indexes=[0, 9]), shape(name="nope", partition_indexes=[0])]

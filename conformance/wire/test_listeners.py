@@ -120,7 +120,7 @@ LIMITS = ("max.connections", "max.connection.creation.rate")
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-def test_limits_of_a_listener_are_checked(listening: Listening, limit: str) -> None:
+def test_invalid_connection_limits_of_a_listener_are_rejected(listening: Listening, limit: str) -> None:
     for prefix in ("listener.name.plaintext.", ""):
         for resource in (listening.here, ""):
             for value, message in (
@@ -135,7 +135,7 @@ def test_limits_of_a_listener_are_checked(listening: Listening, limit: str) -> N
     assert alter(listening.connection, (BROKER, listening.here, of_none), validate_only=True) == DONE
 
 
-def test_a_listener_admits_only_so_many_connections(listening: Listening, broker: Broker) -> None:
+def test_a_listener_admits_at_most_its_maximum_number_of_connections(listening: Listening, broker: Broker) -> None:
     limit = "listener.name.plaintext.max.connections"
 
     def waits() -> bool:

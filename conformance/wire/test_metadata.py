@@ -39,7 +39,7 @@ def codes(answer: Any) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_brokers_and_partitions_are_returned(
+def test_metadata_returns_the_brokers_and_the_partitions_of_topics(
     connection: Connection, new_topic: NewTopic, broker: Broker, version: int
 ) -> None:
     name = new_topic(2)

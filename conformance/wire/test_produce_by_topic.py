@@ -112,7 +112,9 @@ def test_a_batch_above_the_maximum_size_is_rejected(connection: Connection, new_
 
 
 @pytest.mark.parametrize(("version", "expected"), [(3, 76), (6, 76), (7, 0), (9, 0)])
-def test_zstd_requires_version_7(connection: Connection, new_topic: NewTopic, version: int, expected: int) -> None:
+def test_a_zstd_batch_requires_produce_version_7(
+    connection: Connection, new_topic: NewTopic, version: int, expected: int
+) -> None:
     data = zstandard.compress(encode_record(0, Record(b"a")))
     records = batch([b"a"], timestamp=NOW_MS, attributes=ZSTD, compressed=data)
     assert produce(connection, new_topic(), records, version=version).error_code == expected

@@ -134,7 +134,7 @@ def is_served(client: Connection) -> bool:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("asks_first", [False, True])
-def test_plain_authenticates_a_client(client: Connection, version: int, asks_first: bool) -> None:
+def test_a_client_authenticates_with_plain(client: Connection, version: int, asks_first: bool) -> None:
     if asks_first:
         assert client.ask(HELLO, 3).error_code == 0
     hello = handshake(client)
@@ -148,7 +148,7 @@ def test_plain_authenticates_a_client(client: Connection, version: int, asks_fir
     assert is_served(client)
 
 
-def test_tokens_have_no_headers_after_a_version_0_handshake(client: Connection) -> None:
+def test_sasl_tokens_have_no_request_header_after_a_version_0_handshake(client: Connection) -> None:
     assert handshake(client, version=0).error_code == 0
     client.send_frame(ALICE)
     assert client.frame() == b""
@@ -163,7 +163,7 @@ def test_a_token_may_be_shorter_than_a_request(client: Connection) -> None:
 
 
 @pytest.mark.parametrize(("mechanism", "hash_name"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
-def test_scram_authenticates_a_client(client: Connection, mechanism: str, hash_name: str) -> None:
+def test_a_client_authenticates_with_scram(client: Connection, mechanism: str, hash_name: str) -> None:
     assert handshake(client, mechanism).error_code == 0
     exchange = prove_password(hash_name, "alice", "a-secret")
     answer = authenticate(client, next(exchange))
@@ -193,7 +193,7 @@ def test_scram_authenticates_a_client(client: Connection, mechanism: str, hash_n
         (b"\0alice\0a-secret\0\0\0x", "Invalid SASL/PLAIN response: expected 3 tokens, got 4"),
     ],
 )
-def test_a_failure_is_answered_after_a_delay_and_closes_the_connection(
+def test_a_failed_authentication_is_answered_after_a_delay_and_closes_the_connection(
     client: Connection, token: bytes, told: str
 ) -> None:
     handshake(client)
@@ -214,7 +214,7 @@ def test_scram_rejects_a_wrong_password(client: Connection) -> None:
     assert client.is_closed()
 
 
-def test_a_failure_without_a_header_only_closes_the_connection(client: Connection) -> None:
+def test_a_failed_authentication_after_a_version_0_handshake_only_closes_the_connection(client: Connection) -> None:
     handshake(client, version=0)
     client.send_frame(b"\0alice\0wrong")
     assert client.is_closed()
@@ -276,7 +276,7 @@ def test_an_unanswerable_request_during_the_exchange_closes_the_connection(clien
     assert client.is_closed()
 
 
-def test_any_bytes_after_a_version_0_handshake_are_a_token(client: Connection) -> None:
+def test_bytes_after_a_version_0_handshake_are_read_as_a_sasl_token(client: Connection) -> None:
     handshake(client, version=0)
     client.send(HELLO, 3)
     assert client.is_closed()
@@ -375,7 +375,7 @@ def first_message(said: str, header: str = "n,,", more: str = "") -> bytes:
     return f"{header}\x01auth=Bearer {said}\x01{more}\x01".encode()
 
 
-def test_oauthbearer_authenticates_a_client(client: Connection) -> None:
+def test_a_client_authenticates_with_oauthbearer(client: Connection) -> None:
     handshake(client, "OAUTHBEARER")
     answer = authenticate(client, first_message(token(), more="pool=x y\x01"))
     assert (answer.error_code, answer.auth_bytes) == (0, b"")

@@ -268,7 +268,9 @@ def test_invalid_scram_credentials_are_rejected(
     assert alter_credentials(connection, [wanted]) == {wanted.name: (code, message)}
 
 
-def test_a_user_may_be_altered_once_in_a_request(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_altering_a_scram_user_twice_in_a_request_is_rejected(
+    connection: Connection, new_name: Callable[[], str]
+) -> None:
     name = new_name()
     message = "A user credential cannot be altered twice in the same request"
     refused = {name: (ErrorCode.DUPLICATE_RESOURCE, message)}
@@ -282,7 +284,7 @@ def test_a_user_may_be_altered_once_in_a_request(connection: Connection, new_nam
     assert credentials(connection, name) == known
 
 
-def test_a_user_altered_twice_gets_the_first_error(connection: Connection, new_name: Callable[[], str]) -> None:
+def test_a_scram_user_altered_twice_gets_the_first_error(connection: Connection, new_name: Callable[[], str]) -> None:
     """That of the deletions comes before that of the upsertions."""
     name = new_name()
     message = "Attempt to delete a user credential that does not exist"

@@ -349,7 +349,7 @@ def test_tasks_are_assigned_to_all_members(connection: Connection, new_topic: Ne
     assert (back.member_epoch, second.active) == (4, {"0": {0, 1, 2, 3}})
 
 
-def test_standbys_are_assigned_to_another_process(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_standby_tasks_are_assigned_to_another_process(connection: Connection, new_topic: NewTopic, group: str) -> None:
     configure(connection, group, num_standby_replicas="1")
     said = word_count(new_topic(2), group)
     members = [Member(connection, group, f"m-{number}", said, f"p-{number // 2}") for number in range(4)]
@@ -370,7 +370,9 @@ def test_standbys_are_assigned_to_another_process(connection: Connection, new_to
     assert not any(member.standby for member in members)
 
 
-def test_a_member_can_request_a_shutdown_of_all(connection: Connection, new_topic: NewTopic, group: str) -> None:
+def test_a_member_can_request_the_shutdown_of_its_application(
+    connection: Connection, new_topic: NewTopic, group: str
+) -> None:
     said = topology(subtopology("0", new_topic(2)))
     first, second = (Member(connection, group, f"m-{number}", said) for number in (1, 2))
     first.join()

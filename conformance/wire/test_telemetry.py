@@ -126,7 +126,7 @@ def test_a_push_after_the_interval_is_accepted(client: Connection, subscribe: Su
         time.sleep(SHORT_MS * 1.5 / 1000)
 
 
-def test_an_unknown_subscription_id_may_request_a_new_subscription_immediately(
+def test_a_client_with_an_unknown_subscription_id_may_request_a_new_one_immediately(
     client: Connection, subscribe: Subscribe
 ) -> None:
     subscribe("a.")
@@ -167,7 +167,7 @@ def test_a_reserved_client_instance_id_can_get_a_subscription(client: Connection
         (-1, b"", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     ],
 )
-def test_pushes_are_validated_by_codec_and_size(
+def test_telemetry_pushes_with_an_unknown_codec_or_too_many_bytes_are_rejected(
     client: Connection, subscribe: Subscribe, codec: int, metrics: bytes, code: ErrorCode
 ) -> None:
     subscribe("a.")

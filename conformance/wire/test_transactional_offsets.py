@@ -69,7 +69,7 @@ def test_offsets_of_a_group_not_added_to_the_transaction_are_rejected(
         ({"member_id": "m"}, 0),
     ],
 )
-def test_an_unknown_group_has_no_generations(
+def test_a_transactional_commit_with_a_generation_to_an_unknown_group_is_rejected(
     producer: TransactionalProducer, name: str, group: str, version: int, fields: dict[str, Any], code: int
 ) -> None:
     producer.add_offsets(group)
@@ -105,7 +105,7 @@ def test_offsets_of_an_unknown_topic_are_rejected(producer: TransactionalProduce
     assert producer.commit_offset(group, "nobody-has-this", 7, version=version) == unknown
 
 
-def test_nonexistent_partitions_are_answered_first(
+def test_nonexistent_partitions_come_first_in_a_txn_offset_commit_response(
     connection: Connection, producer: TransactionalProducer, group: str, name: str
 ) -> None:
     producer.add_offsets(group)

@@ -248,7 +248,7 @@ def test_all_batches_of_a_request_must_have_one_producer(
 
 
 @pytest.mark.parametrize("version", [9, 12])
-def test_an_unknown_partition_does_not_affect_the_others(
+def test_an_unknown_partition_does_not_fail_the_others_of_a_produce_request(
     producer: TransactionalProducer, name: str, version: int
 ) -> None:
     if version < 12:

@@ -53,7 +53,9 @@ def test_an_invalid_transactional_id_or_timeout_is_rejected(
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_a_producer_that_continues_gets_the_next_epoch_once(producer: TransactionalProducer, version: int) -> None:
+def test_a_producer_that_sends_its_id_and_epoch_gets_the_next_epoch_once(
+    producer: TransactionalProducer, version: int
+) -> None:
     before = producer.producer_id, producer.epoch
     assert (producer.init(version, again=True), producer.epoch) == (0, 1)
     producer.goes_on_as(*before)  # as if it had not heard the answer
@@ -141,7 +143,9 @@ def test_only_the_current_producer_can_end_a_transaction(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_each_transaction_has_its_own_epoch(producer: TransactionalProducer, name: str, commit: bool) -> None:
+def test_a_transaction_in_its_own_epoch_can_be_ended_again_only_with_the_same_outcome(
+    producer: TransactionalProducer, name: str, commit: bool
+) -> None:
     ours = producer.producer_id
     assert producer.write(name, version=12) == 0
     assert (producer.end(OWN_EPOCHS, commit=commit), producer.epoch) == (0, 1)

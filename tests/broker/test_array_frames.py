@@ -183,7 +183,7 @@ class Asked:
 
 
 @by_array
-def test_generated_array_frames_decode_as_intended(array: Array) -> None:
+def test_generated_frames_with_long_arrays_decode_as_intended(array: Array) -> None:
     frame = array_frame(array, 3_000)
     _, position = RequestHeader.decode_from(frame, get_request_header_version(array.key, array.version), 4)
     message: Any
@@ -216,7 +216,9 @@ def test_a_frame_too_small_for_steps_makes_a_bounded_number_of_calls(
 
 
 @pytest.mark.parametrize(("array", "distinct"), sampled(cases(NEWEST, distinct=False), every=8))
-def test_memory_is_bounded_by_the_size_of_the_frame(harness: Harness, array: Array, distinct: bool) -> None:
+def test_the_memory_of_a_decoded_request_is_bounded_by_its_frame_size(
+    harness: Harness, array: Array, distinct: bool
+) -> None:
     asked = Asked(harness, UncountedLoop())
     frame = array_frame(array, SMALLER_FRAME_BYTES, distinct=distinct)
     assert peak_of(lambda: asked.ask(frame)) <= MOST_TIMES * len(frame) + SLACK_BYTES

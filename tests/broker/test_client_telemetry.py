@@ -238,7 +238,7 @@ def test_the_metric_names_of_clients_are_bounded(harness: Harness, monkeypatch: 
     assert set(kept(harness)) == {"2.0", "2.1", "2.2"}
 
 
-def test_the_oldest_client_is_evicted(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pushed_metrics_of_the_oldest_client_are_evicted(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_telemetry, "CLIENTS_KEPT", 1)
     for number in range(2):
         pusher = Pusher(harness, instance_id=bytes(15) + bytes((number + 2,)))

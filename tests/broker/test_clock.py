@@ -108,7 +108,7 @@ async def test_the_system_clock_runs_background_work_in_another_thread() -> None
     clock.wait_for_aside()
 
 
-async def test_work_that_waits_for_another_machine_delays_neither_other_work_nor_the_exit() -> None:
+async def test_detached_work_delays_neither_other_background_work_nor_the_exit() -> None:
     clock = SystemClock(asyncio.get_running_loop(), aside_threads=1)
     may_go_on = threading.Event()
     ends: asyncio.Queue[Exception | None] = asyncio.Queue()
@@ -128,7 +128,7 @@ async def test_work_that_waits_for_another_machine_delays_neither_other_work_nor
     assert await ends.get() is failure
 
 
-def test_the_process_exit_waits_for_other_threads_and_gets_each_result_once() -> None:
+def test_the_process_exit_waits_for_background_work_and_calls_back_once() -> None:
     loop = asyncio.new_event_loop()
     clock = SystemClock(loop)
     go_on = threading.Event()

@@ -152,7 +152,7 @@ def test_a_local_log_of_another_nodes_replica_is_kept(tmp_path: Path) -> None:
         assert directories(harness) == ["__cluster_metadata-0", "t-0"]
 
 
-def test_an_address_is_formatted_as_clients_expect_it() -> None:
+def test_an_advertised_address_is_formatted_as_host_and_port() -> None:
     assert str(Endpoint("127.0.0.1", 9092)) == "127.0.0.1:9092"
     assert str(Endpoint("::1", 9092)) == "[::1]:9092"
 
@@ -169,7 +169,7 @@ def test_logs_without_metadata_are_rejected_and_left_unchanged(harness: Harness)
 # --- strays -------------------------------------------------------------------------------------
 
 
-def test_a_log_of_an_unknown_topic_is_set_aside_with_a_warning(
+def test_a_log_of_an_unknown_topic_is_renamed_as_stray_with_a_warning(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.create_topic("t")
@@ -183,7 +183,7 @@ def test_a_log_of_an_unknown_topic_is_set_aside_with_a_warning(
     assert "stray-0 is not a partition of this cluster" in caplog.text
 
 
-def test_a_log_of_an_older_topic_of_the_same_name_is_set_aside(harness: Harness) -> None:
+def test_a_log_of_an_older_topic_of_the_same_name_is_renamed_as_stray(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "older")
     topic = harness.cluster.image.topics["t"]
@@ -207,7 +207,7 @@ def test_the_topic_id_file_that_a_crash_lost_is_written_again(harness: Harness, 
     assert (b"precious" in contents(harness, "t"), len(directories(harness))) == (True, 2)
 
 
-def test_a_log_set_aside_loses_no_records(harness: Harness) -> None:
+def test_a_stray_log_loses_no_records(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "precious")
     harness.cluster.commit_records([records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)])
@@ -332,7 +332,7 @@ def test_a_torn_end_of_the_metadata_is_truncated_after_a_kill(harness: Harness) 
     assert list(harness.cluster.image.topics) == ["t"]
 
 
-def test_an_accepted_loss_continues_without_the_lost_records(harness: Harness) -> None:
+def test_a_start_that_accepts_lost_metadata_continues_without_the_lost_records(harness: Harness) -> None:
     harness.create_topic("t")
     harness.stop()
     (harness.directory / METADATA).write_bytes(b"")

@@ -271,7 +271,7 @@ def test_an_operation_whose_client_disconnected_ends_where_it_would_wait(loop: L
     assert not loop.answers
 
 
-def test_all_queued_operations_can_be_taken_and_those_with_a_client_run_again(loop: Loop) -> None:
+def test_dropped_queued_operations_with_a_client_run_again(loop: Loop) -> None:
     told: list[str] = []
     runs: list[int] = []
 
@@ -294,7 +294,7 @@ def test_all_queued_operations_can_be_taken_and_those_with_a_client_run_again(lo
     assert (runs, loop.answers) == ([0, 1], ["2-"])
 
 
-def test_an_operation_that_begins_paused_waits_for_its_turn(loop: Loop) -> None:
+def test_an_operation_that_starts_paused_runs_after_those_queued_before_it(loop: Loop) -> None:
     told: list[str] = []
     begun = loop.slicer.begin_coroutine(in_slices(steps(told, "a", 9)))
     assert isinstance(begun, Begun) and begun.is_paused

@@ -174,14 +174,14 @@ def test_a_cache_without_slots_creates_no_sessions() -> None:
     assert sessions_of(0).create(1, False, 0.0) is None
 
 
-def test_a_served_partition_moves_to_the_end() -> None:
+def test_a_partition_moved_to_the_end_of_a_session_comes_last() -> None:
     session = made(sessions_of(1), 3, 0.0)
     first = next(iter(session.partitions.values()))
     session.move_to_end(first)
     assert [index for _, index in session.partitions] == [1, 2, 0]
 
 
-def test_records_errors_and_moved_offsets_are_changes() -> None:
+def test_records_errors_and_moved_offsets_make_a_session_partition_changed() -> None:
     partition = FetchedPartition("t", 0)
     assert partition.has_news(10, 0, 0, 0), "nothing was told before"
     partition.remember_sent(10, 0, 0)
@@ -193,7 +193,7 @@ def test_records_errors_and_moved_offsets_are_changes() -> None:
     assert not partition.has_news(10, 0, 0, 0)
 
 
-def test_the_end_of_an_error_is_a_change() -> None:
+def test_the_end_of_an_error_makes_a_session_partition_changed() -> None:
     partition = FetchedPartition("t", 0)
     partition.remember_sent(10, 0, 0)
     partition.remember_sent(-1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)

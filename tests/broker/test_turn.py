@@ -201,7 +201,7 @@ def test_a_produce_to_a_topic_deleted_in_the_same_turn_is_answered_with_an_error
     assert codes(client) == [LOST, 0]
 
 
-def test_an_unexpected_failure_acknowledges_nothing_and_affects_no_other_response(
+def test_an_unexpected_write_error_acknowledges_nothing_and_affects_no_other_response(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
@@ -219,7 +219,7 @@ def test_an_unexpected_failure_acknowledges_nothing_and_affects_no_other_respons
 # --- promises of which a part is known already ------------------------------------------------------------------------
 
 
-def test_a_promise_is_resolved_immediately_if_its_write_is_done(loop: Loop) -> None:
+def test_a_callback_of_a_finished_write_is_called_at_once(loop: Loop) -> None:
     turn, log = loop.harness.cluster.turn, loop.partition(("t", 0)).log
     told: list[KafkaError | None] = []
     turn.call_when_over(make_wait(log), told.append)
@@ -236,7 +236,7 @@ def test_a_promise_is_resolved_immediately_if_its_write_is_done(loop: Loop) -> N
     assert [None if each is None else each.code for each in told] == [None, LOST, ErrorCode.NOT_COORDINATOR]
 
 
-def test_each_of_several_failed_waits_is_reported_before_the_end(loop: Loop) -> None:
+def test_each_of_several_failed_writes_is_reported_before_the_callback_of_all(loop: Loop) -> None:
     turn = loop.harness.cluster.turn
     waits = []
     for where in (("t", 0), ("u", 0)):

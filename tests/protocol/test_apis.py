@@ -49,7 +49,7 @@ def test_request_and_response_versions_agree(key: ApiKey) -> None:
 
 
 @pytest.mark.parametrize("key", [-1, 4, 7, 95, 32767])
-def test_an_unknown_key_is_an_error(key: int) -> None:
+def test_an_unknown_api_key_raises_an_error(key: int) -> None:
     for look_up in (get_request_class, get_response_class, get_api_name):
         with pytest.raises(ValueError):
             look_up(key)

@@ -25,7 +25,7 @@ def test_a_struct_without_fields_is_constructed() -> None:
     assert generate_constructor(Nothing).lines == ["def __init__(self):", "    pass"]
 
 
-def test_nested_structs_are_not_shared() -> None:
+def test_default_nested_structs_are_not_shared_between_instances() -> None:
     first, second = Basket(), Basket()
     first.shop.id = 7
     assert second.shop.id == -1

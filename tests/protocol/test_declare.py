@@ -31,7 +31,7 @@ def test_structs_made_with_and_without_arguments_are_equal() -> None:
     assert made[0] == made[1] == made[2]
 
 
-def test_lists_are_not_shared() -> None:
+def test_default_lists_are_not_shared_between_instances() -> None:
     first, second = Order(), Order()
     first.lines.append(Order.Line(article="a"))
     assert second.lines == []
@@ -101,7 +101,7 @@ def test_an_undeclared_version_is_an_error_of_the_caller(version: int) -> None:
     assert not isinstance(caught.value, MalformedMessage)
 
 
-def test_a_region_cannot_be_encoded_to_bytes() -> None:
+def test_a_message_with_a_file_region_cannot_be_encoded_to_bytes() -> None:
     message = Answer(parts=[Answer.Part(records=Elsewhere(5))])
     with pytest.raises(TypeError, match="encode_into"):
         message.encode(0)

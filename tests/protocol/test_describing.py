@@ -31,7 +31,7 @@ def test_every_message_has_a_unique_name_and_a_docstring() -> None:
         assert message.__doc__, message
 
 
-def test_rows_are_in_wire_order_with_nested_fields_after_their_parent() -> None:
+def test_field_rows_are_in_wire_order_with_nested_fields_after_their_parent() -> None:
     rows = list_field_rows(Order, 3)
     assert [(row.depth, row.name) for row in rows] == [
         (0, "name"), (0, "note"), (0, "lines"), (1, "article"), (1, "count"), (1, "records"), (0, "numbers"),
@@ -40,7 +40,7 @@ def test_rows_are_in_wire_order_with_nested_fields_after_their_parent() -> None:
     ]  # fmt: skip
 
 
-def test_a_row_has_all_properties_of_a_field() -> None:
+def test_a_field_row_has_all_properties_of_its_field() -> None:
     rows = {(row.depth, row.name): row for row in list_field_rows(Order, 3)}
     assert rows[0, "note"] == FieldRow(0, "note", "string", "1+", True, True, None, "None", "", None)
     assert rows[0, "lines"] == FieldRow(0, "lines", "[]Line", "0+", False, True, None, "[]", "", None)
@@ -49,21 +49,21 @@ def test_a_row_has_all_properties_of_a_field() -> None:
     assert rows[0, "buyer"] == FieldRow(0, "buyer", "Buyer", "3+", True, False, None, "None", "", None)
 
 
-def test_a_row_has_the_description_and_kip_of_a_field() -> None:
+def test_a_field_row_has_the_description_and_kip_of_its_field() -> None:
     rows = list_field_rows(Parcel, 2)
     assert [(row.about, row.kip) for row in rows] == [
         ("What the parcel weighs, in grams.", None), ("Whether its loss is paid for.", 74), ("", None),
     ]  # fmt: skip
 
 
-def test_a_row_before_flexible_versions_is_described() -> None:
+def test_a_field_row_of_a_version_before_flexible_ones_is_described() -> None:
     rows = {row.name: row for row in list_field_rows(Order, 1)}
     assert rows["old"].versions == "0-1"
     assert not rows["note"].compact
     assert "priority" not in rows
 
 
-def test_an_undeclared_version_is_an_error() -> None:
+def test_describing_an_undeclared_version_raises_an_error() -> None:
     with pytest.raises(ValueError, match="Order has no version 4"):
         list_field_rows(Order, 4)
 

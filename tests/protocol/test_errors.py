@@ -18,6 +18,6 @@ def test_a_message_of_usual_length_is_not_shortened() -> None:
     assert KafkaError(ErrorCode.INVALID_CONFIG, 600 * "x").message == 600 * "x"
 
 
-def test_an_error_code_needs_no_message() -> None:
+def test_an_error_without_a_message_shows_its_code() -> None:
     error = KafkaError(ErrorCode.INVALID_CONFIG)
     assert (error.message, str(error)) == (None, "INVALID_CONFIG")

@@ -38,7 +38,7 @@ def test_fixed_size_types_are_recognized() -> None:
     assert sum(each.kind.size_bytes for each in list_fields(Fixed)) == 1 + 1 + 2 + 2 + 4 + 4 + 8 + 8 + 16
 
 
-def test_other_types_are_recognized() -> None:
+def test_types_of_variable_size_are_recognized() -> None:
     kinds = {each.name: each.kind for each in list_fields(Order)}
     assert kinds["name"] == kinds["note"] == Kind("string")
     assert kinds["payload"] == Kind("bytes")
@@ -60,7 +60,7 @@ def test_a_type_that_kafka_lacks_is_rejected() -> None:
         list_fields(Wrong)
 
 
-def test_plain_int_is_rejected_as_its_size_is_unknown() -> None:
+def test_a_field_annotated_with_plain_int_is_rejected() -> None:
     class Wrong(Struct):
         value: int = field()
 

@@ -14,7 +14,7 @@ def test_a_short_text_is_unchanged() -> None:
     assert shorten("orders", 6) == "orders"
 
 
-def test_a_long_text_keeps_its_start_and_its_end() -> None:
+def test_a_shortened_text_keeps_its_start_and_its_end() -> None:
     assert shorten("begin" + 1000 * "x" + "end", 12) == "beginxx…xend"
     assert len(shorten(1000 * "x", 200)) == 200
 

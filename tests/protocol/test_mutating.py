@@ -21,7 +21,7 @@ def read(frame: bytes, key: int, version: int) -> int:
 
 
 @for_each("key", SERVED)
-def test_a_request_without_mutations_is_valid(key: int) -> None:
+def test_a_generated_request_without_mutations_is_valid(key: int) -> None:
     requests = Requests(Random(1))
     for version in SERVED[key].versions:
         for number in range(5):

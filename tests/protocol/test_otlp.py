@@ -108,12 +108,12 @@ def test_unknown_fields_are_skipped() -> None:
         metrics(gauge("m", 0, *(attribute("a", b"") for _ in range(FEW_FIELDS + 1)))),
     ],
 )
-def test_other_bytes_are_malformed_metrics(data: bytes) -> None:
+def test_bytes_that_are_no_otlp_are_malformed_metrics(data: bytes) -> None:
     with pytest.raises(MalformedMetrics):
         points(data)
 
 
-def test_truncated_metrics_are_malformed_or_fewer() -> None:
+def test_truncated_metrics_are_malformed_or_decoded_as_fewer_points() -> None:
     data = metrics(gauge("a", 1, attribute("n", nested(1, "v"))), sum_of("b", 2, 1))
     whole = points(data)
     for end in range(1, len(data)):

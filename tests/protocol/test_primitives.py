@@ -40,24 +40,24 @@ class Elsewhere(NamedTuple):
         (2**32 - 1, "ffffffff0f"),
     ],
 )
-def test_varints_are_encoded_as_in_protocol_buffers(value: int, spelling: str) -> None:
+def test_unsigned_varints_are_encoded_as_in_protocol_buffers(value: int, spelling: str) -> None:
     assert encode_unsigned_varint(value).hex() == spelling
     assert read_unsigned_varint(bytes.fromhex(spelling), 0) == (value, len(spelling) // 2)
 
 
 @given(st.integers(0, 2**35 - 1), st.binary(max_size=3), st.binary(max_size=3))
-def test_a_varint_is_decoded_at_its_position(value: int, before: bytes, after: bytes) -> None:
+def test_an_unsigned_varint_is_decoded_at_its_position(value: int, before: bytes, after: bytes) -> None:
     spelled = encode_unsigned_varint(value)
     assert read_unsigned_varint(before + spelled + after, len(before)) == (value, len(before) + len(spelled))
 
 
-def test_a_varint_of_six_bytes_is_rejected() -> None:
+def test_an_unsigned_varint_of_six_bytes_is_rejected() -> None:
     with pytest.raises(ValueError, match="more than five bytes"):
         read_unsigned_varint(b"\x80\x80\x80\x80\x80\x01", 0)
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff\xff"])
-def test_an_unterminated_varint_is_an_index_error(data: bytes) -> None:
+def test_an_unterminated_unsigned_varint_raises_an_index_error(data: bytes) -> None:
     with pytest.raises(IndexError):
         read_unsigned_varint(data, 0)
 
@@ -74,7 +74,7 @@ def test_uuid_texts_are_url_safe_base64_without_padding(value: uuid.UUID) -> Non
 
 
 @for_each("text", ["", "AAAA", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "A", "!AAAAAAAAAAAAAAAAAAAAA", "AA!AAAAAAAAAAAAAAAAAAAAA"])
-def test_other_texts_are_not_uuids(text: str) -> None:
+def test_texts_that_are_not_base64_uuids_are_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         parse_uuid(text)
 

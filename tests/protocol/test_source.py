@@ -44,7 +44,7 @@ def test_a_generated_name_refers_to_one_object() -> None:
     assert (source.names["Topic"], source.names["Topic_"]) == (first, second)
 
 
-def test_constants_are_expressions() -> None:
+def test_default_values_become_python_expressions() -> None:
     source = Source({})
     assert [source.make_constant(value) for value in (None, True, -1, "a'b", b"\0")] == [
         "None",
@@ -112,7 +112,7 @@ def test_an_error_names_the_field_of_the_failing_line(data: bytes, field: str, r
     assert reason in str(error)
 
 
-def test_a_failure_inside_a_called_function_belongs_to_the_calling_line() -> None:
+def test_an_error_inside_a_called_function_names_the_field_of_the_calling_line() -> None:
     def inner(data: bytes) -> int:
         return data[5]
 
@@ -122,7 +122,7 @@ def test_a_failure_inside_a_called_function_belongs_to_the_calling_line() -> Non
     assert make_malformed_error("Test", 0, failure(compile_function(source, "read Inner v0"), b"")).field == "called"
 
 
-def test_a_failure_elsewhere_has_no_field() -> None:
+def test_an_error_outside_of_generated_code_names_no_field() -> None:
     assert make_malformed_error("Test", 0, ValueError("odd")).field == ""
 
 

@@ -148,7 +148,7 @@ def test_data_of_a_failed_fsync_is_not_written_by_the_next() -> None:
 
 
 @for_each("operation", ["read", "write", "truncate", "sync", "open", "create", "rename", "remove"])
-def test_operations_fail_as_configured(operation: str) -> None:
+def test_disk_operations_fail_as_configured(operation: str) -> None:
     disk = disk_of()
     write(disk, "/data/log/a", b"0123")
     file = disk.open("/data/log/a")

@@ -93,7 +93,7 @@ def test_a_roll_completes_the_files_and_writes_a_producer_snapshot(tmp_path: Pat
     assert len(files["00000000000000000002.snapshot"]) == 56
 
 
-def test_changed_settings_apply_from_the_next_append(tmp_path: Path) -> None:
+def test_changed_segment_settings_apply_from_the_next_append(tmp_path: Path) -> None:
     log = log_of(tmp_path, 5, LogSettings())
     log.update_settings(LogSettings(segment_bytes=len(batch(2)) * 6, index_interval_bytes=1))
     for _ in range(3):

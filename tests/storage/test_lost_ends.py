@@ -52,7 +52,7 @@ def test_the_lost_end_of_a_closed_segment_is_an_error_for_its_offsets_only(
     assert f"{file} is damaged: it can be read up to position {there * size}, offset {first + 2 * there}" in errors[0]
 
 
-def test_what_lies_before_a_damaged_batch_that_the_index_names_is_served(tmp_path: Path) -> None:
+def test_batches_before_a_damaged_indexed_batch_are_served(tmp_path: Path) -> None:
     file, first, third = second_segment(tmp_path)
     position = int.from_bytes(file.with_suffix(".index").read_bytes()[-4:])  # of the last entry
     data = bytearray(file.read_bytes())
@@ -86,7 +86,7 @@ def test_reading_a_missing_segments_offsets_is_an_error(tmp_path: Path) -> None:
     ]
 
 
-def test_a_gap_left_by_compaction_is_not_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_offset_gap_left_by_compaction_is_not_damage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = open_at(tmp_path, COMPACT)
     append(log, batch(2, timestamp=NOW_MS))
     log.roll_segment_if_used()
@@ -169,7 +169,7 @@ EPOCH_AT_THE_END = b"0\n1\n0 0\n"  # as Kafka notes it when a broker becomes the
 
 
 @pytest.mark.parametrize("index", [bytes(80), b"", None, bytes(72) + b"\0\0\0\1\0\0\0\1"])
-def test_a_recovery_accepts_an_epoch_at_the_log_end_unless_kafka_noted_it(
+def test_a_leader_epoch_at_the_log_end_is_a_loss_unless_kafka_preallocated_the_index(
     tmp_path: Path, index: bytes | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / f"{0:020d}.log").touch()

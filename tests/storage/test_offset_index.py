@@ -140,7 +140,7 @@ def test_an_index_that_shrinks_after_opening_is_rejected(tmp_path: Path) -> None
 
 
 @given(st.sets(st.integers(BASE, BASE + 10_000), max_size=50), st.integers(BASE - 10, BASE + 10_010))
-def test_floor_agrees_with_a_linear_search(offsets: set[int], target: int) -> None:
+def test_an_offset_index_search_agrees_with_a_linear_search(offsets: set[int], target: int) -> None:
     index = OffsetIndex(Disk(), "unused", BASE)
     entries = [(offset, number * 100) for number, offset in enumerate(sorted(offsets), 1)]
     for entry in entries:

@@ -99,7 +99,7 @@ def test_the_callers_buffer_may_change_once_its_batch_is_pending(log: Log) -> No
     assert values(log) == [b"first0", b"kept0"]
 
 
-def test_waiters_for_a_batch_see_the_outcome_in_its_pending_object(log: Log, disk: FailingDisk) -> None:
+def test_waiters_see_the_outcome_of_a_batch_in_its_pending_object(log: Log, disk: FailingDisk) -> None:
     assert log.pending_batches is None
     append_soon(log, batch())
     written = log.pending_batches
@@ -168,7 +168,7 @@ def test_a_pending_transaction_limits_the_last_stable_offset_once_written(log: L
     assert (aborted.first_offset, aborted.last_offset) == (2, 5)
 
 
-def test_a_lost_transaction_was_never_open(log: Log, disk: FailingDisk) -> None:
+def test_a_transaction_whose_pending_batch_is_lost_is_not_open(log: Log, disk: FailingDisk) -> None:
     append(log, batch(producer_id=8, producer_epoch=0, base_sequence=0, transactional=True))
     append(log, make_marker_batch(8, 0, Marker(True, 0), NOW_MS))
     before = producers_of(log)

@@ -83,7 +83,7 @@ def test_unexpected_zeros_are_logged_as_a_warning(tmp_path: Path, caplog: pytest
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
-def test_preallocate_takes_effect_at_the_next_segment(tmp_path: Path) -> None:
+def test_a_changed_preallocate_setting_takes_effect_at_the_next_segment(tmp_path: Path) -> None:
     log = filled(tmp_path, 3, SETTINGS._replace(preallocate=False))
     size = log.size_bytes
     log.update_settings(SETTINGS)

@@ -74,7 +74,7 @@ def test_a_reopened_segment_has_the_same_state(tmp_path: Path) -> None:
     assert known(opened(tmp_path)) == known(segment)
 
 
-def test_entries_after_reopening_are_at_the_same_positions(tmp_path: Path) -> None:
+def test_a_reopened_segment_adds_index_entries_at_the_same_positions(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, 8)
     segment.finish_indexes()
@@ -206,7 +206,7 @@ def test_an_index_that_extends_beyond_the_log_is_rebuilt(tmp_path: Path) -> None
     assert again.indexes.offsets.list_entries() == segment.indexes.offsets.list_entries()
 
 
-def test_rebuilt_indexes_are_written_at_the_end(tmp_path: Path) -> None:
+def test_rebuilt_indexes_are_written_when_the_segment_is_finished(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish_indexes()

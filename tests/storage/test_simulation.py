@@ -79,7 +79,7 @@ def test_guarantees_hold_in_random_histories_of_a_failing_disk(block: int) -> No
 
 
 @pytest.mark.thorough
-def test_random_histories_reach_all_kinds_of_events() -> None:
+def test_random_disk_histories_include_all_kinds_of_events() -> None:
     counts = sum((run_block(block)[0] for block in range(BLOCKS)), Counter[str]())
     assert {thing: counts[thing] for thing, least in REACHED.items() if counts[thing] < least} == {}
 

@@ -61,7 +61,7 @@ def test_the_last_entry_is_known_after_opening_and_all_after_loading(tmp_path: P
     assert again.list_entries() == index.list_entries()
 
 
-def test_an_empty_index_has_no_timestamp(tmp_path: Path) -> None:
+def test_an_empty_time_index_has_no_timestamp(tmp_path: Path) -> None:
     index = index_at(tmp_path)
     assert (index.last_timestamp, index.last_offset, index.find_offset_floor(T)) == (-1, BASE, BASE)
 

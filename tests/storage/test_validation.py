@@ -97,7 +97,7 @@ def test_an_incomplete_batch_after_the_first_is_dropped(log: Log, rest: bytes) -
     assert taken == batch(2)
 
 
-def test_the_first_offset_must_be_zero(log: Log) -> None:
+def test_a_batch_whose_base_offset_is_not_zero_is_rejected(log: Log) -> None:
     error = refused(log, batch(1, base_offset=5))
     assert error.code == ErrorCode.INVALID_RECORD
     assert error.message == "The baseOffset of the record batch should be 0, but it is 5"
@@ -409,7 +409,7 @@ def test_settings_that_change_during_a_validation_are_ignored(log: Log) -> None:
 
 
 @for_each("seed", range(60))
-def test_mutated_batches_give_the_same_results_in_steps_as_at_once(log: Log, seed: int) -> None:
+def test_validating_mutated_batches_in_steps_gives_the_same_results_as_at_once(log: Log, seed: int) -> None:
     random = Random(seed)
     settings = dict(random.choice(CHANGES))
     if random.random() < 0.5:

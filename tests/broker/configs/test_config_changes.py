@@ -22,7 +22,7 @@ def policy(current: str | None, kind: ChangeKind, value: str) -> str:
     return apply_config_changes(TOPIC_SETTINGS, before, [Change(LIST, kind, value)])[LIST]
 
 
-def test_set_replaces_and_delete_removes() -> None:
+def test_a_set_operation_replaces_a_config_and_delete_removes_it() -> None:
     before = {"retention.ms": "1", "segment.ms": "2", "flush.ms": "3"}
     changes = [Change("retention.ms", SET, "9"), Change("segment.ms", DELETE, ""), Change("flush.messages", DELETE, "")]
     assert apply_config_changes(TOPIC_SETTINGS, before, changes) == {"retention.ms": "9", "flush.ms": "3"}
@@ -44,7 +44,9 @@ def test_set_replaces_and_delete_removes() -> None:
         ("delete", APPEND, "", "delete"),
     ],
 )
-def test_lists_grow_and_shrink_by_their_elements(current: str | None, kind: ChangeKind, value: str, after: str) -> None:
+def test_append_and_subtract_add_and_remove_elements_of_a_list_config(
+    current: str | None, kind: ChangeKind, value: str, after: str
+) -> None:
     assert policy(current, kind, value) == after
 
 

@@ -94,14 +94,14 @@ def test_broker_id_is_the_old_name_of_node_id() -> None:
         Settings({"broker.id": "7", "node.id": "8"})
 
 
-def test_queued_requests_have_room_for_the_largest_request() -> None:
+def test_queued_max_request_bytes_cannot_be_below_socket_request_max_bytes() -> None:
     with pytest.raises(SettingsError, match=r"queued\.max\.request\.bytes=5 must be at least"):
         Settings({"queued.max.request.bytes": "5"})
     assert Settings({"queued.max.request.bytes": "-1"})["queued.max.request.bytes"] == -1
 
 
 @pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
-def test_retention_is_positive_or_unlimited(name: str) -> None:
+def test_a_retention_time_of_zero_is_rejected(name: str) -> None:
     with pytest.raises(SettingsError, match=r"^log\.retention\.ms must be unlimited \(-1\) or, greater than or equal"):
         Settings({name: "0"})
     assert Settings({name: "-1"})["log.retention.ms"] == -1
@@ -135,7 +135,7 @@ def test_the_internal_segment_size_overrides_the_ordinary_one() -> None:
     assert Settings().get_log_settings({"internal.segment.bytes": "100"}).segment_bytes == 100
 
 
-def test_a_single_topic_value_is_looked_up() -> None:
+def test_a_topic_value_is_its_override_or_the_brokers_value() -> None:
     settings = Settings({"min.insync.replicas": "2"})
     assert settings.get_topic_value("min.insync.replicas", {}) == 2
     assert settings.get_topic_value("min.insync.replicas", {"min.insync.replicas": "3"}) == 3

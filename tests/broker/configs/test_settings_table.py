@@ -97,7 +97,7 @@ def test_a_setting_is_explained_in_one_sentence() -> None:
         assert row.documentation.endswith(".") and "\n" not in row.documentation, row.name
 
 
-def test_a_settings_scope_and_topic_name_agree() -> None:
+def test_exactly_the_settings_of_topics_have_a_topic_name() -> None:
     for row in SETTINGS:
         assert (row.topic is None) == (row.scope is Scope.BROKER), row.name
         assert row.scope is not Scope.BOTH or row.update is UpdateMode.CLUSTER_WIDE, row.name

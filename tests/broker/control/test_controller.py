@@ -46,7 +46,7 @@ def test_one_of_two_concurrently_created_colliding_names_is_rejected(harness: Ha
     assert list(harness.cluster.image.topics) == ["a.b"]
 
 
-def test_a_created_topic_stays_if_the_later_steps_do_not_run(tmp_path: Path) -> None:
+def test_a_topic_is_created_even_if_the_steps_after_its_record_do_not_run(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         cluster = harness.cluster
         cluster.controller.change_config(BROKER_RESOURCE, "1", {"log.retention.ms": "7000"})
@@ -104,7 +104,7 @@ def test_one_topic_creation_is_one_atomic_metadata_batch(harness: Harness) -> No
     assert harness.produce("t", "v") == 0
 
 
-def test_topic_ids_are_unique_and_validation_assigns_none(harness: Harness) -> None:
+def test_topic_ids_are_unique_and_validate_only_assigns_none(harness: Harness) -> None:
     controller = harness.cluster.controller
     ids = {controller.create_topic(name)[0] for name in ("a", "b", "c")}
     assert len(ids) == 3 and ZERO_UUID not in ids

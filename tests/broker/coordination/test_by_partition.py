@@ -27,7 +27,7 @@ def test_values_by_partition_behave_as_a_mapping(values: ByPartition[int]) -> No
         del values["8"]
 
 
-def test_values_are_taken_by_partition(values: ByPartition[int]) -> None:
+def test_taking_the_values_of_a_partition_removes_them(values: ByPartition[int]) -> None:
     for key in ("a", "b", "cc", "ddd"):
         values[key] = len(key)
     assert values.list_values(1) == [1, 1]

@@ -207,7 +207,7 @@ def test_records_that_exceed_a_batch_are_rejected_together(harness: Harness) -> 
     assert harness.partition(NAME).log.log_end_offset == 0
 
 
-def test_a_partition_below_min_insync_replicas_has_no_coordinator(harness: Harness) -> None:
+def test_a_coordinator_partition_below_min_insync_replicas_rejects_requests(harness: Harness) -> None:
     topic = made(harness)
     harness.partition(NAME).isr = []
     with pytest.raises(KafkaError) as raised:
@@ -215,7 +215,7 @@ def test_a_partition_below_min_insync_replicas_has_no_coordinator(harness: Harne
     assert raised.value.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_an_offline_log_has_no_coordinator(harness: Harness) -> None:
+def test_a_coordinator_partition_with_an_offline_log_rejects_requests(harness: Harness) -> None:
     topic = made(harness)
     harness.partition(NAME).log.offline = "the disk is gone"
     with pytest.raises(KafkaError) as raised:

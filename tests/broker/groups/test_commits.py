@@ -138,7 +138,7 @@ def test_deleting_a_topic_deletes_its_offsets(harness: Harness) -> None:
     assert offsets(harness) == [("u", 0)] and offsets(harness, "h") == []
 
 
-def test_a_crash_during_a_topic_deletion_leaves_no_offset_for_its_namesake(
+def test_a_topic_recreated_after_a_crash_during_its_deletion_has_no_offsets(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(harness, "g", ("t", 0, 5), ("u", 0, 5))
@@ -157,7 +157,7 @@ def test_a_crash_during_a_topic_deletion_leaves_no_offset_for_its_namesake(
     assert offsets(harness) == []
 
 
-def test_small_batches_do_not_keep_offsets_of_deleted_topics_and_groups(harness: Harness) -> None:
+def test_offsets_of_deleted_topics_and_groups_are_removed_even_if_batches_are_limited(harness: Harness) -> None:
     harness.create_topic("wide", 60)
     places = [("wide", partition) for partition in range(60)]
     for group in ("g", "h"):

@@ -217,7 +217,7 @@ def test_groups_of_an_unreadable_partition_have_no_coordinator(
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
 
 
-def test_only_the_coordinator_of_a_group_expires_it(tmp_path: Path) -> None:
+def test_only_the_coordinator_of_a_group_accepts_its_requests(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         node = harness.coordinator("g")
         harness.cluster.groups.check_coordinator_and_id(harness.cluster.nodes[node], "g")
@@ -251,7 +251,7 @@ def test_a_deleted_group_and_its_offsets_stay_deleted(harness: Harness) -> None:
     assert harness.cluster.groups.groups == {}
 
 
-def test_groups_are_deleted_with_their_topic(harness: Harness) -> None:
+def test_a_group_is_unknown_after_the_offsets_topic_is_deleted(harness: Harness) -> None:
     groups = groups_of(harness)
     groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     harness.restart()

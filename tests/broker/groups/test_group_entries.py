@@ -26,7 +26,7 @@ COMMITTED = st.builds(
 
 
 @given(group=NAMES, offsets=st.lists(st.tuples(NAMES, st.integers(0, 1 << 30), COMMITTED), max_size=5))
-def test_packed_offset_records_equal_the_encoded_messages(
+def test_directly_packed_offset_records_equal_their_encoded_key_and_value_messages(
     group: str, offsets: list[tuple[str, int, CommittedOffset]]
 ) -> None:
     assert encode_offset_entries(group, offsets) == [encode_offset_entry(group, *each) for each in offsets]

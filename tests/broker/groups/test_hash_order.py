@@ -17,9 +17,9 @@ def test_groups_are_listed_in_kafkas_hash_order() -> None:
     ]
 
 
-def test_the_last_of_several_names_in_one_slot_comes_first() -> None:
+def test_of_group_ids_in_one_hash_slot_the_last_added_comes_first() -> None:
     assert list(iterate_in_hash_order({"member-1": 1, "member-2": 2})) == [2, 1]
 
 
-def test_an_empty_mapping_has_an_empty_order() -> None:
+def test_no_groups_have_an_empty_hash_order() -> None:
     assert list(iterate_in_hash_order({})) == []

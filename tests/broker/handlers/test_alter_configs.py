@@ -178,7 +178,7 @@ def test_alter_configs_replaces_broker_settings(harness: Harness) -> None:
     )
 
 
-def test_rejected_config_names_leave_no_trace(harness: Harness) -> None:
+def test_rejected_config_names_are_not_stored(harness: Harness) -> None:
     before = set(harness.cluster.image.configs)
     for kind, name in ((TOPIC, "nope"), (BROKER, "77"), (99, "x")):
         assert alter(harness, kind, name)[0] != 0
@@ -189,7 +189,7 @@ def test_a_request_without_resources_has_an_empty_response(harness: Harness) -> 
     assert alter_all(harness) == []
 
 
-def test_each_node_answers_for_its_own_settings(tmp_path: Path) -> None:
+def test_each_node_alters_its_own_settings_only(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         assert alter(harness, BROKER, "2", node=1)[1] == "Unexpected broker id, expected 1, but received 2"
         lines = ("message.max.bytes", "2000000"), ("min.insync.replicas", "1")

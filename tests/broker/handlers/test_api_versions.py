@@ -54,7 +54,7 @@ def test_supported_features_equal_those_of_the_metadata(harness: Harness, versio
 
 
 @pytest.mark.parametrize("name", ["a", "apache-kafka-java", "A.b-9", "confluent-kafka-python"])
-def test_a_valid_client_name_is_kept_for_the_log(harness: Harness, name: str) -> None:
+def test_a_valid_client_software_name_is_logged(harness: Harness, name: str) -> None:
     client = harness.client()
     client.send(asked(name, "4.3.0"))
     assert client.connection.software == f"{name} 4.3.0"

@@ -83,7 +83,7 @@ def test_an_error_of_one_group_does_not_affect_the_others(
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before the first group", "later"])
-def test_version_0_is_answered_by_every_node(tmp_path: Path, before: bool) -> None:
+def test_every_node_answers_offset_commit_and_fetch_in_version_0(tmp_path: Path, before: bool) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         if not before:

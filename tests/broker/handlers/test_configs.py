@@ -44,7 +44,7 @@ from tests.broker.harness import Harness, batch
 OURS = {"message.format.version", "message.timestamp.difference.max.ms", "record.attributes.elide"}
 
 
-def test_configs_that_kafka_lacks_are_described_only_if_set_or_named(tmp_path: Path) -> None:
+def test_configs_that_kafka_lacks_are_described_only_if_set_or_requested(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"log.message.timestamp.difference.max.ms": "5"}) as harness:
         harness.create_topic("t", message_format_version="0.10.2")
         listed = {found.name for found in describe(harness, TOPIC, "t").configs}
@@ -76,7 +76,7 @@ def test_each_version_describes_a_setting_with_its_own_fields(harness: Harness, 
         assert default.documentation == TOPIC_SETTINGS["index.interval.bytes"].documentation
 
 
-def test_a_value_shared_by_many_topics_is_built_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_entry_shared_by_many_topics_is_built_once(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     make = configs._make_described_entry
     monkeypatch.setattr(
@@ -165,7 +165,7 @@ def test_a_config_change_survives_a_restart(topic: Harness, crash: bool) -> None
 @pytest.mark.parametrize(
     "line", [("segment.ms", DELETE, None), ("segment.ms", SET, "5"), ("cleanup.policy", APPEND, "compact")]
 )
-def test_alterations_without_a_change_succeed_and_write_nothing(harness: Harness, line: Line) -> None:
+def test_altering_a_config_to_its_current_value_writes_nothing(harness: Harness, line: Line) -> None:
     configs = {} if line[1] == DELETE else {"segment_ms": "5", "cleanup_policy": "compact"}
     harness.create_topic("t", **configs)
     end_offset = harness.cluster.metadata_log.storage.log_end_offset

@@ -80,7 +80,7 @@ def test_a_feature_upgrade_is_recorded_and_kept(harness: Harness, version: int) 
     assert harness.cluster.image.features == {**INITIAL, ELIGIBLE_LEADER_REPLICAS: 1}
 
 
-def test_records_are_written_in_the_form_of_the_new_level(harness: Harness) -> None:
+def test_metadata_records_are_written_in_the_version_of_the_new_feature_level(harness: Harness) -> None:
     at_level(harness, 14)
     harness.create_topic("before")
     update(harness, (METADATA_VERSION, 30, UPGRADE))

@@ -98,7 +98,7 @@ def test_a_fenced_client_gets_the_current_leader(filled: Harness) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_wrong_node_answers_with_the_leader_and_its_address(tmp_path: Path, version: int) -> None:
+def test_a_node_that_is_not_the_leader_returns_the_leader_and_its_address(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 2)
         mine = next(index for index in range(2) if harness.partition("t", index).leader_id == 1)
@@ -116,7 +116,7 @@ def test_the_wrong_node_answers_with_the_leader_and_its_address(tmp_path: Path, 
 # --- diverging epochs (KIP-320) -----------------------------------------------------------------
 
 
-def test_a_fetch_with_an_unknown_epoch_gets_the_epoch_before(filled: Harness) -> None:
+def test_a_fetch_whose_last_epoch_is_unknown_gets_the_diverging_epoch_before_it(filled: Harness) -> None:
     filled.partition("t").leader_epoch = 3
     filled.produce("t", "g")
     answer = fetch(filled, {("t", 0): 7}, last_epoch=2)["t", 0]

@@ -73,7 +73,7 @@ def test_records_are_readable_if_a_partition_has_fewer_replicas_than_min_isr(har
     assert read(harness) == (["a", "b"], 2)
 
 
-def test_a_changed_minimum_shows_and_hides_records(harness: Harness) -> None:
+def test_changing_min_insync_replicas_shows_and_hides_records(harness: Harness) -> None:
     leave(harness, 2, 3)
     assert produce(harness, "b") == ErrorCode.NONE
     harness.cluster.controller.change_config(TOPIC_RESOURCE, "t", {MINIMUM: "1"})

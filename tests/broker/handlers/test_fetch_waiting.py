@@ -276,7 +276,7 @@ def test_the_number_of_delayed_fetches_is_limited(topics: Harness, monkeypatch: 
     assert third.done and node.watched == 0
 
 
-def test_a_fetch_cancelled_while_being_delayed_leaves_no_trace(topics: Harness) -> None:
+def test_a_fetch_cancelled_while_it_starts_to_wait_leaves_no_waiter(topics: Harness) -> None:
     topics.create_topic("many", 120)
     client = topics.client()
     request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
@@ -319,7 +319,7 @@ class Fetching:
 
 
 @pytest.mark.parametrize("woken_by", ["append", "deletion"])
-def test_an_event_while_a_fetch_is_being_delayed_completes_it(topics: Harness, woken_by: str) -> None:
+def test_an_append_while_a_fetch_starts_to_wait_completes_it(topics: Harness, woken_by: str) -> None:
     fetching = Fetching(topics)
     other = parked(topics, {("many", 0): 0})
     if woken_by == "append":
@@ -369,7 +369,7 @@ def test_a_partition_that_a_fetch_names_many_times_is_scanned_in_steps(
     assert looks == list(range(1, 10))
 
 
-def test_a_fetch_that_fails_during_its_scan_leaves_no_trace(topics: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fetch_that_fails_during_its_scan_leaves_no_waiter(topics: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     fetching = Fetching(topics)
     monkeypatch.setattr(LongReading, "_read_partition", failing)
     fetching.go_on()

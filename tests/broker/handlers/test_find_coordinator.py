@@ -33,7 +33,7 @@ def find(harness: Harness, key: str, key_type: int, version: int, **more: Any) -
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])
-def test_a_key_maps_to_its_coordinator_node(tmp_path: Path, version: int, key_type: int) -> None:
+def test_each_key_has_the_coordinator_of_its_partition(tmp_path: Path, version: int, key_type: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         of_transactions = key_type == TRANSACTION and version
         node = find_or_create_coordinator(

@@ -98,7 +98,7 @@ def _all_records(harness: Harness) -> list[Record]:
 
 @for_each("version", VERSIONS[:4])
 @for_each("limit", [1, 100, 250, 1000])
-def test_old_clients_make_progress_whatever_the_limit(mixed: Harness, version: int, limit: int) -> None:
+def test_old_clients_get_a_batch_whatever_the_byte_limit(mixed: Harness, version: int, limit: int) -> None:
     offset, found = 0, []
     while offset < mixed.partition("t").log.log_end_offset:
         answer = fetch(mixed, {("t", 0): offset}, version=version, partition_max_bytes=limit)["t", 0]
@@ -248,7 +248,7 @@ def test_topics_of_old_formats_reject_producers_with_an_id(harness: Harness, sto
 
 
 @pytest.mark.parametrize("version", ["0.7", "latest", "2"])
-def test_a_topic_requires_an_existing_message_format_version(harness: Harness, version: str) -> None:
+def test_an_unknown_message_format_version_of_a_topic_is_rejected(harness: Harness, version: str) -> None:
     with pytest.raises(AssertionError, match="Version .* is not a valid version"):
         harness.create_topic("t", message_format_version=version)
 

@@ -101,7 +101,7 @@ def test_only_requested_partitions_are_listed_but_all_directories(
     assert found["one"] | found["two"] == expected
 
 
-def test_a_topic_named_twice_lists_the_union_of_its_partitions(spread: Harness) -> None:
+def test_a_topic_requested_twice_lists_the_partitions_of_both_requests(spread: Harness) -> None:
     request = DescribeLogDirsRequest(topics=[Topic(topic="t", partitions=[0]), Topic(topic="t", partitions=[2])])
     found = logs_in(spread.request(request).results)
     assert found["one"] | found["two"] == {("t", 0), ("t", 2)}

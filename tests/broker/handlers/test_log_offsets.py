@@ -136,7 +136,7 @@ def test_only_the_leader_lists_offsets(tmp_path: Path) -> None:
         assert listed(harness, "t", LATEST, node=leader) == (0, 0, -1, 0)
 
 
-def test_a_follower_answers_only_debugging_clients_and_validates_epochs_first(tmp_path: Path) -> None:
+def test_a_follower_lists_offsets_only_for_debugging_clients_after_validating_epochs(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         harness.create_topic("t", 1, 2)
         leader, follower = harness.partition("t").replicas

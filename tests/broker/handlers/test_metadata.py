@@ -122,7 +122,9 @@ def test_a_coordinator_topic_is_auto_created_with_the_coordinators_settings(harn
 
 
 @pytest.mark.parametrize(("name", "internal"), [("__share_group_state", True), ("__cluster_metadata", False)])
-def test_unused_internal_topics_are_not_auto_created(harness: Harness, name: str, internal: bool) -> None:
+def test_kafkas_internal_topics_that_are_not_used_here_are_not_auto_created(
+    harness: Harness, name: str, internal: bool
+) -> None:
     (topic,) = harness.request(by_name(name, create=True)).topics
     assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, internal)
     assert harness.cluster.image.topics == {}
@@ -209,7 +211,7 @@ def test_permissions_for_many_topics_are_looked_up_in_steps(
     assert max(in_steps) == max(1, operations)
 
 
-def test_an_unknown_id_has_no_operations(filled: Harness) -> None:
+def test_an_unknown_topic_id_has_no_authorized_operations(filled: Harness) -> None:
     request = by_id(UNKNOWN_ID)
     request.include_topic_authorized_operations = True
     (topic,) = filled.request(request).topics

@@ -164,7 +164,7 @@ def test_a_commit_waits_for_the_fsync_if_flush_messages_is_1(harness: Harness) -
 
 
 @pytest.mark.usefixtures("slow_disk")
-def test_a_slow_disk_makes_the_client_retry(harness: Harness) -> None:
+def test_a_commit_whose_fsync_takes_too_long_is_answered_with_a_retriable_error(harness: Harness) -> None:
     waiting = harness.request(commit_request("g", ("t", 0, 7), ("t", 9, 7)), 9)
     harness.clock.advance(4999)
     assert not waiting.done

@@ -53,7 +53,7 @@ def test_deleted_offsets_stay_deleted_after_a_restart(harness: Harness, crash: b
     assert left(harness) == [("t", 1)]
 
 
-def test_deleting_an_absent_offset_succeeds_but_not_of_an_unknown_partition(harness: Harness) -> None:
+def test_deleting_an_absent_offset_succeeds_and_one_of_an_unknown_partition_fails(harness: Harness) -> None:
     before = harness.partition(GROUPS_TOPIC, harness.cluster.groups.log.get_partition_index("g")).log.log_end_offset
     answer = delete(harness, "g", ("t", 2), ("t", 3), ("nope", 0))
     assert answer == (0, {("t", 2): 0, ("t", 3): UNKNOWN, ("nope", 0): UNKNOWN})

@@ -190,7 +190,7 @@ def test_a_batch_of_a_transaction_that_was_not_started_is_rejected(harness: Harn
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_wrong_node_answers_with_the_leader_and_its_address(tmp_path: Path, version: int) -> None:
+def test_a_node_that_is_not_the_leader_returns_the_leader_and_its_address(tmp_path: Path, version: int) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t", 2)
         here = next(index for index in range(2) if harness.partition("t", index).leader_id == 1)

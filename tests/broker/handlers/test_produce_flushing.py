@@ -73,7 +73,7 @@ def test_acks_0_still_flushes_the_log(flushing: Flushing) -> None:
     assert flushing.harness.partition("every").log.recovery_point == 1
 
 
-def test_only_the_record_that_reaches_flush_messages_waits_for_the_fsync(flushing: Flushing) -> None:
+def test_only_the_produce_that_reaches_flush_messages_waits_for_the_fsync(flushing: Flushing) -> None:
     answers = [flushing.produce("some") for _ in range(4)]
     assert [isinstance(answer, Waiting) for answer in answers] == [False, False, True, False]
     flushing.sync()
@@ -102,7 +102,7 @@ def test_a_produce_to_several_partitions_waits_for_all_of_them(flushing: Flushin
     assert outcomes(waiting.response()) == [(ErrorCode.NONE, 0)] * 3
 
 
-def test_later_requests_of_a_connection_wait_for_the_produce_before_them(flushing: Flushing) -> None:
+def test_later_requests_of_a_connection_wait_for_its_unflushed_produce(flushing: Flushing) -> None:
     client = flushing.harness.client()
     client.send(produce_request("every"), VERSION, correlation_id=1)
     client.send(produce_request("never"), VERSION, correlation_id=2)

@@ -67,7 +67,9 @@ def test_the_third_produce_of_the_same_shape_uses_the_cached_template(
     assert [value for _, value in records(harness)] == [number * 70 * b"v" for number in range(6)]
 
 
-def test_a_cached_template_fits_records_of_every_length(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_template_is_used_for_records_of_every_length(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client, lengths = harness.client(), (1, 1, 10, 200, 20_000, 10)
     handled = count_handled(harness.dispatcher, monkeypatch)
     for number, length in enumerate(lengths):  # the length field has 1, 2 or 3 bytes from version 9 on

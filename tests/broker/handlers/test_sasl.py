@@ -25,7 +25,7 @@ def test_sasl_authenticate_without_a_handshake_is_an_illegal_state(harness: Harn
     assert answer.error_message == "SaslAuthenticate request received after successful authentication"
 
 
-def test_a_connection_continues_after_rejected_sasl_requests(harness: Harness) -> None:
+def test_a_connection_without_sasl_stays_open_after_rejected_sasl_requests(harness: Harness) -> None:
     client = harness.client()
     for request in (SaslHandshakeRequest(mechanism="PLAIN"), SaslAuthenticateRequest(auth_bytes=b"x")):
         client.send(request)

@@ -100,7 +100,7 @@ def test_invalid_alterations_are_rejected_and_others_are_applied(
     assert describe(harness) == {"zoe": [(SHA_256, 4096)]}
 
 
-def test_credentials_need_a_level_of_metadata_version(harness: Harness) -> None:
+def test_scram_credentials_require_a_metadata_version_that_has_them(harness: Harness) -> None:
     too_low = (ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     harness.cluster.commit_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=10)])
     assert alter(harness, upsertion("alice"), deletion("bob")) == {

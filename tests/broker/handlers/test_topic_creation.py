@@ -90,7 +90,7 @@ def test_replicas_are_placed_where_the_client_assigns_them(tmp_path: Path) -> No
         assert harness.partition("t", 1).leader_id == 3
 
 
-def test_all_assigned_partitions_have_as_many_replicas(tmp_path: Path) -> None:
+def test_an_assignment_with_different_replica_counts_is_rejected(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         assert refusal(harness, topic("t", assignment={0: [1], 1: [1, 2]})) == (
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

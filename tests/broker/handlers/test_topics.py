@@ -133,7 +133,7 @@ def test_new_partitions_have_as_many_replicas_as_the_old_ones(tmp_path: Path) ->
         assert {len(partition.replicas) for partition in harness.cluster.image.topics["t"].partitions} == {2}
 
 
-def test_new_partitions_have_as_many_replicas_as_the_old_ones_on_any_nodes(tmp_path: Path) -> None:
+def test_an_assignment_with_another_replica_count_for_new_partitions_is_rejected(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         harness.create_topic("t")
         code, message = grow(harness, "t", 2, [[1, 2]])

@@ -231,7 +231,7 @@ def test_a_commit_completes_a_delayed_read_committed_fetch(
     assert len(answer.records) > 400
 
 
-def test_only_the_coordinator_answers_for_a_transactional_id(tmp_path: Path) -> None:
+def test_only_the_coordinator_of_a_transactional_id_answers_its_requests(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2, settings=SETTINGS) as harness:
         harness.create_topic("t")
         producer = TransactionalProducer(harness)
@@ -246,7 +246,7 @@ def test_only_the_coordinator_answers_for_a_transactional_id(tmp_path: Path) -> 
         assert (listed.transactional_id, listed.transaction_state) == ("tx", "Empty")
 
 
-def test_the_duration_filter_counts_from_the_start_of_the_transaction(
+def test_list_transactions_filters_by_the_time_since_the_transaction_started(
     harness: Harness, producer: TransactionalProducer
 ) -> None:
     """One that has not begun has lasted longer than any."""
@@ -304,7 +304,7 @@ def test_each_replica_of_a_partition_describes_its_producers(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.ILLEGAL_GENERATION), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_transactional_offsets_of_an_unknown_group_depend_on_the_version(
+def test_commits_of_an_unknown_group_in_a_transaction_depend_on_the_api_version(
     harness: Harness, producer: TransactionalProducer, version: int, code: ErrorCode
 ) -> None:
     assert offset_codes(harness, producer, version, generation_id_or_member_epoch=0) == [code]

@@ -105,7 +105,7 @@ def test_a_crash_during_an_unregistration_leaves_no_leadership_to_the_broker(tmp
         assert {(one.leader_id, *one.isr) for one in harness.cluster.image.topics["t"].partitions} == {(1, 1)}
 
 
-def test_controllers_are_not_registered(harness: Harness) -> None:
+def test_unregistering_a_controller_is_rejected(harness: Harness) -> None:
     def told() -> tuple[int, str]:
         answer = harness.request(UnregisterControllerRequest(controller_id=1))
         return answer.error_code, answer.error_message

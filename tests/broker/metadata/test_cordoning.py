@@ -80,7 +80,7 @@ def test_each_node_has_its_own_cordoned_directories(spread: Harness) -> None:
         assert partition.replicas == [2] or lies_in == "two"
 
 
-def test_the_first_replica_decides_where_brokers_leave_no_directory(spread: Harness) -> None:
+def test_the_first_replica_chooses_the_directory_if_the_replicas_cordon_all(spread: Harness) -> None:
     cordon(spread, "one")
     cordon(spread, "two", node=2)
     spread.create_topic("t", partitions=4, replicas=2)
@@ -90,7 +90,7 @@ def test_the_first_replica_decides_where_brokers_leave_no_directory(spread: Harn
 
 
 @pytest.mark.parametrize("names", [["*"], ["one", "two"]])
-def test_a_broker_without_other_directories_gets_no_replicas(spread: Harness, names: list[str]) -> None:
+def test_a_broker_whose_directories_are_all_cordoned_gets_no_replicas(spread: Harness, names: list[str]) -> None:
     cordon(spread, *names, node=2)
     assert place_replicas(spread.cluster, 4, 1) == [[1]] * 4
     with pytest.raises(KafkaError, match="only 1 broker.s. are registered or some brokers have all their log"):
@@ -115,7 +115,7 @@ def test_existing_logs_stay_in_a_cordoned_directory(spread: Harness) -> None:
     assert directories_of(spread, "t") == before == {"one", "two"}
 
 
-def test_the_registration_has_the_cordoned_directories(spread: Harness) -> None:
+def test_cordoned_directories_are_recorded_in_the_broker_registration(spread: Harness) -> None:
     assert registered(spread) == []
     cordon(spread, "two")
     assert registered(spread) == ids(spread, "two")
@@ -128,14 +128,14 @@ def test_the_registration_has_the_cordoned_directories(spread: Harness) -> None:
     assert registered(spread) == []
 
 
-def test_a_static_list_is_recorded_with_the_registration(tmp_path: Path) -> None:
+def test_statically_cordoned_directories_are_recorded_in_the_broker_registration(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={"log.dirs": f"{tmp_path}/one,{tmp_path}/two", KEY: "*"}) as harness:
         assert (registered(harness), told(harness)) == (ids(harness, "one", "two"), ["one", "two"])
         cordon(harness)
         assert (registered(harness), told(harness)) == ([], [])
 
 
-def test_nothing_is_cordoned_before_the_level_that_brought_it(tmp_path: Path) -> None:
+def test_nothing_is_cordoned_below_the_metadata_version_of_cordoning(tmp_path: Path) -> None:
     with Harness(tmp_path, settings={KEY: "*"}) as harness:
         at_level(harness, 29)
         code, message = alter(harness, BROKER, "1", (KEY, SET, ""))
@@ -151,14 +151,14 @@ def test_nothing_is_cordoned_before_the_level_that_brought_it(tmp_path: Path) ->
             place_replicas(harness.cluster, 1, 1)
 
 
-def test_a_directory_that_is_gone_may_still_be_cordoned(spread: Harness) -> None:
+def test_a_cordoned_directory_may_be_removed_from_log_dirs(spread: Harness) -> None:
     cordon(spread, "two")
     spread.restart(settings={"log.dirs": f"{spread.directory}/one"})
     assert told(spread) == []
     spread.create_topic("t")
 
 
-def test_every_node_may_cordon_without_a_warning(spread: Harness, caplog: pytest.LogCaptureFixture) -> None:
+def test_cordoning_a_single_node_logs_no_warning(spread: Harness, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         cordon(spread, "one", node=2)
     assert not caplog.records
@@ -171,6 +171,6 @@ def test_every_node_may_cordon_without_a_warning(spread: Harness, caplog: pytest
         ("*,/a", "When cordoned.log.dirs is set to .*, it must not contain other values"),
     ],
 )
-def test_a_start_with_a_wrong_list_is_refused(value: str, reason: str) -> None:
+def test_a_start_with_an_invalid_list_of_cordoned_directories_is_rejected(value: str, reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
         Settings({"log.dirs": "/a,/b", KEY: value})

@@ -109,7 +109,7 @@ def test_brokers_features_and_producer_ids_are_in_the_image() -> None:
     assert (list(image.brokers), image.features, image.next_producer_id) == ([2], {"metadata.version": 30}, 1000)
 
 
-def test_fencing_changes_of_any_kafka_version_are_applied() -> None:
+def test_fence_and_unfence_records_of_any_kafka_version_are_applied() -> None:
     change = records.BrokerRegistrationChangeRecord
     image = fold(records.RegisterBrokerRecord(broker_id=1, fenced=True))
     seen = []

@@ -130,7 +130,7 @@ def test_unbalanced_transaction_records_are_rejected(log: MetadataLog, messages:
         replayed(log)
 
 
-def test_a_contradicting_record_in_a_transaction_is_reported_with_its_own_offset(harness: Harness) -> None:
+def test_a_contradicting_record_of_a_metadata_transaction_is_reported_with_its_own_offset(harness: Harness) -> None:
     log = harness.cluster.metadata_log
     offset = log.storage.log_end_offset + 1
     log.append([BEGIN, records.RemoveTopicRecord(topic_id=ID), records.NoOpRecord(), END], 5, LEVEL)
@@ -261,7 +261,7 @@ def test_an_incomplete_bootstrap_file_is_rejected(tmp_path: Path) -> None:
         ("00000000000000000001-0000000001.checkpoint", "__cluster_metadata-0 cannot be read: "),
     ],
 )
-def test_an_unreadable_file_is_reported(harness: Harness, name: str, reason: str) -> None:
+def test_an_unreadable_metadata_log_file_is_reported(harness: Harness, name: str, reason: str) -> None:
     harness.stop()
     path = metadata_file(harness).parent / name
     path.unlink(missing_ok=True)
@@ -302,14 +302,16 @@ def test_an_unreadable_record_is_reported_with_its_offset(log: MetadataLog, valu
     assert "\n" not in str(raised.value)
 
 
-def test_a_contradicting_record_is_reported_with_its_offset(harness: Harness, log: MetadataLog) -> None:
+def test_a_metadata_record_that_contradicts_earlier_ones_is_reported_with_its_offset(
+    harness: Harness, log: MetadataLog
+) -> None:
     offset = log.storage.log_end_offset
     log.append([records.RemoveTopicRecord(topic_id=ID)], 5, LEVEL)
     with pytest.raises(MetadataError, match=f"offset {offset}: there is no topic with the id"):
         log.replay(harness.cluster.image.apply)
 
 
-def test_a_flipped_byte_is_detected_after_a_clean_stop(harness: Harness) -> None:
+def test_a_flipped_byte_of_the_metadata_log_is_detected_after_a_clean_stop(harness: Harness) -> None:
     harness.create_topic("t")
     harness.stop()
     file = metadata_file(harness)

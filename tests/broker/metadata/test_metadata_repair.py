@@ -129,7 +129,7 @@ def test_lost_offsets_between_segments_are_reported(data: Path) -> None:
     assert any("offsets 0 to 6 are missing" in step for step in repair(data, apply=False))
 
 
-def test_a_missing_metadata_log_has_no_old_copy_to_keep(data: Path) -> None:
+def test_a_repair_without_a_metadata_log_keeps_no_old_copy(data: Path) -> None:
     gone(data)
     steps = repair(data, apply=False)
     assert not any("old one" in step for step in steps)

@@ -75,7 +75,7 @@ def test_a_partition_stays_consistent_through_random_changes(data: st.DataObject
 
 
 @given(nodes.filter(bool), nodes)
-def test_a_leader_stays_exactly_while_it_is_online(replicas: list[int], live: list[int]) -> None:
+def test_a_leader_stays_leader_exactly_while_it_is_online(replicas: list[int], live: list[int]) -> None:
     image, partition = made(replicas, replicas, replicas[0])
     record = changed(image, PartitionChange(partition, set(live).__contains__, None))
     there = [node for node in replicas if node in live]

@@ -40,7 +40,9 @@ def test_lines_up_to_the_limit_are_logged_and_the_others_counted(
     assert (last.levelno, last.name, last.left_out) == (logging.INFO, "minibroker.produce", 100_000)  # type: ignore[attr-defined]
 
 
-def test_no_count_follows_if_the_limit_is_not_exceeded(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_number_of_suppressed_lines_is_logged_below_the_limit(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     refuse(LINES)
     clock.advance(10_000)
     assert len(caplog.records) == LINES
@@ -57,7 +59,7 @@ def test_each_second_has_its_own_limit_even_without_a_timer(
     assert lines[LINES].startswith("lines left out within a second: 5 of the kind")
 
 
-def test_other_reasons_and_lines_are_logged_during_a_flood(
+def test_other_log_lines_are_not_limited_during_a_flood_of_one_kind(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     refuse(1000)
@@ -76,16 +78,14 @@ def test_critical_lines_and_those_about_files_are_always_logged(
     assert len(caplog.records) == 200
 
 
-def test_other_threads_have_no_limit_as_they_cannot_set_a_timer(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_log_lines_of_other_threads_are_not_limited(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     thread = threading.Thread(target=refuse, args=(100,))
     thread.start()
     thread.join()
     assert len(caplog.records) == 100
 
 
-def test_closing_the_limit_logs_the_count_of_suppressed_lines(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_number_of_suppressed_lines_is_logged_when_the_limit_ends(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         with limit_lines(ManualClock()):
             refuse(LINES + 3)

@@ -128,7 +128,7 @@ def test_log_metrics_have_topic_and_partition_labels(stage: Stage) -> None:
     assert (stage.values("topics"), stage.values("partitions")) == ({(): 1}, {(): 2})
 
 
-def test_some_of_very_many_partitions_are_listed_and_the_others_summed(
+def test_only_some_of_very_many_partitions_are_listed_and_the_others_summed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "PARTITIONS_TOLD", 3)
@@ -285,7 +285,9 @@ def test_a_groups_lag_is_the_distance_to_the_end_of_each_partition(stage: Stage)
     assert stage.values("consumer_group_lag") == told | {("audit", "orders", "0"): 0}, "what is gone is not told"
 
 
-def test_some_of_very_many_lags_are_listed_and_the_others_summed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_some_of_very_many_consumer_lags_are_listed_and_the_others_summed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(metrics, "LAGS_TOLD", 2)
     stage.harness.create_topic("orders")
     stage.harness.produce("orders", "a", "b")

@@ -32,11 +32,11 @@ class Loop:
             callback()
 
 
-def test_a_loop_sleeps_without_reads() -> None:
+def test_an_event_loop_sleeps_if_nothing_is_read() -> None:
     assert Loop().sleeps
 
 
-def test_a_loop_stays_awake_for_its_time_after_a_read() -> None:
+def test_an_event_loop_polls_for_the_configured_time_after_a_read() -> None:
     loop = Loop()
     loop.polling.note_read()
     loop.run_turn(after_us=5)
@@ -46,7 +46,7 @@ def test_a_loop_stays_awake_for_its_time_after_a_read() -> None:
     assert loop.sleeps
 
 
-def test_a_further_read_begins_the_time_anew() -> None:
+def test_another_read_restarts_the_polling_time() -> None:
     loop = Loop()
     loop.polling.note_read()
     loop.run_turn(after_us=0)
@@ -58,14 +58,14 @@ def test_a_further_read_begins_the_time_anew() -> None:
     assert loop.sleeps
 
 
-def test_reads_of_one_turn_run_one_callback() -> None:
+def test_several_reads_of_a_turn_schedule_one_poll() -> None:
     loop = Loop()
     for _ in range(3):
         loop.polling.note_read()
     assert len(loop._soon) == 1
 
 
-def test_a_loop_does_not_poll_while_many_clients_are_active() -> None:
+def test_an_event_loop_does_not_poll_while_many_clients_are_active() -> None:
     loop = Loop()
     for reads, sleeps in ((FEW_READS, False), (FEW_READS + 1, True), (FEW_READS, False)):
         for _ in range(reads):
@@ -74,7 +74,7 @@ def test_a_loop_does_not_poll_while_many_clients_are_active() -> None:
         assert loop.sleeps is sleeps
 
 
-def test_a_loop_leaves_a_cpu_that_others_want_for_a_moment() -> None:
+def test_an_event_loop_stops_polling_while_other_processes_need_the_cpu() -> None:
     loop = Loop()
     loop.polling.note_read()
     loop.run_turn(after_us=1)
@@ -88,14 +88,14 @@ def test_a_loop_leaves_a_cpu_that_others_want_for_a_moment() -> None:
     assert not loop.sleeps
 
 
-def test_a_long_request_is_no_sign_of_a_wanted_cpu() -> None:
+def test_a_long_request_does_not_stop_busy_polling() -> None:
     loop = Loop()
     loop.polling.note_read()
     loop.run_turn(after_us=5_000)
     assert not loop.sleeps
 
 
-def test_a_loop_that_slept_polls_again_after_a_read() -> None:
+def test_an_event_loop_that_slept_polls_again_after_a_read() -> None:
     loop = Loop()
     for _ in range(2):
         loop.polling.note_read()

@@ -124,26 +124,26 @@ def leave_one_listener(door: Door) -> None:
     door.harness.cluster.nodes[1].open_listeners = {"PLAINTEXT"}
 
 
-def test_the_listener_for_brokers_is_exempt_from_the_limits_of_the_broker(door: Door) -> None:
+def test_the_inter_broker_listener_is_exempt_from_the_connection_limits_of_the_broker(door: Door) -> None:
     set_config(door.harness, "max.connections", "2")
     opened = [door.open(listener=name) for name in ("INTERNAL", "INTERNAL", "INTERNAL", "PLAINTEXT")]
     assert [each.muted for each in opened] == [False, False, True, False]
 
 
-def test_the_rate_of_the_broker_does_not_hold_for_the_listener_for_brokers(door: Door) -> None:
+def test_the_connection_rate_of_the_broker_does_not_limit_the_inter_broker_listener(door: Door) -> None:
     set_config(door.harness, "max.connection.creation.rate", "1")
     set_own_config(door, "listener.name.plaintext.max.connection.creation.rate", "5")
     assert not any(door.open().muted for _ in range(20))
     assert [door.open(listener="INTERNAL").muted for _ in range(11)] == [False] * 10 + [True]
 
 
-def test_the_only_listener_is_not_exempt(door: Door) -> None:
+def test_the_only_listener_is_not_exempt_from_the_connection_limits(door: Door) -> None:
     leave_one_listener(door)
     set_config(door.harness, "max.connections", "2")
     assert [door.open().muted for _ in range(3)] == [False, False, True]
 
 
-def test_connections_for_brokers_displace_those_that_were_idle_for_longest(door: Door) -> None:
+def test_connections_to_the_inter_broker_listener_close_the_longest_idle_ones(door: Door) -> None:
     set_config(door.harness, "max.connections", "3")
     opened = [door.open(listener=name) for name in ("PLAINTEXT", "INTERNAL", "INTERNAL", "PLAINTEXT")]
     assert door.closed == [opened[1]]
@@ -153,7 +153,7 @@ def test_connections_for_brokers_displace_those_that_were_idle_for_longest(door:
     assert door.closed == opened[1:3]
 
 
-def test_connections_are_closed_when_the_limit_becomes_lower(door: Door) -> None:
+def test_excess_connections_are_closed_when_the_limit_is_lowered(door: Door) -> None:
     leave_one_listener(door)
     opened = [door.open() for _ in range(5)]
     door.limits.close_excess_connections()
@@ -177,7 +177,7 @@ def test_connections_above_the_rate_of_their_address_are_closed_after_a_delay(do
     assert door.closed == [opened[-1]]
 
 
-def test_the_rate_of_the_broker_is_kept_beside_those_of_many_addresses(
+def test_the_connection_rate_of_the_broker_is_still_counted_beside_many_addresses(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_limits, "RATES_MAX", 4)
@@ -188,6 +188,6 @@ def test_the_rate_of_the_broker_is_kept_beside_those_of_many_addresses(
 
 
 @pytest.mark.parametrize("text", ["localhost:1", "10.0.0.1", "10.0.0.1:many", ":3"])
-def test_an_unreadable_list_of_overrides_is_rejected(door: Door, text: str) -> None:
+def test_a_malformed_list_of_connection_limit_overrides_is_rejected(door: Door, text: str) -> None:
     with pytest.raises(Exception, match="must be a list of address:number, and"):
         set_config(door.harness, "max.connections.per.ip.overrides", text)

@@ -157,7 +157,7 @@ def test_a_complete_frame_in_use_lets_the_next_become_the_oldest() -> None:
     assert not last.grow()
 
 
-def test_only_as_many_frames_are_woken_as_have_room() -> None:
+def test_only_as_many_waiting_frames_are_woken_as_fit_into_memory() -> None:
     budget = FrameBudget(MEBIBYTE)
     holder = large_frame(budget)
     fill(holder, MEBIBYTE)
@@ -214,7 +214,7 @@ def test_a_few_bytes_stay_free_when_small_frames_exhaust_their_share() -> None:
     assert tiny.grow() and len(tiny.get_room()) == 200
 
 
-def test_an_abandoned_frame_is_not_woken() -> None:
+def test_a_closed_frame_that_waited_for_memory_is_not_woken() -> None:
     budget = FrameBudget(0)
     oldest, gone = large_frame(budget), large_frame(budget, 100_000)
     woken: list[str] = []

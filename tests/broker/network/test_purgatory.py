@@ -136,7 +136,7 @@ def test_a_disconnected_client_no_longer_counts_towards_the_limit(harness: Harne
     assert budget.purgatory.held_bytes == 0
 
 
-def test_a_request_answered_before_it_is_closed_stays_connected(harness: Harness) -> None:
+def test_a_request_answered_before_it_is_given_up_keeps_its_connection(harness: Harness) -> None:
     harness.coordinator("group")
     budget = FrameBudget()
     budget.purgatory.limit_bytes = 150 * KIB

@@ -76,7 +76,7 @@ def test_only_clients_that_read_nothing_are_stalled() -> None:
     assert stalled(crowd, 30_001) == []
 
 
-def test_a_response_queued_after_unread_ones_is_no_progress() -> None:
+def test_a_response_queued_behind_unread_ones_does_not_count_as_progress_of_the_client() -> None:
     crowd = Crowd()
     client = crowd.client("a")
     crowd.clock.advance(20_000)

@@ -6,7 +6,7 @@ from minibroker.broker.requests.namings import MOST_NAMINGS, Namings
 from minibroker.protocol.errors import KafkaError
 
 
-def test_each_resource_may_be_named_ten_times_in_a_request():
+def test_naming_a_resource_more_than_ten_times_in_a_request_is_rejected():
     namings = Namings()
     for _ in range(MOST_NAMINGS):
         namings.count_name("a")

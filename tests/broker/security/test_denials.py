@@ -180,7 +180,7 @@ def test_a_fetch_waits_only_for_readable_topics(harness: Harness) -> None:
     assert codes == {SECRET: DENIED, "empty": ErrorCode.NONE}
 
 
-def test_the_end_of_an_unreadable_topic_is_not_told_to_a_share_group(harness: Harness) -> None:
+def test_a_share_group_does_not_learn_the_end_offset_of_an_unreadable_topic(harness: Harness) -> None:
     harness.add_acl(READ_GROUP, "s")
     wanted = topic_id(harness, SECRET)
 

@@ -47,18 +47,18 @@ TRUSTED = entry(2, certificate(b"trusted"))
 KEY = entry(1, block(b"encrypted") + number(2) + certificate(b"own") + certificate(b"issuer"))
 
 
-def test_entries_are_read_in_their_order() -> None:
+def test_entries_of_a_key_store_are_read_in_order() -> None:
     found = read_store(store(TRUSTED, KEY, TRUSTED), PASSWORD)
     assert found.keys == (PrivateKey(b"encrypted", (b"own", b"issuer")),)
     assert found.trusted == (b"trusted", b"trusted")
     assert read_store(store(), PASSWORD) == ((), ())
 
 
-def test_certificates_of_version_1_have_no_type() -> None:
+def test_certificates_of_key_stores_of_version_1_are_read() -> None:
     assert read_store(store(entry(2, block(b"trusted")), version=1), PASSWORD).trusted == (b"trusted",)
 
 
-def test_the_digest_is_checked_with_a_password_only() -> None:
+def test_the_digest_of_a_key_store_is_checked_only_if_a_password_is_given() -> None:
     changed = bytearray(store(TRUSTED))
     changed[-21] ^= 1
     assert read_store(bytes(changed), None).trusted
@@ -81,13 +81,13 @@ def test_the_digest_is_checked_with_a_password_only() -> None:
         (store(entry(2, certificate(b"c", b"PGP"))), "not X.509"),
     ],
 )
-def test_a_broken_store_is_refused(content: bytes, reason: str) -> None:
+def test_a_corrupt_key_store_is_rejected(content: bytes, reason: str) -> None:
     with pytest.raises(KeyStoreError, match=reason):
         read_store(content, PASSWORD)
 
 
 @given(st.data())
-def test_every_cut_is_refused(data: st.DataObject) -> None:
+def test_a_key_store_truncated_at_any_byte_is_rejected(data: st.DataObject) -> None:
     whole = store(TRUSTED, KEY)
     with pytest.raises(KeyStoreError):
         read_store(whole[: data.draw(st.integers(0, len(whole) - 1))], PASSWORD)
@@ -138,6 +138,6 @@ def test_a_wrong_password_of_a_key_is_rejected() -> None:
         (b"\x30\xff", "another encryption|cut"),
     ],
 )
-def test_a_broken_key_is_refused(data: bytes, reason: str) -> None:
+def test_a_corrupt_private_key_is_rejected(data: bytes, reason: str) -> None:
     with pytest.raises(KeyStoreError, match=reason):
         decrypt_key(data, PASSWORD)

@@ -154,7 +154,7 @@ def test_a_wrong_password_of_jks_is_named_in_the_error(jks: Path) -> None:
     assert "ssl.truststore.password may be wrong" in refusal(load_trusted, trust)
 
 
-def test_a_jks_store_without_a_key_is_refused(jks: Path, tmp_path: Path) -> None:
+def test_a_jks_key_store_without_a_key_is_rejected(jks: Path, tmp_path: Path) -> None:
     path = tmp_path / "trust.jks"
     path.write_bytes(jks.read_bytes())
     remove = ["-delete", "-alias", "broker", "-keystore", str(path)]

@@ -54,7 +54,7 @@ def asks(client: SaslClient, request: Message) -> bool:
     return len(list(client.responses())) == 1 and not client.closed
 
 
-def test_a_client_with_a_token_is_its_owner_and_cannot_create_tokens(holder: Holder) -> None:
+def test_a_client_that_logs_in_with_a_token_acts_as_its_owner_and_cannot_create_tokens(holder: Holder) -> None:
     _, client, _ = holder
     assert log_in(holder).session_lifetime_ms == LIFETIME_MS
     assert (client.connection.principal, client.connection.has_token) == (ALICE, True)

@@ -223,7 +223,7 @@ def test_no_new_records_are_acquired_beyond_the_limit_of_locks() -> None:
     assert acquire(deliveries, 99, limits=limits) == [Acquired(12, 12, 2)]
 
 
-def test_a_persisted_share_state_continues_where_it_was() -> None:
+def test_deliveries_continue_from_a_persisted_share_state() -> None:
     kept = [StateBatch(0, 4, AVAILABLE, 2), StateBatch(8, 9, ACKNOWLEDGED, 1)]
     deliveries = Deliveries(0, kept)
     assert (deliveries.start_offset, deliveries.end_offset, deliveries.final_count) == (0, 10, 2)
@@ -252,7 +252,7 @@ class Model:
 
 
 @for_each("seed", range(30))
-def test_random_histories_agree_with_the_model(seed: int) -> None:
+def test_random_deliveries_agree_with_a_simple_model(seed: int) -> None:
     source, deliveries, model, kept = random.Random(seed), Deliveries(0), Model(), dict[int, StateBatch]()
     for now_ms in range(0, 60_000, 100):
         member_id, action = source.choice("abc"), source.random()

@@ -283,7 +283,7 @@ def test_a_new_group_starts_at_the_latest_offset_unless_configured(harness: Harn
     assert member.fetch() == [(1, 1, 1)]
 
 
-def test_a_new_group_may_start_a_duration_ago(harness: Harness) -> None:
+def test_a_new_group_may_start_at_the_records_of_a_duration_ago(harness: Harness) -> None:
     configure(harness, auto_offset_reset="by_duration:PT1H")
     harness.create_topic(TOPIC)
     now_ms = harness.clock.wall_ms()
@@ -368,7 +368,7 @@ def test_an_existing_share_state_is_not_initialized_again(harness: Harness) -> N
     assert state is not None and state.start_offset == 5
 
 
-def test_a_topic_is_deleted_although_its_share_states_cannot_be(
+def test_a_topic_is_deleted_although_its_share_states_cannot_be_deleted(
     harness: Harness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading(harness, "a")
@@ -404,7 +404,7 @@ def test_only_newly_acquired_records_of_aborted_transactions_are_archived(harnes
     ]
 
 
-def test_nothing_is_archived_if_no_record_can_be_acquired(harness: Harness) -> None:
+def test_no_aborted_record_is_archived_if_no_record_can_be_acquired(harness: Harness) -> None:
     member = reading(harness, partitions=2)
     producer = TransactionalProducer(harness)
     producer.init()

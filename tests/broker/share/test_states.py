@@ -22,7 +22,7 @@ def test_the_overlapping_batch_with_more_deliveries_wins() -> None:
 
 
 @for_each("seed", range(50))
-def test_state_batches_are_merged_offset_by_offset(seed: int) -> None:
+def test_overlapping_state_batches_are_merged_offset_by_offset(seed: int) -> None:
     source = random.Random(seed)
     batches = [
         StateBatch(first, first + source.randint(0, 9), source.choice([0, 2, 4]), source.randint(1, 4))

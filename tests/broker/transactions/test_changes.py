@@ -80,7 +80,7 @@ def test_a_transaction_continues_after_leader_changes(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_markers_require_min_insync_replicas(tmp_path: Path, commit: bool) -> None:
+def test_transaction_markers_are_not_written_below_min_insync_replicas(tmp_path: Path, commit: bool) -> None:
     with Harness(tmp_path, nodes=3, settings={**ONE_PARTITION, "transaction.state.log.min.isr": "1"}) as harness:
         harness.create_topic("t", 1, 3, min_insync_replicas="2")
         producer = TransactionalProducer(harness)

@@ -39,7 +39,7 @@ TRANSACTIONS = st.builds(
 
 
 @given(TRANSACTIONS, st.integers(0, 2))
-def test_a_transaction_record_contains_its_encoded_messages(transaction: Transaction, version: int) -> None:
+def test_a_transaction_is_encoded_as_its_log_key_and_value_messages(transaction: Transaction, version: int) -> None:
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
     assert encode_transaction(transaction, version) == encode_entry(key, make_value(transaction), min(version, 1))
 

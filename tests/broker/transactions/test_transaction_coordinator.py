@@ -152,7 +152,9 @@ def test_a_transaction_that_exceeds_its_timeout_is_aborted(harness: Harness, ver
     assert fetched(harness) == []
 
 
-def test_a_partially_read_transaction_log_is_not_acted_upon(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_markers_are_sent_for_a_partially_read_transaction_log(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     producer = TransactionalProducer(harness, versions=CLASSIC)
     producer.init()
     producer.send("a")

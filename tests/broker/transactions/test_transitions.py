@@ -174,7 +174,7 @@ def test_a_producer_that_initializes_gets_the_next_epoch(state: State) -> None:
         ((8, 3), FENCED),
     ],
 )
-def test_a_producer_that_continues_is_fenced_if_another_has_initialized(
+def test_a_producer_that_reinitializes_with_its_id_is_fenced_by_a_newer_one(
     state: State, expected: tuple[int, int], outcome: tuple[int, int] | ErrorCode
 ) -> None:
     assert initialized(transaction(state), expected) == outcome
@@ -235,7 +235,7 @@ def test_only_the_current_producer_can_add_partitions_to_its_transaction(
         assert raised.value.code == code
 
 
-def test_a_partition_outside_of_the_transaction_is_an_error() -> None:
+def test_checking_a_partition_that_is_not_in_the_transaction_raises_an_error() -> None:
     transitions.check_partition(transaction(State.ONGOING), OURS, PARTITION)
     with pytest.raises(KafkaError) as raised:
         transitions.check_partition(transaction(State.ONGOING), OURS, ("t", 1))

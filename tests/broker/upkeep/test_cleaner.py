@@ -128,7 +128,9 @@ def test_a_dirty_log_is_compacted_at_startup_and_logged(compacting: Compacting, 
     assert files_in(tmp_path / "data")["cleaner-offset-checkpoint"] == b"0\n1\nt 0 6\n"
 
 
-def test_a_cleaning_looks_whether_the_loop_is_busy(compacting: Compacting, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cleaning_checks_repeatedly_whether_the_event_loop_is_busy(
+    compacting: Compacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     looked: list[float] = []
     monkeypatch.setattr(Rests, "sleep_if_due", lambda rests: looked.append(rests._loop_seconds()))
     compacting.topic("t")

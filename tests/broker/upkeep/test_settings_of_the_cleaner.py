@@ -52,7 +52,7 @@ def test_the_cleaner_cannot_be_disabled_at_runtime() -> None:
         validate_broker_overrides(Settings(), {"log.cleaner.enable": "false"}, per_broker=False)
 
 
-def test_all_cleaner_settings_have_an_effect() -> None:
+def test_no_cleaner_setting_is_declared_without_effect() -> None:
     cleaner = [entry for entry in Settings().describe_broker_configs() if entry.name.startswith("log.cleaner.")]
     assert len(cleaner) == 11
     assert all(entry.setting.has_effect for entry in cleaner)
@@ -73,5 +73,5 @@ def test_all_cleaner_settings_have_an_effect() -> None:
         (float("inf"), "Infinity"),
     ],
 )
-def test_a_number_is_formatted_as_in_java(value: float, text: str) -> None:
+def test_a_double_setting_is_formatted_as_in_java(value: float, text: str) -> None:
     assert format_value(value) == text

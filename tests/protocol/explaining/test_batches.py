@@ -54,7 +54,7 @@ def test_attributes_and_producers_are_explained_in_words() -> None:
     assert named(explain_records(bytes(build_batch(RECORDS))), "producer_id").meaning == "none"
 
 
-def test_a_batch_without_times_says_so() -> None:
+def test_a_batch_without_timestamps_is_explained_as_such() -> None:
     (batch,) = explain_records(bytes(build_batch([Record(-1, -1, b"k", b"v", ())]))).parts
     assert {part.meaning for part in batch.parts if part.name in ("base_timestamp", "max_timestamp")} == {"none"}
 

@@ -16,7 +16,7 @@ def test_all_records_of_internal_topics_can_be_explained_separately() -> None:
     assert {"OffsetCommitKey", "TransactionLogValue", "ShareSnapshotValue", "TopicRecord"} <= set(FRAGMENTS)
 
 
-def test_a_key_has_its_type_and_its_fields() -> None:
+def test_a_record_key_is_explained_by_its_type_and_fields() -> None:
     data = (1).to_bytes(2, "big") + OffsetCommitKey(group="g", topic="t", partition=3).encode(0)
     part = explain_fragment(data, "OffsetCommitKey")
     assert (named(part, "type").meaning, named(part, "partition").value) == ("OffsetCommitKey", 3)

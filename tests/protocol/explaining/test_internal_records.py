@@ -130,7 +130,7 @@ def test_a_tombstone_deletes_its_key() -> None:
     assert value.meaning == "null: a tombstone, which deletes the key"
 
 
-def test_assignments_in_a_classic_group_are_explained() -> None:
+def test_assignments_in_records_of_classic_groups_are_explained() -> None:
     said = int16(0) + ConsumerProtocolAssignment().encode(0)
     member = GroupMetadataValue.MemberMetadata(member_id="m", assignment=said)
     written = int16(3) + GroupMetadataValue(members=[member]).encode(3)

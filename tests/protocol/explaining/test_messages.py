@@ -105,7 +105,7 @@ def test_an_unknown_response_is_explained_up_to_its_header() -> None:
     assert explain_response(frame, ApiKey.HEARTBEAT, 99).problem == "HeartbeatResponse has no version 99, only 0 to 4"
 
 
-def test_a_stream_is_split_into_frames() -> None:
+def test_a_stream_of_requests_is_split_into_frames() -> None:
     first, second = request(HeartbeatRequest(group_id="g"), 4), request(ApiVersionsRequest(), 3)
     frames = list(explain_requests(first + second + second[:10]))
     assert [(frame.start, frame.end) for frame in frames] == [
@@ -182,7 +182,7 @@ def test_login_secrets_are_hidden(said: bytes) -> None:
     assert ("alice" in shown) == (b"alice" in said)
 
 
-def test_fields_of_other_names_have_no_special_meaning() -> None:
+def test_only_fields_with_known_names_are_explained_by_their_meaning() -> None:
     response = MetadataResponse(controller_id=3)
     assert named(explain_message(response.encode(1), MetadataResponse, 1), "controller_id").meaning == ""
 

@@ -113,7 +113,7 @@ def test_secrets_in_metadata_records_are_hidden(message: Message, codec: int) ->
         check_that_no_form_shows_it(Explained(explain_records(data, topic=METADATA_TOPIC), data))
 
 
-def test_other_configs_are_shown() -> None:
+def test_configs_that_are_not_passwords_are_shown() -> None:
     data = ConfigRecord(name="retention.ms", value="1000").encode(0)
     assert "1000" in shown(Explained(explain_message(data, ConfigRecord, 0), data))
 

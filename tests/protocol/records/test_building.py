@@ -111,7 +111,7 @@ class TestReadBack:
         batch = build_batch([Record(offset=99)] * 3, base_offset=7)
         assert [record.offset for record in iterate_records(batch)] == [7, 8, 9]
 
-    def test_given_offsets_can_be_kept(self) -> None:
+    def test_a_batch_can_be_built_with_the_given_offsets(self) -> None:
         batch = build_batch(
             [Record(offset=10), Record(offset=12), Record(offset=99)], base_offset=10, keep_offsets=True
         )
@@ -145,7 +145,7 @@ class TestRecompressing:
         assert changed == expected
         assert list(iterate_records(batch)) == SMALL
 
-    def test_recompressing_keeps_the_other_attributes(self) -> None:
+    def test_recompressing_a_batch_keeps_its_other_attributes(self) -> None:
         batch = build_batch(SMALL, transactional=True, timestamp_type=LOG_APPEND_TIME, compression=Compression.GZIP)
         header = check_batch(recompress(batch, Compression.LZ4))
         assert header.attributes == 0x1B

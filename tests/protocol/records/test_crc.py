@@ -22,7 +22,7 @@ from minibroker.protocol.records.crc import crc32c
         (b"123456789", 0xE3069283),
     ],
 )
-def test_crc32c_has_the_known_values(data: bytes, checksum: int) -> None:
+def test_crc32c_gives_the_published_check_values(data: bytes, checksum: int) -> None:
     assert crc32c(data) == checksum
 
 
@@ -30,7 +30,7 @@ def test_crc32c_accepts_views_of_writable_buffers() -> None:
     assert crc32c(memoryview(bytearray(b"x123456789x"))[1:-1]) == 0xE3069283
 
 
-def test_a_seed_continues_a_checksum() -> None:
+def test_a_checksum_can_be_continued_from_its_value_so_far() -> None:
     assert crc32c(b"56789", crc32c(b"1234")) == 0xE3069283
 
 

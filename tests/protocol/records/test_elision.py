@@ -61,7 +61,7 @@ def test_elision_saves_two_bytes_where_the_length_gets_shorter() -> None:
     assert len(data) - len(elided_batch(data)) == 2
 
 
-def test_the_elided_bytes_are_as_documented() -> None:
+def test_a_batch_with_elided_attributes_has_the_documented_bytes() -> None:
     assert elide_records(bytes((14, 0, 2, 4, 1, 1, 0)) + b"?", 0) == bytes((14, 0, 2, 4, 1, 1, 0)) + b"?"
     record = bytes((12, 0, 2, 4, 1, 1, 0))
     assert elide_records(record * 2, 2) == bytes((10, 2, 4, 1, 1, 0)) * 2

@@ -19,7 +19,7 @@ def test_the_lz4_header_hash_is_xxhash32(data: bytes, expected: int) -> None:
 
 
 @pytest.mark.parametrize("store_size", [False, True])
-def test_the_right_lz4_checksum_is_that_of_the_library(store_size: bool) -> None:
+def test_the_standard_lz4_header_checksum_equals_that_of_the_library(store_size: bool) -> None:
     compressed = frame.compress(b"minibroker" * 100, store_size=store_size)
     assert set_right_checksum(compressed) == compressed
     old = set_old_checksum(compressed)

@@ -40,7 +40,7 @@ def test_a_message_is_encoded_and_decoded_as_specified(magic: int) -> None:
 
 @for_each("magic", [0, 1])
 @for_each(("key", "value"), [(None, None), (b"", b""), (None, b"v"), (b"k", None)])
-def test_null_and_empty_are_different(magic: int, key: bytes | None, value: bytes | None) -> None:
+def test_null_and_empty_keys_and_values_are_different(magic: int, key: bytes | None, value: bytes | None) -> None:
     message, _ = read_message(encode_message(magic, 0, T, 0, key, value))
     assert (message.key, message.value) == (key, value)
 

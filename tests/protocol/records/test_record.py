@@ -63,11 +63,11 @@ class TestRealClients:
 
 
 class TestMeaning:
-    def test_null_and_empty_are_different(self) -> None:
+    def test_null_and_empty_keys_and_values_are_different(self) -> None:
         (found,) = parsed(record(HEAD, b"\x01", b"\0", b"\0"), 1)
         assert (found.key, found.value) == (None, b"")
 
-    def test_any_negative_length_is_null_as_in_java(self) -> None:
+    def test_any_negative_key_or_value_length_means_null_as_in_java(self) -> None:
         (found,) = parsed(record(HEAD, b"\x03", b"\x63", b"\0"), 1)
         assert (found.key, found.value) == (None, None)
 

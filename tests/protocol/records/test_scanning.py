@@ -125,7 +125,7 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "IS_COMPILED", False)
 
 
-def test_where_the_walk_is_compiled_every_record_is_walked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_compiled_scanner_walks_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "IS_COMPILED", True)
     monkeypatch.setattr(scanning, "find_run", lambda *_: pytest.fail("a run was sought"))
     data = payload(equal_records(3000, step_ms=1))
@@ -196,7 +196,7 @@ class TestRuns:
         assert not Scan(data[:-1] + b"\x02", count).scan_all()
 
 
-def test_huge_record_counts_cost_no_time() -> None:
+def test_huge_record_and_header_counts_are_rejected_quickly() -> None:
     """2^30 headers in a record of a few bytes, and 2^31 records in a batch of one."""
     headers = encode_zigzag(2**30)
     record = b"\0\0\0\x01\x01" + headers
@@ -205,7 +205,7 @@ def test_huge_record_counts_cost_no_time() -> None:
     assert not Scan(data, 2**31 - 1).scan_all()
 
 
-def test_a_stride_passes_no_record_that_ends_behind_its_stop() -> None:
+def test_the_compiled_walk_passes_no_record_that_ends_behind_its_stop() -> None:
     data = payload(equal(5))
     size = len(data) // 5
     for stop, passed in ((3 * size - 1, 2), (3 * size, 3), (len(data), 5)):

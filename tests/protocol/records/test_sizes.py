@@ -11,13 +11,13 @@ EXPECTED = {1: (34, 62), 3: (102, 96), 10: (340, 215), 50: (1700, 895), 100: (34
 
 
 @pytest.mark.parametrize("count", EXPECTED)
-def test_the_record_sizes_of_the_design_equal_real_ones(count: int) -> None:
+def test_the_documented_record_sizes_equal_real_ones(count: int) -> None:
     found = measure_overhead(count, 100, 1024)
     assert (found.expected_before, found.expected_after) == EXPECTED[count]
     assert (found.format_0, found.format_1) == (26 * count, 34 * count)
 
 
-def test_a_record_of_the_design_has_ten_bytes_of_overhead() -> None:
+def test_a_documented_record_has_ten_bytes_of_overhead() -> None:
     # length 2, attributes 1, timestamp delta 1, offset delta 1, key's size 2, value's size 2, count of headers 1
     assert measure_overhead(1, 100, 1024).format_2 == 61 + 10
     assert measure_overhead(50, 100, 1024).format_2 == 61 + 50 * 10

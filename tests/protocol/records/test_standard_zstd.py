@@ -57,7 +57,9 @@ def test_the_decoder_reads_frames_that_the_zstd_library_writes(data: bytes, writ
 
 @pytest.mark.parametrize("level", [None, -5, 1, 19, 22])
 @pytest.mark.parametrize("data", DATA, ids=len)
-def test_the_library_reads_what_it_writes(data: bytes, level: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_zstd_library_reads_frames_of_the_standard_library(
+    data: bytes, level: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "zstandard", None)
         whole = compress(Compression.ZSTD, data, level)
@@ -72,7 +74,7 @@ def test_the_library_reads_what_it_writes(data: bytes, level: int | None, monkey
     "damaged",
     [b"", b"meow", zstandard.compress(DATA[2])[:-1], zstandard.compress(b"tea") + b"meow", b"\x28\xb5\x2f\xfd\x00\xff"],
 )
-def test_damaged_data_is_refused(damaged: bytes) -> None:
+def test_corrupt_zstd_data_is_rejected(damaged: bytes) -> None:
     with pytest.raises(CorruptBatch, match="invalid zstd data"):
         decompress(Compression.ZSTD, damaged, 1 << 20)
 

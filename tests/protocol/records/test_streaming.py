@@ -85,7 +85,7 @@ def test_bytes_after_the_records_are_rejected_wherever_the_pieces_end() -> None:
 
 @settings(deadline=None)
 @given(SEEDS, PIECES, st.integers(-(10**12), 10**12))
-def test_records_are_omitted_and_shifted_in_time(seed: int, piece: int, by_ms: int) -> None:
+def test_streamed_records_can_be_omitted_and_shifted_in_time(seed: int, piece: int, by_ms: int) -> None:
     random = Random(seed)
     sent = similar_records(random)
     stays = bytes(random.randrange(2) for _ in sent)
@@ -102,7 +102,7 @@ def number(raw: int) -> int:
 
 @settings(deadline=None)
 @given(SEEDS, PIECES)
-def test_records_get_new_offset_deltas(seed: int, piece: int) -> None:
+def test_streamed_records_get_new_offset_deltas(seed: int, piece: int) -> None:
     sent = similar_records(Random(seed))
     wrong = build_batch([record._replace(offset=3 * record.offset) for record in sent], keep_offsets=True)
     data = bytes(wrong[61:])
@@ -119,7 +119,7 @@ def test_attributes_are_restored_in_pieces(seed: int, piece: int) -> None:
     assert b"".join(restore_attributes_of_chunks(cut_into_pieces((elided[61:],), piece), count)) == batch[61:]
 
 
-def test_long_streaming_pauses_often() -> None:
+def test_streaming_many_records_yields_often_for_other_work() -> None:
     batch = build_batch([Record(value=b"x")] * 10_000, compression=Compression.GZIP)
     turns = sum(record is None for record in stream_records(batch))
     assert turns >= 10_000 // streaming._RECORDS_AT_ONCE

@@ -62,7 +62,7 @@ class TestGoodBatches:
             assert check(batch) == read_header(batch).max_timestamp, name
 
     @given(st.integers(0, 2**32), st.sampled_from(CODECS))
-    def test_batches_with_any_records_are_valid(self, seed: int, codec: int) -> None:
+    def test_batches_of_random_valid_records_are_valid(self, seed: int, codec: int) -> None:
         sent = similar_records(Random(seed))
         assert check(build_batch(sent, compression=codec)) == max(record.timestamp for record in sent)
 
@@ -159,7 +159,7 @@ class TestKeys:
         refusal = refused(build_batch([Record(value=b"v")] * 100), keys_required=True)
         assert [index for index, _ in refusal.record_errors] == list(range(100))
 
-    def test_empty_keys_are_keys(self) -> None:
+    def test_an_empty_key_satisfies_a_topic_that_requires_keys(self) -> None:
         check(build_batch([Record(key=b"")] * 100), keys_required=True)
 
     def test_keys_of_large_records_are_recognized(self) -> None:
@@ -179,21 +179,21 @@ class TestAnyOffsets:
         return assemble_batch(header, data)
 
     @given(st.integers(0, 2**32), st.data())
-    def test_any_offsets_are_accepted(self, seed: int, data: st.DataObject) -> None:
+    def test_batches_with_any_offset_deltas_are_valid_if_allowed(self, seed: int, data: st.DataObject) -> None:
         sent = similar_records(Random(seed))
         deltas = data.draw(st.lists(st.integers(-(2**31), 2**31 - 1), min_size=len(sent), max_size=len(sent)))
         batch = self.misnumbered(sent, deltas)
         assert check(batch, any_offsets=True) == max(record.timestamp for record in sent)
 
     @pytest.mark.parametrize("index", [0, 40, 99])
-    def test_records_are_validated_whatever_their_offsets(self, index: int) -> None:
+    def test_records_with_any_offset_deltas_are_still_validated(self, index: int) -> None:
         sent = [Record(timestamp=T + (at == index), key=None if at == index else b"k") for at in range(100)]
         batch = self.misnumbered(sent, [0] * 100)
         assert check(batch, any_offsets=True) == T + 1
         assert [at for at, _ in refused(batch, any_offsets=True, keys_required=True).record_errors] == [index]
         assert refused(batch, any_offsets=True, latest_ms=T).code == ErrorCode.INVALID_TIMESTAMP
 
-    def test_malformed_records_with_any_offsets_are_rejected(self) -> None:
+    def test_malformed_records_are_rejected_even_if_any_offset_deltas_are_allowed(self) -> None:
         batch = self.misnumbered([Record(timestamp=T)] * 3, [0, 0, 0])
         for cut in (batch[HEADER_BYTES:-1], batch[HEADER_BYTES:] + b"x"):
             refusal = refused(with_payload(cut, 3), any_offsets=True)
@@ -213,7 +213,7 @@ class TestTimestamps:
         assert refusal.message == "One or more records have been rejected due to invalid timestamp"
         assert refusal.record_errors == ((2, text.format(T - 3, 2)), (3, text.format(T + 11, 3)))
 
-    def test_missing_timestamps_are_in_every_range(self) -> None:
+    def test_records_without_a_timestamp_are_in_every_timestamp_range(self) -> None:
         batch = build_batch([Record(timestamp=T), Record(timestamp=-1)])
         assert check(batch, earliest_ms=T, latest_ms=T) == T
 
@@ -238,7 +238,7 @@ class TestTimestamps:
         assert refused(batch, earliest_ms=0).code == ErrorCode.INVALID_TIMESTAMP
 
 
-def test_the_test_samples_have_their_expected_positions() -> None:
+def test_the_records_of_the_java_test_sample_begin_after_its_header() -> None:
     assert JAVA["small none"][HEADER_BYTES:] == payload(SMALL)
 
 
@@ -266,7 +266,7 @@ class TestALoneRecord:
         st.booleans(),
         st.integers(0, 2**32),
     )
-    def test_a_single_record_gets_the_same_verdict_as_any(
+    def test_a_single_record_gets_the_same_validation_result_by_the_fast_path(
         self,
         key: bytes | None,
         value: bytes | None,

@@ -44,7 +44,7 @@ def test_varlongs_are_decoded(value: int) -> None:
 
 
 @given(INT32)
-def test_raw_numbers_are_zigzag_encoded(value: int) -> None:
+def test_signed_numbers_are_zigzag_encoded_and_decoded_back(value: int) -> None:
     raw, _ = read_unsigned(encode_zigzag(value), 0, MAX_VARINT_BYTES)
     assert from_zigzag(raw) == value
     assert raw % 2 == (value < 0)
@@ -65,12 +65,12 @@ def test_a_varlong_has_at_most_ten_bytes() -> None:
         read_varlong(b"\x80" * 10 + b"\x00", 0)
 
 
-def test_bits_above_32_are_dropped_as_in_java() -> None:
+def test_bits_of_a_varint_above_32_are_dropped_as_in_java() -> None:
     assert read_varint(b"\x80\x80\x80\x80\x70", 0) == (0, 5)
 
 
 @given(INT64, INT64)
-def test_a_sum_keeps_its_lowest_64_bits_as_in_java(one: int, other: int) -> None:
+def test_a_sum_of_longs_wraps_to_64_bits_as_in_java(one: int, other: int) -> None:
     total = wrap_to_64_bits(one + other)
     assert -(1 << 63) <= total < 1 << 63
     assert (total - one - other) % (1 << 64) == 0

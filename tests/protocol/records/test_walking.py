@@ -99,7 +99,7 @@ def test_batches_with_invalid_offsets_are_not_found() -> None:
     assert [step.header.base_offset for step in steps if isinstance(step, FoundBatch)] == [9]
 
 
-def test_the_end_and_zeros_are_reported() -> None:
+def test_a_torn_end_and_zeros_are_reported_by_the_walk() -> None:
     cut, zeros = walker(placed(0)[:60]).walk_from(0), walker(bytes(5000)).walk_from(0)
     assert isinstance(cut, PassedOver) and (cut.wrong, cut.size_bytes) == (Wrong.HEADER, 60)
     assert isinstance(zeros, PassedOver) and (zeros.wrong, zeros.size_bytes) == (Wrong.ZEROS, 5000)

@@ -112,7 +112,7 @@ def test_windowed_validation_agrees_with_the_strict_reader(seed: int, piece: int
 
 @for_each("codec", Compression)
 @for_each("seed", range(8))
-def test_mutated_compressed_batches_get_the_same_verdict_as_at_once(seed: int, codec: int) -> None:
+def test_mutated_compressed_batches_get_the_same_result_in_steps_as_at_once(seed: int, codec: int) -> None:
     """The codec's refusal is in its own words, whatever is wrong with the records before it."""
     random = Random(seed)
     batch = build_batch(similar_records(random), compression=codec)

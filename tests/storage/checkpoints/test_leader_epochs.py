@@ -46,7 +46,7 @@ def test_an_epoch_before_all_known_ones_ends_where_the_first_begins() -> None:
     assert LeaderEpochs([(5, 30), (7, 40)]).find_end_offset(3, 100) == (3, 30)
 
 
-def test_an_epoch_begins_only_once() -> None:
+def test_a_leader_epoch_begins_at_one_offset_only() -> None:
     epochs = LeaderEpochs(ENTRIES)
     epochs.assign(5, 31)
     assert not epochs.changed

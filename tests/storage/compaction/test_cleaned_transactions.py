@@ -55,12 +55,12 @@ def test_a_producer_may_abort_several_transactions() -> None:
     assert transactions.pass_data_batch(data(10))
 
 
-def test_transactions_aborted_before_the_start_are_skipped() -> None:
+def test_transactions_aborted_before_the_cleaned_range_are_skipped() -> None:
     transactions = CleanedTransactions([aborted(0, 3)], start_offset=4)
     assert not transactions.pass_data_batch(data(4))
 
 
-def test_a_transaction_that_began_before_the_start_can_be_aborted() -> None:
+def test_a_transaction_that_began_before_the_cleaned_range_can_be_aborted() -> None:
     transactions = CleanedTransactions([aborted(0, 8)], start_offset=4)
     assert transactions.pass_data_batch(data(4))
 

@@ -174,7 +174,9 @@ def finish(cleaning: Cleaning, after_work: bool) -> None:
 
 @pytest.mark.parametrize("after_work", [True, False])
 @pytest.mark.parametrize("change", ["truncate", "settings", "close", "cancel"])
-def test_a_log_that_changes_during_its_cleaning_is_not_swapped(tmp_path: Path, change: str, after_work: bool) -> None:
+def test_segments_of_a_log_that_changes_during_its_cleaning_are_not_replaced(
+    tmp_path: Path, change: str, after_work: bool
+) -> None:
     log = two_rounds(tmp_path)
     cleaning = begin(log)
     step(cleaning, after_work)
@@ -194,7 +196,7 @@ def test_a_log_that_changes_during_its_cleaning_is_not_swapped(tmp_path: Path, c
     assert log.clean_offset == 0
 
 
-def test_setting_equal_settings_changes_nothing(tmp_path: Path) -> None:
+def test_updating_to_equal_settings_does_not_abort_a_cleaning(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     cleaning = begin(log)
     step(cleaning, after_work=True)

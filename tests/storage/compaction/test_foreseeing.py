@@ -31,14 +31,14 @@ def test_the_foreseen_removals_equal_those_of_a_cleaning(tmp_path: Path) -> None
     assert sum(each.taken_bytes for each in found) == size_bytes - log.size_bytes
 
 
-def test_a_clean_log_has_no_foreseen_removals(tmp_path: Path) -> None:
+def test_no_removals_are_foreseen_for_a_clean_log(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs(("k", "old")), pairs(("k", "new"))])
     clean(log)
     assert foreseen_of(log) == []
 
 
-def test_at_most_the_requested_number_of_offsets_is_listed(tmp_path: Path) -> None:
+def test_at_most_the_requested_number_of_removed_offsets_is_listed(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs(*[("k", "v")] * 5), pairs(("k", "new"))])
     assert foreseen_of(log, most_offsets=3)[0].offsets == [0, 1, 2]

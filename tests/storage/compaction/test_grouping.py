@@ -62,7 +62,7 @@ def test_offsets_of_a_group_fit_into_its_indexes() -> None:
     assert sizes(group_segments(sources(1, 0, 0, offsets=half), none, SETTINGS)) == [[1, 0, 0]]
 
 
-def test_a_group_is_small_enough_for_one_swap() -> None:
+def test_a_group_has_a_bounded_number_of_segments() -> None:
     groups = group_segments(sources(*[1] * (2 * MAX_GROUP_SEGMENTS + 1)), none, SETTINGS)
     assert [len(group) for group in groups] == [MAX_GROUP_SEGMENTS, MAX_GROUP_SEGMENTS, 1]
 

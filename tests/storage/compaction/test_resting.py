@@ -32,7 +32,7 @@ class Stage:
         self.rests.sleep_if_due()
 
 
-def test_a_thread_rests_after_each_half_millisecond_beside_a_busy_loop() -> None:
+def test_a_cleaning_thread_rests_after_each_half_millisecond_beside_a_busy_event_loop() -> None:
     stage = Stage()
     stage.work(beside_s=WORK_SECONDS / 2)
     stage.rests.sleep_if_due()
@@ -43,7 +43,7 @@ def test_a_thread_rests_after_each_half_millisecond_beside_a_busy_loop() -> None
     assert stage.slept == [REST_SECONDS] * 2
 
 
-def test_a_thread_does_not_rest_beside_an_idle_loop() -> None:
+def test_a_cleaning_thread_does_not_rest_beside_an_idle_event_loop() -> None:
     stage = Stage()
     for _ in range(3):
         stage.work(beside_s=WORK_SECONDS / 100)
@@ -51,20 +51,20 @@ def test_a_thread_does_not_rest_beside_an_idle_loop() -> None:
 
 
 @pytest.mark.parametrize(("count", "rests"), [(0, 0), (1, 1), (64, 1), (65, 2), (200, 4)])
-def test_a_thread_looks_before_every_64_records(count: int, rests: int) -> None:
+def test_a_cleaning_thread_may_rest_before_every_64_records(count: int, rests: int) -> None:
     looked: list[None] = []
     assert list(rest_between(iter(range(count)), lambda: looked.append(None))) == list(range(count))
     assert len(looked) == rests
 
 
-def test_a_thread_goes_on_when_the_loop_has_ended() -> None:
+def test_a_cleaning_thread_continues_when_the_event_loop_has_ended() -> None:
     def gone() -> float:
         raise OSError("there is no such thread")
 
     Rests(gone, lambda: 100.0).sleep_if_due()
 
 
-def test_a_threads_clock_counts_its_own_work_only() -> None:
+def test_the_cpu_clock_of_a_thread_counts_only_its_own_work() -> None:
     clocks, is_over = [], Event()
     idle = Thread(target=lambda: (clocks.append(find_thread_clock()), is_over.wait()))
     idle.start()

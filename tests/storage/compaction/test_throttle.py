@@ -32,7 +32,7 @@ def test_throttled_bytes_are_delayed_to_the_rate() -> None:
     assert throttle.count_bytes(250) == 1750
 
 
-def test_an_idle_period_gives_no_credit() -> None:
+def test_idle_time_is_not_credited_to_the_throttle() -> None:
     time = Time()
     throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
     throttle.count_bytes(10)
@@ -59,7 +59,7 @@ def test_a_rate_of_zero_is_as_slow_as_possible() -> None:
     assert Throttle(0.0, time.monotonic_ms, time.wait).count_bytes(3) == 4000
 
 
-def test_each_read_and_each_write_of_a_cleaning_counts(tmp_path: Path) -> None:
+def test_each_read_and_write_of_a_cleaning_counts_towards_the_throttle(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     fill(log, [pairs((f"k{index % 3}", f"v{index}")) for index in range(6)])
     before_bytes, time = log.size_bytes, Time()

@@ -61,7 +61,7 @@ def test_segments_are_copied_in_pieces(tmp_path: Path, log: Log) -> None:
     assert copy.size_bytes == log.size_bytes
 
 
-def test_what_is_appended_after_the_work_on_the_tail_completes_the_copy(tmp_path: Path, log: Log) -> None:
+def test_copying_the_appends_since_the_tail_completes_the_copy(tmp_path: Path, log: Log) -> None:
     copy = LogCopy(log, str(tmp_path / "copy"))
     copy_rest(copy)
     for _ in range(10):

@@ -330,7 +330,9 @@ def test_another_brokers_directory_is_rejected_and_left_unchanged(
         (b"version=1\nnode.id=1\n", "says cluster.id=None"),
     ],
 )
-def test_foreign_meta_properties_are_rejected(tmp_path: Path, content: bytes, message: str) -> None:
+def test_meta_properties_of_an_unknown_version_or_broker_are_rejected(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
     (tmp_path / "meta.properties").write_bytes(content)
     with pytest.raises(LogDirectoryError, match=message):
         opened(tmp_path)
@@ -446,7 +448,7 @@ def test_a_log_that_was_deleted_before_a_stop_is_removed_at_the_next_start(tmp_p
     assert not list(tmp_path.glob("*-delete"))
 
 
-def test_a_log_set_aside_keeps_its_files_and_is_no_longer_found(tmp_path: Path) -> None:
+def test_a_stray_log_keeps_its_files_and_is_no_longer_listed(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), batch(2))
     path = Path(directory.set_log_aside("orders", 0, UNIQUE))

@@ -176,7 +176,7 @@ def test_a_log_is_deleted_from_its_directory(two: tuple[Path, Path]) -> None:
     logs.write_checkpoints()
 
 
-def test_a_failing_disk_is_a_storage_error(two: tuple[Path, Path]) -> None:
+def test_log_operations_on_a_failing_disk_are_storage_errors(two: tuple[Path, Path]) -> None:
     disk = FailingDisk()
     logs = opened(*two, surroundings=Surroundings(disk))
     log = logs.create_log("orders", 0, TOPIC_ID, LogSettings())

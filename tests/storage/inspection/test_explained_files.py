@@ -89,13 +89,13 @@ def test_the_quorum_state_has_a_part_for_each_field() -> None:
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b'{"a":1} x', b'{"a":' + b"[" * 5000, b"\xff"])
-def test_text_that_is_no_json_object_is_reported(data: bytes) -> None:
+def test_a_quorum_state_file_that_is_no_json_object_is_reported(data: bytes) -> None:
     assert explained(Kind.CLEAN_SHUTDOWN, data).problem.startswith("no JSON object: ")
 
 
 @pytest.mark.parametrize("kind", list(Kind))
 @given(data=st.binary(max_size=200))
-def test_arbitrary_bytes_never_raise(kind: Kind, data: bytes) -> None:
+def test_explaining_arbitrary_bytes_of_a_file_never_raises(kind: Kind, data: bytes) -> None:
     explained(kind, data)
 
 

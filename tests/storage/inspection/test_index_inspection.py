@@ -59,7 +59,7 @@ def damages_in(found: Iterator[Any]) -> list[Damage]:
     return [each for each in found if isinstance(each, Damage)]
 
 
-def test_entries_are_shown_with_their_positions(tmp_path: Path) -> None:
+def test_index_entries_are_shown_with_their_positions(tmp_path: Path) -> None:
     file = file_of(tmp_path, offsets_of((5, 100), (9, 250)))
     assert list(iterate_offset_entries(file, 1000)) == [OffsetEntry(0, 1005, 100), OffsetEntry(8, 1009, 250)]
     file = file_of(tmp_path, times_of((NOW_MS, 5), (NOW_MS + 1, 5)))
@@ -113,7 +113,9 @@ def test_aborted_transactions_must_be_in_the_order_of_their_ends(tmp_path: Path)
 
 
 @pytest.mark.parametrize("zeros", [8, 80, 5000])
-def test_preallocated_space_is_only_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zeros: int) -> None:
+def test_preallocated_space_of_an_index_is_only_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zeros: int
+) -> None:
     monkeypatch.setattr(index_inspection, "BLOCK_BYTES", 64)
     file = file_of(tmp_path, offsets_of((5, 100), (0x600, 0x10000)) + bytes(zeros))
     *entries, note = iterate_offset_entries(file, 0)
@@ -127,7 +129,7 @@ def test_an_index_of_only_zeros_has_no_entries(tmp_path: Path) -> None:
     assert isinstance(note, Note) and note.position == 0
 
 
-def test_half_an_entry_at_the_end_is_reported(tmp_path: Path) -> None:
+def test_an_incomplete_index_entry_at_the_end_is_reported(tmp_path: Path) -> None:
     file = file_of(tmp_path, offsets_of((5, 100)) + b"abc")
     assert damages_in(iterate_offset_entries(file, 0)) == [Damage(file.path, 8, 3, None, "a multiple of 8 bytes", "11")]
 

@@ -108,7 +108,7 @@ def test_a_segments_file_has_an_offset_in_its_name(name: str, is_kafkas: bool) -
     assert inspected is not None and inspected.has_kafkas_name == is_kafkas
 
 
-def test_a_file_knows_its_topic_and_the_paths_of_its_neighbours() -> None:
+def test_the_topic_and_the_neighbouring_paths_of_a_file_are_found_by_its_path() -> None:
     index = InspectedFile(f"/data/__a-b-12/{BASE}.index.deleted", Kind.OFFSET_INDEX, 0)
     assert index.topic == "__a-b"
     assert index.make_path_with_suffix(".log") == f"/data/__a-b-12/{BASE}.log.deleted"

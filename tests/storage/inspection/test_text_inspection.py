@@ -59,7 +59,9 @@ def test_a_checkpoint_that_was_never_written_has_no_rows(tmp_path: Path) -> None
         (b"0\n2\n0 0\n" + b"1" * 80 + b"\n", 8, "epoch and start_offset", repr("1" * 80)),
     ],
 )
-def test_an_invalid_line_is_reported(tmp_path: Path, data: bytes, position: int, expected: str, found: str) -> None:
+def test_an_invalid_checkpoint_line_is_reported(
+    tmp_path: Path, data: bytes, position: int, expected: str, found: str
+) -> None:
     file = file_of(tmp_path, data)
     (damage,) = (each for each in iterate_checkpoint_lines(file, EPOCH_COLUMNS) if isinstance(each, Damage))
     assert (damage.position, damage.expected, damage.found) == (position, expected, found)
@@ -72,7 +74,7 @@ def test_the_lines_after_an_invalid_one_are_shown(tmp_path: Path) -> None:
     assert [line.fields["epoch"] for line in lines] == [0, 2]
 
 
-def test_an_endless_line_uses_little_memory_and_hides_nothing(tmp_path: Path) -> None:
+def test_a_very_long_line_uses_little_memory_and_hides_no_later_line(tmp_path: Path) -> None:
     data = b"0\n2\n" + b"1" * (MAX_LINE_BYTES * 3) + b"\n2 7\n"
     damage, line = iterate_checkpoint_lines(file_of(tmp_path, data), EPOCH_COLUMNS)
     assert isinstance(damage, Damage) and damage.found == repr("1" * 80 + "...")

@@ -95,7 +95,7 @@ def test_an_entry_of_another_segment_is_corrupt(tmp_path: Path, base_offset: int
         read_aborted_transactions(Disk(), path, end_offset, None)
 
 
-def test_counts_are_written_for_the_remaining_segments(tmp_path: Path) -> None:
+def test_transaction_counts_are_written_for_the_remaining_segments(tmp_path: Path) -> None:
     transactions = AbortedTransactions(Disk(), ALL)
     transactions.update_count(25)
     transactions.write_counts(str(tmp_path), [0, 25])
@@ -105,7 +105,9 @@ def test_counts_are_written_for_the_remaining_segments(tmp_path: Path) -> None:
     assert read_counts(Disk(), str(tmp_path)) == {}
 
 
-def test_malformed_counts_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_malformed_checkpoint_of_transaction_counts_is_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "aborted-transactions-checkpoint").write_bytes(b"\1\2\3")
     assert read_counts(Disk(), str(tmp_path)) == {}
     assert "aborted-transactions-checkpoint is malformed, and is rebuilt" in caplog.text

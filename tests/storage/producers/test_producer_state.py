@@ -121,7 +121,7 @@ def test_batches_of_an_older_producer_epoch_are_forgotten() -> None:
     assert states.check_batch(header(0, 5, epoch=1)) == (105, NOW_MS)
 
 
-def test_producers_do_not_affect_each_other() -> None:
+def test_sequences_of_different_producers_are_independent() -> None:
     states = states_after(header(0, 5), header(0, 2, producer=8), header(5, 1), header(2, 1, producer=8))
     assert len(states) == 2
 

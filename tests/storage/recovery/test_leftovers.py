@@ -131,7 +131,7 @@ def test_a_batch_shorter_than_its_length_field_is_torn(tmp_path: Path, size: int
 
 
 @pytest.mark.parametrize("sector", [0, 1, 2])
-def test_a_sector_that_was_never_written_is_torn(tmp_path: Path, sector: int) -> None:
+def test_a_batch_with_a_sector_that_was_never_written_is_torn(tmp_path: Path, sector: int) -> None:
     data = bytearray(BATCH)
     end = min(512 * (sector + 1), len(data))
     data[512 * sector : end] = bytes(end - 512 * sector)

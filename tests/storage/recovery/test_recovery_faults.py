@@ -64,7 +64,7 @@ def test_the_log_ends_before_a_missing_segment(disk: FaultyDisk, caplog: pytest.
     ]
 
 
-def test_a_gap_possibly_left_by_compaction_is_not_damage(disk: FaultyDisk) -> None:
+def test_an_offset_gap_possibly_left_by_compaction_is_not_damage(disk: FaultyDisk) -> None:
     write_log(disk).abandon()
     disk.remove(path(8))
     assert offsets(opened(disk, COMPACTED)) == [*range(8), *range(12, 18)]

@@ -38,7 +38,7 @@ def test_members_continue_at_the_node_to_which_their_group_moves(driver: Driver)
     assert {driver.heartbeat(member_id, 2) for member_id in members} == {ErrorCode.NONE}
 
 
-def test_members_continue_when_another_node_takes_over_their_groups_log(tmp_path: Path) -> None:
+def test_members_continue_when_another_node_leads_their_offsets_partition(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         driver = Driver(harness)
         members = driver.stable(2)

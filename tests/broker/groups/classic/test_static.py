@@ -34,7 +34,7 @@ def test_a_rejoined_static_members_new_id_is_known_after_a_restart(driver: Drive
 
 
 @pytest.mark.parametrize("version", [5, 9])
-def test_a_static_rejoin_that_cannot_be_recorded_has_no_effect(driver: Driver, version: int) -> None:
+def test_a_rejoin_of_a_static_member_that_cannot_be_recorded_has_no_effect(driver: Driver, version: int) -> None:
     before = settled(driver)
     topic = driver.harness.cluster.groups.log
     partition = driver.harness.partition(topic.name, topic.get_partition_index("g"))
@@ -71,7 +71,7 @@ def test_a_rejoined_static_member_uses_its_latest_session_timeout(driver: Driver
     assert driver.group.state_name == "Empty"
 
 
-def test_a_static_rejoin_is_answered_after_the_fsync_if_the_topic_requires_it(driver: Driver) -> None:
+def test_a_rejoin_of_a_static_member_is_answered_after_the_fsync_if_the_topic_requires_it(driver: Driver) -> None:
     settled(driver)
     topic = driver.harness.cluster.groups.log
     kept = driver.harness.partition(topic.name, topic.get_partition_index("g")).log

@@ -64,7 +64,7 @@ def test_unowned_partitions_are_assigned_immediately() -> None:
     assert step(member(), of(a="01", b="2"), {}) == (STABLE, 6, 5, of(a="01", b="2"), {})
 
 
-def test_partitions_of_other_members_are_awaited() -> None:
+def test_a_member_waits_for_target_partitions_that_others_own() -> None:
     assert step(member(), of(a="01"), {}, taken=of(a="1")) == (UNRELEASED, 6, 5, of(a="0"), {})
     assert step(member(), of(a="01"), {}, taken=of(a="01")) == (UNRELEASED, 6, 5, {}, {})
     waiting = member(UNRELEASED, 6, of(a="0"))

@@ -44,7 +44,7 @@ def test_the_assignor_that_most_members_request_is_used(harness: Harness, assign
     assert owners(players).keys() == all_of("t", 3) | all_of("u", 3)
 
 
-def test_the_broker_config_determines_the_default_assignor(harness: Harness, topic: str) -> None:
+def test_the_first_assignor_of_the_broker_config_is_the_default(harness: Harness, topic: str) -> None:
     harness.restart(settings={"group.consumer.assignors": "range"})
     player = Player(harness, "m1", topic)
     assert player.join(server_assignor="uniform").error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
@@ -66,7 +66,7 @@ def test_a_target_assignment_is_unchanged_during_the_assignment_interval(harness
     assert len(first.owned) == len(second.owned) == 2
 
 
-def test_a_member_that_joins_an_empty_group_does_not_wait_for_the_interval(harness: Harness, topic: str) -> None:
+def test_joining_an_empty_group_assigns_at_once_despite_the_assignment_interval(harness: Harness, topic: str) -> None:
     harness.restart(settings={"group.consumer.assignment.interval.ms": "1000"})
     player = Player(harness, "m1", topic)
     player.join()

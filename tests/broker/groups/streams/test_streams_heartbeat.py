@@ -109,7 +109,7 @@ def test_an_assignment_waits_for_the_assignment_interval(harness: Harness, topic
     assert len(second.active["0"]) == 2
 
 
-def test_a_member_that_joins_an_empty_group_does_not_wait_for_the_interval(harness: Harness, topic: str) -> None:
+def test_joining_an_empty_group_assigns_at_once_despite_the_assignment_interval(harness: Harness, topic: str) -> None:
     harness.coordinator(GROUP)
     configure(harness, "streams.assignment.interval.ms", "1000")
     player = Player(harness, "m1", topology(topic))
@@ -121,7 +121,7 @@ def test_a_member_that_joins_an_empty_group_does_not_wait_for_the_interval(harne
     assert statuses(Player(harness, "m2", topology(topic)).join()) == []
 
 
-def test_the_number_of_standbys_follows_the_groups_config(harness: Harness, topic: str) -> None:
+def test_the_number_of_standby_replicas_follows_the_groups_config(harness: Harness, topic: str) -> None:
     said = topology(topic, changelog="changelog")
     first, second = Player(harness, "m1", said), Player(harness, "m2", said)
     assert statuses(first.join()) == [Status.MISSING_INTERNAL_TOPICS]
@@ -158,7 +158,7 @@ def test_a_returning_static_member_gets_its_tasks_back(harness: Harness, topic: 
     assert second.active == {"0": {0, 1, 2, 3}}
 
 
-def test_a_static_member_that_does_not_return_loses_its_place(harness: Harness, topic: str) -> None:
+def test_a_static_member_that_does_not_return_in_time_is_removed(harness: Harness, topic: str) -> None:
     player = Player(harness, "m1", topology(topic), "p", "i")
     player.join()
     player.ask(member_epoch=-2)

@@ -50,7 +50,7 @@ def test_unowned_tasks_are_assigned_in_the_targets_epoch() -> None:
     assert toward(after, Tasks(TWO)) is after
 
 
-def test_a_task_of_another_member_is_awaited() -> None:
+def test_a_member_waits_for_target_tasks_that_others_own() -> None:
     after = toward(having({1: 3}), Tasks(TWO), active=anybody)
     assert (after.epoch, after.state, after.assigned.active) == (5, MemberState.UNRELEASED_TASKS, {"0": {1: 3}})
     later = toward(after, Tasks(TWO))
@@ -60,7 +60,9 @@ def test_a_task_of_another_member_is_awaited() -> None:
 @for_each("target", [Tasks(ONE), Tasks(standby=ONE), Tasks(warmup=ONE)])
 @for_each("here", ["active_here", "standby_here", "warmup_here"])
 @for_each("in_place", [False, True])
-def test_a_task_that_its_process_owns_in_another_role_is_awaited(target: Tasks, here: str, in_place: bool) -> None:
+def test_a_member_waits_for_a_task_that_its_process_owns_in_another_role(
+    target: Tasks, here: str, in_place: bool
+) -> None:
     active = anybody if here == "active_here" else nobody
     after = toward(MEMBER, target, active=active, in_place=in_place, **{here: anybody})  # type: ignore[arg-type]
     assert (after.epoch, after.state) == (5, MemberState.UNRELEASED_TASKS)

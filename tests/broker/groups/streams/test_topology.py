@@ -85,7 +85,7 @@ def test_repartition_topics_get_partition_counts_in_any_order() -> None:
     assert found.problem.detail == "Internal topics are missing: c, r1, r2"
 
 
-def test_the_application_may_set_the_number_of_partitions() -> None:
+def test_an_application_may_set_the_partition_count_of_a_repartition_topic() -> None:
     found = configure_topology(said({"sources": ["a"], "sinks": ["r"]}, {"reads": {"r": 7}}), image(a=3))
     assert (tasks(found), found.missing["r"].partition_count) == ({"0": 3, "1": 7}, 7)
 

@@ -132,7 +132,7 @@ def test_warm_ups_are_limited_by_the_configured_maximum() -> None:
     assert kept.tasks["b"].warmup == {STATEFUL: {1}} and not kept.tasks["c"].warmup
 
 
-def test_a_standby_on_the_new_owner_warms_up_and_replaces_another() -> None:
+def test_a_standby_task_of_the_new_owner_serves_as_its_warm_up_task() -> None:
     members = [member("a", tasks(1)), member("b", standby=tasks(1)), member("c")]
     targets = {"a": NO_TASKS, "b": target(tasks(1)), "c": target(standby=tasks(1))}
     found = step(members, targets, count=1)
@@ -155,7 +155,7 @@ def test_a_standby_moves_to_the_new_owner_unless_warm_ups_run_out() -> None:
     assert one.awaited == {"b": tasks(2), "c": tasks(1)}
 
 
-def test_another_step_begins_when_settings_change_or_a_member_catches_up() -> None:
+def test_the_next_step_to_the_target_begins_when_settings_change_or_a_member_catches_up() -> None:
     found = step([member("a", tasks(1)), member("b")], {"a": NO_TASKS, "b": target(tasks(1))})
     (task,) = tasks(1)
     assert found.is_over("b", lagging(task, LAG), found.settings)
@@ -179,7 +179,7 @@ OWNERS = st.lists(st.sampled_from([*MEMBERS, None]), min_size=6, max_size=6)
     caught_up=st.sets(st.integers(0, 5)),
     count=st.integers(0, 3),
 )
-def test_every_step_assigns_each_task_once_and_never_twice_to_a_process(
+def test_each_step_to_the_target_assigns_each_task_once_and_never_twice_to_a_process(
     places: list[str],
     now: list[str | None],
     copies: list[str | None],

@@ -83,7 +83,7 @@ def test_heartbeat_responses_contain_the_warm_up_settings(harness: Harness, coun
 
 
 @pytest.mark.parametrize(("name", "value"), [("num.warmup.replicas", "0"), ("acceptable.recovery.lag", "50000")])
-def test_a_changed_setting_lets_tasks_move(
+def test_changing_a_warm_up_setting_lets_tasks_move(
     harness: Harness, grown: tuple[Player, Player], name: str, value: str
 ) -> None:
     first, second = grown
