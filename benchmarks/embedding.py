@@ -155,7 +155,7 @@ def _requests(target: Target, journal: bool) -> Sample:
         client.create_topic("first")
         for _ in range(REQUESTS // 10):
             client.produce("first", RECORD)
-        before = broker.loop.call(time.thread_time)
+        before = broker.loop.call_on_loop(time.thread_time)
         for _ in range(REQUESTS):
             client.produce("first", RECORD)
-        return {"broker_us": (broker.loop.call(time.thread_time) - before) / REQUESTS * 1e6}
+        return {"broker_us": (broker.loop.call_on_loop(time.thread_time) - before) / REQUESTS * 1e6}

@@ -57,7 +57,7 @@ def test_a_format_prints_what_kcat_prints(broker: Broker, topic: str) -> None:
     assert CliRunner().invoke(main, arguments).stdout_bytes == expected
 
 
-def test_a_group_is_consumed(broker: Broker, topic: str) -> None:
+def test_consume_continues_at_the_offsets_of_its_group(broker: Broker, topic: str) -> None:
     group = ("--group", f"{topic}-group")
     assert len(values(broker, topic, *group, "--count", "4")) == 4
     assert len(values(broker, topic, *group)) == 2
@@ -90,12 +90,12 @@ def test_printed_records_are_produced_again(broker: Broker, topic: str) -> None:
     assert sorted(copied.splitlines()) == sorted(printed.splitlines())
 
 
-def test_records_are_deleted(broker: Broker, topic: str) -> None:
+def test_the_records_command_deletes_records(broker: Broker, topic: str) -> None:
     run(broker, "records", "delete", topic, "--before", "0=latest", "--before", "1=1", "--execute")
     assert values(broker, topic) == ["3", "5"]
 
 
-def test_brokers_are_listed(broker: Broker, against: str) -> None:
+def test_the_brokers_command_lists_the_brokers_of_kafka(broker: Broker, against: str) -> None:
     found: Any = json.loads(run(broker, "brokers", "list", "--json"))
     assert [each["address"] for each in found["brokers"]] == broker.bootstrap_servers.split(",")
     assert found["cluster_id"] and found["brokers"][0]["release"] == "4.4"

@@ -15,9 +15,9 @@ import pytest
 from conformance import builds
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.protocol.apis import ApiKey
-from minibroker.testing.emulation.emulation import list_levels
-from minibroker.testing.emulation.error_codes import find_last_code
-from minibroker.testing.emulation.releases import RELEASES, is_since, list_settings, list_versions, parse_release
+from minibroker.testing.emulation.emulation import list_highest_feature_levels
+from minibroker.testing.emulation.error_codes import find_newest_error_code
+from minibroker.testing.emulation.releases import RELEASES, is_at_least, list_settings, list_versions, parse_release
 
 HERE = Path(__file__).parent
 FIRST_BY_LISTENER = "2.8"
@@ -54,9 +54,9 @@ def tables(lines: list[list[str]]) -> dict[tuple[str, str], dict[int, Versions]]
 
 def listener_of(release: str) -> str:
     """Which of the listeners that a jar tells of is the one that is emulated."""
-    if not is_since(release, FIRST_BY_LISTENER):
+    if not is_at_least(release, FIRST_BY_LISTENER):
         return "ANY"
-    return "BROKER" if is_since(release, FIRST_WITH_KRAFT) else "ZK_BROKER"
+    return "BROKER" if is_at_least(release, FIRST_WITH_KRAFT) else "ZK_BROKER"
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -71,14 +71,14 @@ def test_a_release_has_the_api_versions_of_its_jar(
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_has_the_features_of_its_jar(release: str, lines: list[list[str]]) -> None:
     levels = {name: int(level) for found, kind, _, name, _, level in lines if (found, kind) == (release, "FEATURES")}
-    assert bool(levels) == is_since(release, FIRST_WITH_KRAFT)
-    assert list_levels(release) == {name: level for name, level in levels.items() if level}
+    assert bool(levels) == is_at_least(release, FIRST_WITH_KRAFT)
+    assert list_highest_feature_levels(release) == {name: level for name, level in levels.items() if level}
 
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_has_the_error_codes_of_its_jar(release: str, lines: list[list[str]]) -> None:
     codes = [int(code) for found, kind, code, *_ in lines if (found, kind) == (release, "ERRORS")]
-    assert max(codes) == find_last_code(release)
+    assert max(codes) == find_newest_error_code(release)
 
 
 @pytest.mark.parametrize("release", ["0.9", "0.10.0", "0.10.2", "0.11", "1.0", "2.0", "2.2", "2.3", "2.4", "2.5"])

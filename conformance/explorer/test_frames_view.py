@@ -261,7 +261,7 @@ def test_hostile_records_are_shown_as_text(explorer: Explorer, broker: Broker) -
 def test_a_list_of_many_frames_stays_small_and_responsive(explorer: Explorer, broker: Broker) -> None:
     """Only what is visible is in the page, however many frames there are."""
     first = broker.requests("Produce")[0]
-    broker.on_loop(lambda: repeated(broker, first))
+    broker.call_on_loop(lambda: repeated(broker, first))
     page = explorer.open("#/frames?filter=api%3DProduce")
     expect(page.locator("output")).to_contain_text(f"{MANY:,}"[:3])
     frames = page.get_by_role("listbox", name="Frames")

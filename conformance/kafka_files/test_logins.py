@@ -10,7 +10,7 @@ from conformance.wire.connection import Connection
 from conformance.wire.requests import repeated
 from conformance.wire.test_delegation_tokens import PROPERTIES, expire, log_in_by, logged_in, made
 from conformance.wire.test_sasl import KafkaWithSasl, add_alice, authenticate, handshake, is_served
-from minibroker.client.client_mechanisms import prove_password
+from minibroker.client.client_mechanisms import authenticate_by_scram
 from tests.running import running_broker
 
 LISTENERS = {
@@ -23,7 +23,7 @@ def alice_logs_in(address: str) -> bool:
     """Whether the user that is recorded may log in."""
     with Connection(address) as client:
         assert handshake(client, "SCRAM-SHA-256").error_code == 0
-        exchange = prove_password("sha256", "alice", "a-secret")
+        exchange = authenticate_by_scram("sha256", "alice", "a-secret")
         answer = authenticate(client, next(exchange))
         return not answer.error_code and not authenticate(client, exchange.send(answer.auth_bytes)).error_code
 

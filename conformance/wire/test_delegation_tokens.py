@@ -16,7 +16,7 @@ from conformance.wire.test_rights import MADE, create, creation
 from conformance.wire.test_sasl import INVALID, MODULES, PREFIX, KafkaWithSasl, authenticate, handshake, is_served
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.security.operations import CREATE_TOKENS, DESCRIBE_CLUSTER, DESCRIBE_TOKEN, DESCRIBE_TOKENS
-from minibroker.client.client_mechanisms import prove_password
+from minibroker.client.client_mechanisms import authenticate_by_scram
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.delegation_tokens import (
     CreateDelegationTokenRequest,
@@ -338,7 +338,7 @@ def log_in_by(client: Connection, token: Any, mechanism: str = "SCRAM-SHA-512", 
     """The last answer of the exchange."""
     assert handshake(client, mechanism).error_code == 0
     password = base64.b64encode(token.hmac if secret is None else secret).decode()
-    exchange = prove_password(HASHES[mechanism], token.token_id, password, is_token=True)
+    exchange = authenticate_by_scram(HASHES[mechanism], token.token_id, password, is_token=True)
     answer = authenticate(client, next(exchange))
     if answer.error_code:
         return answer

@@ -13,7 +13,7 @@ import pytest
 from conformance.conftest import StartMinibroker
 from conformance.kafka_reference import KafkaProcess
 from conformance.wire.connection import Connection, ConnectionClosed
-from minibroker.client.client_mechanisms import prove_password
+from minibroker.client.client_mechanisms import authenticate_by_scram
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -165,7 +165,7 @@ def test_a_token_may_be_shorter_than_a_request(client: Connection) -> None:
 @pytest.mark.parametrize(("mechanism", "hash_name"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
 def test_a_client_authenticates_with_scram(client: Connection, mechanism: str, hash_name: str) -> None:
     assert handshake(client, mechanism).error_code == 0
-    exchange = prove_password(hash_name, "alice", "a-secret")
+    exchange = authenticate_by_scram(hash_name, "alice", "a-secret")
     answer = authenticate(client, next(exchange))
     answer = authenticate(client, exchange.send(answer.auth_bytes))
     with pytest.raises(StopIteration):
@@ -207,7 +207,7 @@ def test_a_failed_authentication_is_answered_after_a_delay_and_closes_the_connec
 
 def test_scram_rejects_a_wrong_password(client: Connection) -> None:
     handshake(client, "SCRAM-SHA-512")
-    exchange = prove_password("sha512", "alice", "wrong")
+    exchange = authenticate_by_scram("sha512", "alice", "wrong")
     answer = authenticate(client, next(exchange))
     answer = authenticate(client, exchange.send(answer.auth_bytes))
     assert answer.error_message == f"{INVALID} SCRAM-SHA-512"
@@ -263,7 +263,7 @@ def test_another_request_during_the_exchange_is_rejected(
 ) -> None:
     handshake(client, mechanism)
     if mechanism == "SCRAM-SHA-256":
-        assert authenticate(client, next(prove_password("sha256", "alice", "a-secret"))).error_code == 0
+        assert authenticate(client, next(authenticate_by_scram("sha256", "alice", "a-secret"))).error_code == 0
     begun = time.monotonic()
     assert client.ask(request_, version).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert time.monotonic() - begun > 0.9 * DELAY_MS / 1000
@@ -349,7 +349,7 @@ def test_a_wrong_password_at_the_reauthentication_closes_the_connection(client: 
 
 def test_reauthentication_is_rejected_without_a_session_lifetime(client: Connection) -> None:
     handshake(client, "SCRAM-SHA-256")
-    exchange = prove_password("sha256", "alice", "a-secret")
+    exchange = authenticate_by_scram("sha256", "alice", "a-secret")
     answer = authenticate(client, next(exchange))
     assert authenticate(client, exchange.send(answer.auth_bytes)).error_code == 0
     assert handshake(client).error_code == ErrorCode.ILLEGAL_SASL_STATE

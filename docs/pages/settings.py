@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from minibroker.cli.settings_help import HEAD, iterate_rows
+from minibroker.cli.settings_help import HEAD, iterate_setting_rows
 
 PREAMBLE = """\
 # Settings
@@ -32,7 +32,7 @@ Generated from `minibroker/broker/configs/settings_table.py` by
 
 def markdown() -> str:
     """Return the text of the page."""
-    lines = [HEAD, tuple("---" for _ in HEAD), *map(_mark_names, iterate_rows())]
+    lines = [HEAD, tuple("---" for _ in HEAD), *map(_mark_names, iterate_setting_rows())]
     return PREAMBLE + "\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 

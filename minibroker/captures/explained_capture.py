@@ -70,14 +70,14 @@ class CaptureExplainer:
         if answer.is_token:
             return _explain_token(answer)
         key, version = numbered.pair.request.api if numbered.pair.request else (-1, -1)
-        if not _can_be_read(key, version):
+        if not _can_read_answer(key, version):
             return _explain_unknown_answer(answer)
         part = explain_response(answer.data, key, version, topics=self._topics)
         self._topics.update(iterate_named_topics(part))
         return part
 
 
-def format_moment(time: float | None) -> str:
+def format_capture_time(time: float | None) -> str:
     """Return the time of day of a packet, in UTC, down to microseconds; empty if it is not known."""
     return "" if time is None else f"{datetime.fromtimestamp(time, UTC):%H:%M:%S.%f}Z"
 
@@ -86,7 +86,7 @@ def _make_heading(numbered: NumberedPair, frame: Frame, *, is_request: bool) -> 
     connection = numbered.connection
     ends = (connection.client, connection.server) if is_request else (connection.server, connection.client)
     took = numbered.pair.duration_ms
-    said = [f"#{numbered.number} {'request' if is_request else 'answer'}", format_moment(frame.time)]
+    said = [f"#{numbered.number} {'request' if is_request else 'answer'}", format_capture_time(frame.time)]
     said += [f"{ends[0]} > {ends[1]}"]
     said += [f"after {took:.1f} ms"] if took is not None and not is_request else []
     said += [f"{frame.missing_bytes:,} of its bytes are not there"] if frame.missing_bytes else []
@@ -98,13 +98,13 @@ def _explain_token(frame: Frame) -> Part:
     cursor = Cursor(frame.data)
     cursor.is_secret = True
     with cursor.add_part("token", "frame") as whole, cursor.read_within(whole):
-        _explain_number(cursor, "size")
+        _explain_int32(cursor, "size")
         with cursor.add_part("token", "bytes") as part:
             explain_sasl(cursor, part, cursor.left_bytes)
     return whole
 
 
-def _can_be_read(key: int, version: int) -> bool:
+def _can_read_answer(key: int, version: int) -> bool:
     if key == ApiKey.API_VERSIONS:
         return True  # brokers answer an unknown version in version 0
     return key in ApiKey._value2member_map_ and version in get_response_class(key).versions
@@ -113,12 +113,12 @@ def _can_be_read(key: int, version: int) -> bool:
 def _explain_unknown_answer(frame: Frame) -> Part:
     cursor = Cursor(frame.data)
     with cursor.add_part("response", "frame") as whole, cursor.read_within(whole):
-        _explain_number(cursor, "size")
-        _explain_number(cursor, "correlation_id")
+        _explain_int32(cursor, "size")
+        _explain_int32(cursor, "correlation_id")
         whole.meaning = "its request is not in the capture"
     return whole
 
 
-def _explain_number(cursor: Cursor, name: str) -> None:
+def _explain_int32(cursor: Cursor, name: str) -> None:
     with cursor.add_part(name, "int32") as part:
         part.value = int.from_bytes(cursor.read_bytes(SIZE_BYTES), "big", signed=True)

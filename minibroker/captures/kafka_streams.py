@@ -54,7 +54,7 @@ class Frame(NamedTuple):
         return None if len(self.data) < _NO_CLIENT_ID.size else _NO_CLIENT_ID.unpack_from(self.data)[3]
 
     @property
-    def answered_id(self) -> int | None:
+    def correlation_id_of_answer(self) -> int | None:
         """The correlation id of an answer; None if it is cut off."""
         return None if len(self.data) < _ANSWER.size else _ANSWER.unpack_from(self.data)[1]
 
@@ -150,10 +150,10 @@ def looks_like_request(data: bytes, position: int) -> bool:
     end, start = position + SIZE_BYTES + size, position + _REQUEST.size
     if end > len(data) or version not in get_request_class(key).versions:
         return 0 < length <= size and data[start : start + length].decode(errors="replace").isprintable()
-    return _can_be_read(data[position + SIZE_BYTES : end], ApiKey(key), version)
+    return _can_decode_request(data[position + SIZE_BYTES : end], ApiKey(key), version)
 
 
-def _can_be_read(frame: bytes, key: ApiKey, version: int) -> bool:
+def _can_decode_request(frame: bytes, key: ApiKey, version: int) -> bool:
     try:
         _, position = RequestHeader.decode_from(frame, get_request_header_version(key, version))
         get_request_class(key).decode(frame, version, position)
@@ -162,7 +162,7 @@ def _can_be_read(frame: bytes, key: ApiKey, version: int) -> bool:
     return True
 
 
-def _make_answer_test(awaited: set[int | None]) -> LooksRight:
+def _make_answer_check(awaited: set[int | None]) -> LooksRight:
     def looks_right(data: bytes, position: int) -> bool:
         if position + _ANSWER.size > len(data):
             return False
@@ -211,14 +211,14 @@ def _find_next_frame(data: bytes, at: int, looks_right: LooksRight, places: re.P
 
 def _pair_frames(connection: Connection) -> Conversation:
     asked = list(_iterate_frames(connection.to_server, looks_like_request, _REQUEST_PLACE))
-    requests = list(_mark_tokens(each for each in asked if isinstance(each, Frame)))
+    requests = list(_mark_sasl_tokens(each for each in asked if isinstance(each, Frame)))
     awaited = {each.correlation_id for each in requests}
-    answered = list(_iterate_frames(connection.to_client, _make_answer_test(awaited), _ANSWER_PLACE))
+    answered = list(_iterate_frames(connection.to_client, _make_answer_check(awaited), _ANSWER_PLACE))
     pairs = _match_answers(requests, [each for each in answered if isinstance(each, Frame)])
     return Conversation(connection, pairs, list(_iterate_notes(connection, asked, answered)))
 
 
-def _mark_tokens(requests: Iterator[Frame]) -> Iterator[Frame]:
+def _mark_sasl_tokens(requests: Iterator[Frame]) -> Iterator[Frame]:
     """Yield the frames; those behind a SaslHandshake of version 0 that are no requests are tokens."""
     expects_tokens = False
     for frame in requests:
@@ -240,8 +240,8 @@ def _match_answers(requests: list[Frame], answers: list[Frame]) -> list[Pair]:
         if tokens and requests[tokens[-1]].is_token and tokens[-1] == last + 1:
             last = tokens.pop()
             found[last] = answer._replace(is_token=True)
-        elif waiting.get(answer.answered_id):
-            last = waiting[answer.answered_id].pop()
+        elif waiting.get(answer.correlation_id_of_answer):
+            last = waiting[answer.correlation_id_of_answer].pop()
             found[last] = answer
         else:
             alone.append(Pair(None, answer))

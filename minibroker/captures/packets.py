@@ -51,7 +51,7 @@ class Capture:
 
     def iterate_segments(self) -> Iterator[Segment]:
         """Yield all segments in their order. Raises Malformed for a file that is no capture of a known link type."""
-        reader = _make_reader(self._data)
+        reader = _make_pcap_reader(self._data)
         decode = _find_decoder(reader.datalink())
         for time, packet in self._iterate_packets(reader):
             segment = _parse_segment(time, packet, decode)
@@ -82,7 +82,7 @@ def is_capture(data: bytes) -> bool:
     return data[:4] in PCAP_MAGICS or data[:4] == PCAPNG_MAGIC
 
 
-def _make_reader(data: bytes) -> Any:
+def _make_pcap_reader(data: bytes) -> Any:
     """Return dpkt's reader. Raises Malformed, and ModuleNotFoundError without dpkt."""
     try:
         import dpkt
@@ -101,14 +101,14 @@ def _find_decoder(link_type: int) -> Any:
 
     by_type = {0: loopback.Loopback, 108: loopback.Loopback, 1: ethernet.Ethernet, 113: sll.SLL, 276: sll2.SLL2}
     if link_type in _RAW:
-        return _decode_raw
+        return _decode_raw_ip_packet
     if link_type not in by_type:
         known = "Ethernet, loopback, Linux's any, and IP"
         raise Malformed(f"packets of link type {link_type} are not known, only those of {known}")
     return lambda packet: by_type[link_type](packet).data
 
 
-def _decode_raw(packet: bytes) -> Any:
+def _decode_raw_ip_packet(packet: bytes) -> Any:
     from dpkt import ip, ip6
 
     return ip.IP(packet) if packet[:1] and packet[0] >> 4 == _VERSION_4 else ip6.IP6(packet)

@@ -88,8 +88,8 @@ def collect_connections(segments: Iterable[Segment]) -> list[Connection]:
         if pair is None or pair.is_over_before(segment):
             pair = open_[key] = _Pair(segment)
             pairs.append(pair)
-        pair.add(segment)
-    return [pair.connection() for pair in pairs]
+        pair.add_segment(segment)
+    return [pair.make_connection() for pair in pairs]
 
 
 class _Pair:
@@ -106,16 +106,16 @@ class _Pair:
         first = self._halves[segment.source].first
         return bool(segment.flags & SYN) and first is not None and first != (segment.sequence + 1) % _WRAP
 
-    def add(self, segment: Segment) -> None:
+    def add_segment(self, segment: Segment) -> None:
         if segment.flags & SYN:
             answers = bool(segment.flags & ACK)
             self._client = segment.target if answers else segment.source
             self._server = segment.source if answers else segment.target
             self._knows_client = True
-        self._halves[segment.source].add(segment)
+        self._halves[segment.source].add_segment(segment)
 
-    def connection(self) -> Connection:
-        to_server, to_client = self._halves[self._client].stream(), self._halves[self._server].stream()
+    def make_connection(self) -> Connection:
+        to_server, to_client = self._halves[self._client].make_stream(), self._halves[self._server].make_stream()
         return Connection(self._client, self._server, to_server, to_client, self._knows_client)
 
 
@@ -128,7 +128,7 @@ class _Half:
         self._placed: list[tuple[int, int, Segment]] = []
         self._end = 0
 
-    def add(self, segment: Segment) -> None:
+    def add_segment(self, segment: Segment) -> None:
         sequence = segment.sequence
         if segment.flags & SYN:
             sequence = (sequence + 1) % _WRAP
@@ -142,7 +142,7 @@ class _Half:
         if end > start and not segment.flags & RST:
             self._placed.append((start, len(self._placed), segment))
 
-    def stream(self) -> Stream:
+    def make_stream(self) -> Stream:
         """Return the bytes in order, each once: of bytes that came twice the first."""
         placed = sorted(self._placed)
         if not placed:

@@ -40,14 +40,14 @@ def iterate_connections(text: str) -> Iterator[Connection]:
             elif line.startswith("==="):
                 break
             elif line.strip() and not line.startswith("Filter:"):
-                data[line.startswith("\t")].extend(_parse_bytes(line))
+                data[line.startswith("\t")].extend(_parse_hex_line(line))
         if len(nodes) != 2 or not any(node.host for node in nodes):  # of TLS, tshark 4.0 names only one
             raise Malformed("tshark found no such stream: -d tcp.port==9093,tls says that a port speaks TLS")
         client, server = nodes
         yield Connection(client, server, make_stream(bytes(data[0])), make_stream(bytes(data[1])), has_begin=False)
 
 
-def _parse_bytes(line: str) -> bytes:
+def _parse_hex_line(line: str) -> bytes:
     try:
         return bytes.fromhex(line)
     except ValueError:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.cli.connecting import Bootstrap, make_client, make_unreachable_error
-from minibroker.cli.shared import make_failure, make_no_such_error
+from minibroker.cli.shared import make_no_such_error, make_operation_error
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -58,7 +58,7 @@ def connect_client(bootstrap: Bootstrap) -> Iterator[Client]:
     except SettingError as error:
         raise click.UsageError(f"--client: {error}") from None
     except ClientError as error:
-        raise make_failure(str(error)) from None
+        raise make_operation_error(str(error)) from None
 
 
 def delete_each(names: Iterable[str], delete: Callable[[str], None], as_json: bool) -> None:
@@ -77,7 +77,7 @@ def delete_each(names: Iterable[str], delete: Callable[[str], None], as_json: bo
     elif deleted:
         click.echo(f"deleted {', '.join(deleted)}")
     if problems:
-        raise make_failure("; ".join(problems))
+        raise make_operation_error("; ".join(problems))
 
 
 def get_all_topics(client: Client) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def check_configs(answer: Any, what: str, names: Iterable[str]) -> None:
 
         unknown = [name for name in names if name not in TOPIC_SETTINGS]
         guess = suggest_names(unknown[0], TOPIC_SETTINGS) if unknown else ""
-        raise make_failure(f"{error}{guess}") from None
+        raise make_operation_error(f"{error}{guess}") from None
 
 
 def get_topic_configs(client: Client, name: str) -> list[Any]:

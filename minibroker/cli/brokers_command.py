@@ -9,7 +9,13 @@ import click
 
 from minibroker.cli.administration import BROKER_RESOURCE, Config, connect_client, get_configs, make_config_row
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.shared import WholeHelpGroup, make_failure, make_json_option, print_help_if_alone, print_table
+from minibroker.cli.shared import (
+    WholeHelpGroup,
+    make_json_option,
+    make_operation_error,
+    print_help_if_alone,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -81,13 +87,13 @@ def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
 
 
 def _make_broker(client: Client, found: Any, controller: int) -> Broker:
-    from minibroker.cli.doctor.checks import guess_release
+    from minibroker.cli.doctor.checks import guess_kafka_release
     from minibroker.client.client_errors import ClientError
     from minibroker.client.connection_settings import Address
 
     try:
         served = _get_api_versions(client, found.node_id).api_keys
-        release = guess_release({each.api_key: range(each.min_version, each.max_version + 1) for each in served})
+        release = guess_kafka_release({each.api_key: range(each.min_version, each.max_version + 1) for each in served})
     except ClientError as error:
         click.echo(f"minibroker: {error}", err=True)
         release = None
@@ -131,7 +137,7 @@ def describe(broker: int | None, shows_all: bool, bootstrap: Bootstrap, as_json:
         nodes = client.nodes()
         chosen = nodes[0] if broker is None else broker
         if chosen not in nodes:
-            raise make_failure(f"there is no broker {chosen}, only {', '.join(map(str, nodes))}")
+            raise make_operation_error(f"there is no broker {chosen}, only {', '.join(map(str, nodes))}")
         rows = [make_config_row(entry) for entry in get_configs(client, BROKER_RESOURCE, str(chosen), chosen)]
     shown = [row for row in rows if shows_all or is_overridden(row)]
     if as_json:

@@ -35,12 +35,12 @@ def explore(path: Path, port: int) -> None:
 
     try:
         with TemporaryDirectory(prefix="minibroker-explore-") as unpacked:
-            asyncio.run(_serve(path.resolve(), port, Path(unpacked)))
+            asyncio.run(_serve_explorer(path.resolve(), port, Path(unpacked)))
     except (StartError, FlowError, LabFileError) as error:
         raise click.UsageError(str(error)) from None
 
 
-async def _serve(path: Path, port: int, unpacked: Path) -> None:
+async def _serve_explorer(path: Path, port: int, unpacked: Path) -> None:
     from minibroker.addresses import LOOPBACK, HostPort
     from minibroker.broker.process import make_stop_event
     from minibroker.testing.control.control_server import serve_application
@@ -49,16 +49,16 @@ async def _serve(path: Path, port: int, unpacked: Path) -> None:
 
     def made() -> Application:
         from minibroker.explorer.explorer_routes import make_files_app
-        from minibroker.lab.lab_files import is_archive, unpack
-        from minibroker.proxy.exploring import make_exchanges_app, make_saved_app
+        from minibroker.lab.lab_files import is_archive, unpack_lab_file
+        from minibroker.proxy.exploring import make_app_for_exchanges, make_app_for_saved_exchanges
         from minibroker.storage.inspection.inspected_files import identify_file
 
         if path.is_dir() or identify_file(str(path)) is not None:
             return make_files_app(path)
         if not is_archive(path):
-            return make_saved_app(path, closing)
-        opened = unpack(path, unpacked)
-        return make_exchanges_app(opened.frames, path, closing, unpacked if opened.has_logs else None)
+            return make_app_for_saved_exchanges(path, closing)
+        opened = unpack_lab_file(path, unpacked)
+        return make_app_for_exchanges(opened.frames, path, closing, unpacked if opened.has_logs else None)
 
     stop = make_stop_event()
     async with serve_application(made, HostPort(LOOPBACK, port), closing) as url:

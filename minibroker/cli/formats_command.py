@@ -27,7 +27,7 @@ record.attributes.elide (KIP-931, which was discarded): it saves the one unused 
 """
 
 
-def parse_counts(text: str) -> tuple[int, ...]:
+def parse_record_counts(text: str) -> tuple[int, ...]:
     """Parse comma-separated numbers from 1 on. Raises click.BadParameter."""
     texts = text.split(",")
     if not all(each.isascii() and each.isdecimal() and len(each) < 10 for each in texts):
@@ -43,7 +43,7 @@ def parse_counts(text: str) -> tuple[int, ...]:
     "--records",
     metavar="N,N,...",
     default="1,3,10,50,100",
-    type=parse_counts,
+    type=parse_record_counts,
     show_default=True,
     help="Records in a batch.",
 )

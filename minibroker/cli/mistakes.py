@@ -94,16 +94,16 @@ def format_error(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         return f"there is no option {error.option_name}{_suggest_option(error.option_name, context)}"
     if isinstance(error, click.MissingParameter) and error.param is not None and context is not None:
-        return f"{_get_name(error.param)} is missing; {_get_usage(context)}"
+        return f"{_get_parameter_name(error.param)} is missing; {_get_usage_line(context)}"
     if isinstance(error, click.BadParameter) and (error.param is not None or error.param_hint is not None):
         text = _remove_full_stop(error.message)
         ours = next((text.removesuffix(each) + NUMBERS[each] for each in NUMBERS if text.endswith(each)), text)
-        return f"{error.param_hint if error.param is None else _get_name(error.param)}: {ours}"
+        return f"{error.param_hint if error.param is None else _get_parameter_name(error.param)}: {ours}"
     message = _remove_full_stop(error.format_message())
     if isinstance(error, click.BadOptionUsage) and message.endswith("requires an argument"):
         return f"{error.option_name} needs a value"
     if message.startswith(TOO_MANY) and context is not None:
-        return f"too many arguments: {message.partition('(')[2].removesuffix(')')}; {_get_usage(context)}"
+        return f"too many arguments: {message.partition('(')[2].removesuffix(')')}; {_get_usage_line(context)}"
     return message
 
 
@@ -111,11 +111,11 @@ def _remove_full_stop(text: str) -> str:
     return text if text.endswith("..") else text.removesuffix(".")
 
 
-def _get_usage(context: click.Context) -> str:
+def _get_usage_line(context: click.Context) -> str:
     return join_lines(context.get_usage()).replace("Usage", "usage", 1)
 
 
-def _get_name(parameter: click.Parameter) -> str:
+def _get_parameter_name(parameter: click.Parameter) -> str:
     """Return `--topic`, or the name of an argument as the usage shows it."""
     if isinstance(parameter, click.Option):
         return max(parameter.opts, key=len)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.cli.administration import TopicPartition, get_all_topics, get_existing_topic
-from minibroker.cli.shared import describe_missing_partition, make_failure, suggest_file_commands
+from minibroker.cli.shared import describe_missing_partition, make_operation_error, suggest_file_commands
 from minibroker.quantities import parse_moment_ms
 
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ def parse_topics(text: str) -> Topics:
     return match["topic"], tuple(map(int, match["indexes"].split(","))) if match["indexes"] else ()
 
 
-def parse_where(text: str) -> Where:
+def parse_offset_or_time(text: str) -> Where:
     """Parse [PARTITION=]WHERE. Raises click.BadParameter."""
     one = ONE_PARTITION.fullmatch(text)
     if one is not None:
-        return parse_where(one["where"])._replace(partition=int(one["index"]))
+        return parse_offset_or_time(one["where"])._replace(partition=int(one["index"]))
     if text in WORDS:
         return Where(WORDS[text])
     if NUMBER.fullmatch(text) and abs(int(text)) <= OFFSET_MAX:
@@ -99,11 +99,11 @@ def list_partitions(client: Client, asked: Sequence[Topics]) -> list[TopicPartit
     """
     chosen: set[TopicPartition] = set()
     for name, indexes in asked:
-        for topic in _list_matching(client, name) if is_pattern(name) else [_find_topic(client, name)]:
+        for topic in _list_matching_topics(client, name) if is_pattern(name) else [_find_topic(client, name)]:
             known = {each.partition_index for each in topic.partitions}
             missing = [index for index in indexes if index not in known]
             if missing:
-                raise make_failure(describe_missing_partition(topic.name, missing[0], len(known)))
+                raise make_operation_error(describe_missing_partition(topic.name, missing[0], len(known)))
             chosen |= {(topic.name, index) for index in indexes or known}
     return sorted(chosen)
 
@@ -113,7 +113,7 @@ def is_pattern(name: str) -> bool:
     return name.startswith("^") or GLOB.search(name) is not None
 
 
-def _list_matching(client: Client, pattern: str) -> list[Any]:
+def _list_matching_topics(client: Client, pattern: str) -> list[Any]:
     matches = re.compile(pattern).search if pattern.startswith("^") else lambda name: fnmatchcase(name, pattern)
     is_for_all = pattern.removeprefix("^").startswith(INTERNAL)
     found = [
@@ -122,7 +122,7 @@ def _list_matching(client: Client, pattern: str) -> list[Any]:
         if matches(name) and (is_for_all or not topic.is_internal) and topic.partitions
     ]
     if not found:
-        raise make_failure(f"no topic matches {pattern}")
+        raise make_operation_error(f"no topic matches {pattern}")
     return found
 
 
@@ -130,7 +130,7 @@ def _find_topic(client: Client, name: str) -> Any:
     from minibroker.protocol.errors import ErrorCode
 
     if name == METADATA_TOPIC:
-        raise make_failure(f"no broker lets clients read {name}: minibroker dump shows its files")
+        raise make_operation_error(f"no broker lets clients read {name}: minibroker dump shows its files")
     (found,) = client.metadata([name]).topics
     if found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return get_existing_topic(client, name)  # raises the error
@@ -149,11 +149,11 @@ def find_offsets_at(
     """
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
-    chosen = {each: _choose_place(each[1], places, otherwise) for each in partitions}
+    chosen = {each: _choose_place_of_partition(each[1], places, otherwise) for each in partitions}
     indexes = {index for _, index in chosen}
     stray = [each.partition for each in places if each.partition is not None and each.partition not in indexes]
     if stray:
-        raise make_failure(f"there is no partition {stray[0]} among those to read")
+        raise make_operation_error(f"there is no partition {stray[0]} among those to read")
     at_time = list_offsets(client, {each: where.number for each, where in chosen.items() if where.kind == "time"})
     offsets = {each: offset for each, offset in at_time.items() if offset >= 0}
     of_first = [each for each, where in chosen.items() if where.kind in ("earliest", "offset", "back")]
@@ -164,7 +164,7 @@ def find_offsets_at(
         if where.kind == "earliest":
             offsets[each] = first[each]
         elif where.kind == "offset":
-            offsets[each] = limit_to_log(each, where.number, first[each], next_ones[each])
+            offsets[each] = limit_offset_to_log(each, where.number, first[each], next_ones[each])
         elif where.kind == "back":
             offsets[each] = max(first[each], next_ones[each] - where.number)
         else:
@@ -172,13 +172,13 @@ def find_offsets_at(
     return offsets
 
 
-def _choose_place(index: int, places: Sequence[Where], otherwise: str) -> Where:
+def _choose_place_of_partition(index: int, places: Sequence[Where], otherwise: str) -> Where:
     of_all = [each for each in places if each.partition is None]
     of_this = [each for each in places if each.partition == index]
     return [Where(otherwise), *of_all, *of_this][-1]
 
 
-def limit_to_log(place: TopicPartition, wanted: int, earliest: int, latest: int) -> int:
+def limit_offset_to_log(place: TopicPartition, wanted: int, earliest: int, latest: int) -> int:
     """Return the offset in the log that is nearest to the wanted one; if it is another, say so on stderr."""
     nearest = min(max(wanted, earliest), latest)
     if nearest != wanted:

@@ -75,7 +75,7 @@ def _get_argument_name(name: str) -> str:
     return name.removeprefix("--").replace("-", "_")
 
 
-def serve_plainly(options: Mapping[str, Any]) -> NoReturn:
+def serve_without_click(options: Mapping[str, Any]) -> NoReturn:
     """Serve, and end the process as the command does."""
     try:
         sys.exit(serve(**options))

@@ -10,12 +10,12 @@ import click
 
 from minibroker.cli.administration import TopicPartition, connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.places import Topics, Where, find_offsets_at, list_partitions, parse_topics, parse_where
+from minibroker.cli.places import Topics, Where, find_offsets_at, list_partitions, parse_offset_or_time, parse_topics
 from minibroker.cli.shared import (
     WholeHelpGroup,
     make_completer,
-    make_failure,
     make_json_option,
+    make_operation_error,
     print_help_if_alone,
     print_table,
 )
@@ -51,7 +51,7 @@ def records(context: click.Context) -> None:
 @records.command()
 @click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=parse_topics,
                 shell_complete=make_completer("topics"))  # fmt: skip
-@click.option("--before", "places", metavar="WHERE", type=parse_where, multiple=True, required=True,
+@click.option("--before", "places", metavar="WHERE", type=parse_offset_or_time, multiple=True, required=True,
               help="An offset, a time, latest for all, or for one partition, as in 0=42.")  # fmt: skip
 @click.option("--execute", is_flag=True, help="Do it; without this, only show what would be done.")
 @add_connection_options
@@ -99,14 +99,14 @@ def _delete_records(client: Client, cuts: Sequence[Cut]) -> None:
     refused = []
     for cut in cuts:
         try:
-            client.retry(lambda cut=cut: _delete_once(client, cut))  # type: ignore[misc]
+            client.retry(lambda cut=cut: _send_deletion(client, cut))  # type: ignore[misc]
         except ClientError as error:
             refused.append(str(error))
     if refused:
-        raise make_failure("; ".join(refused))
+        raise make_operation_error("; ".join(refused))
 
 
-def _delete_once(client: Client, cut: Cut) -> None:
+def _send_deletion(client: Client, cut: Cut) -> None:
     from minibroker.protocol.messages.log_offsets import DeleteRecordsRequest
 
     of_topic = DeleteRecordsRequest.DeleteRecordsTopic

@@ -10,7 +10,7 @@ import time
 
 import click
 
-from minibroker.cli.shared import make_failure
+from minibroker.cli.shared import make_operation_error
 
 
 @click.command()
@@ -55,7 +55,7 @@ def repair(directories: tuple[str, ...], yes: bool, output: str | None) -> int:
         click.echo("done" if yes else "nothing was changed; add --yes to do this")
         return 0
     except (OSError, LogDirectoryError, KafkaError) as error:
-        raise make_failure(str(error)) from None
+        raise make_operation_error(str(error)) from None
     finally:
         found.close()
 
@@ -70,10 +70,10 @@ def _repair_logs(directories: tuple[str, ...], output: str, yes: bool) -> int:
         from minibroker.pipeline.verifying.repairing import plan_repair, repair_into
         from minibroker.pipeline.verifying.verify_job import verify_plan
     except ImportError:
-        raise make_failure("--output needs the extra arrow: python3 -m pip install pyarrow numpy") from None
+        raise make_operation_error("--output needs the extra arrow: python3 -m pip install pyarrow numpy") from None
     try:
         if is_in_use(directories[0]):
-            raise make_failure(f"{directories[0]} is in use: stop the broker first")
+            raise make_operation_error(f"{directories[0]} is in use: stop the broker first")
         steps = plan_repair(directories[0])
         for step in steps:
             click.echo(step)
@@ -82,6 +82,6 @@ def _repair_logs(directories: tuple[str, ...], output: str, yes: bool) -> int:
             return 0
         left = [each for each in verify_plan(repair_into(directories[0], output, steps)) if each.severity == "error"]
     except (OSError, PipelineError) as error:
-        raise make_failure(str(error)) from None
+        raise make_operation_error(str(error)) from None
     click.echo(f"{output} is complete; verify finds {len(left)} errors in it")
     return int(bool(left))

@@ -21,9 +21,9 @@ def _print_settings(context: click.Context, _: click.Parameter, wanted: bool) ->
     """Print the settings and exit, if `--help-settings` was given."""
     if not wanted:
         return
-    from minibroker.cli.settings_help import write_help
+    from minibroker.cli.settings_help import format_help
 
-    click.echo(write_help(), nl=False)
+    click.echo(format_help(), nl=False)
     context.exit()
 
 

@@ -84,7 +84,7 @@ def serve(
             if not (security or settings["test.security"] or "").startswith("SASL"):
                 _warn_of_open_listeners(settings)
             announce = Announcement(settings, container, ready_file)
-            first: dict[str, Any] = {"first_records": _make_credentials(scram), "first_cluster_id": cluster_id}
+            first: dict[str, Any] = {"first_records": _make_scram_records(scram), "first_cluster_id": cluster_id}
             first |= {"metrics_port": metrics_port, "metrics_tls": metrics_tls}
             first["until_stdin_closes"] = until_stdin_closes
             if metrics_tls:
@@ -95,7 +95,7 @@ def serve(
                 return _run_test_kit(
                     settings, nodes, announce, token=control_token, registry=registry, **wishes, **first
                 )
-            return serve_until_signal(settings, nodes=nodes, announce=announce, beside=_make_beside(registry), **first)
+            return serve_until_signal(settings, nodes=nodes, announce=announce, beside=_get_registry(registry), **first)
     except (SettingsError, StartError, InvalidOptions) as error:
         if log_format == "json":
             LOG.critical(str(error), extra={"event": "failed"})
@@ -118,7 +118,7 @@ def _remove_directory(directory: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _make_beside(registry: str | None) -> Beside | None:
+def _get_registry(registry: str | None) -> Beside | None:
     """Return what serves beside the broker: a schema registry at this address, or nothing."""
     if registry is None:
         return None
@@ -147,7 +147,7 @@ def _check_tls(settings: Settings, metrics_port: int | None, security: str | Non
         raise InvalidOptions("--metrics-tls needs a listener with TLS")
 
 
-def _make_credentials(arguments: tuple[str, ...]) -> list[Message]:
+def _make_scram_records(arguments: tuple[str, ...]) -> list[Message]:
     """Return the records of the users of a new cluster. Raise InvalidOptions."""
     if not arguments:
         return []

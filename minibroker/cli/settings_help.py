@@ -25,7 +25,7 @@ from minibroker.broker.configs.valid_values import (
 HEAD = ("setting", "of a topic", "type", "default", "values", "changes", "meaning")
 
 
-def iterate_rows() -> Iterator[list[str]]:
+def iterate_setting_rows() -> Iterator[list[str]]:
     """Yield the cells of each setting, under HEAD, in the order of the table."""
     for row in SETTINGS:
         if not row.internal:
@@ -40,9 +40,11 @@ def iterate_rows() -> Iterator[list[str]]:
             ]
 
 
-def write_help() -> str:
+def format_help() -> str:
     """Return two lines for each setting: its facts and its meaning."""
-    return "".join(f"{', '.join(filter(None, _label_cells(cells)))}\n    {cells[-1]}\n" for cells in iterate_rows())
+    return "".join(
+        f"{', '.join(filter(None, _label_cells(cells)))}\n    {cells[-1]}\n" for cells in iterate_setting_rows()
+    )
 
 
 def _label_cells(cells: list[str]) -> list[str]:

@@ -195,7 +195,7 @@ def print_help_if_alone(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-def make_failure(message: str) -> click.ClickException:
+def make_operation_error(message: str) -> click.ClickException:
     """Return the error of a failed operation, with status 1."""
     return click.ClickException(join_lines(message))
 
@@ -205,7 +205,7 @@ def make_no_such_error(kind: str, name: str, known: Iterable[str]) -> click.Clic
     from minibroker.suggestions import suggest_names
 
     advice = f"; {suggest_file_commands(name)}" if "/" in name else suggest_names(name, known)
-    return make_failure(f"there is no {kind} {name}{advice}")
+    return make_operation_error(f"there is no {kind} {name}{advice}")
 
 
 def suggest_file_commands(path: str) -> str:
@@ -287,20 +287,20 @@ def print_rows(rows: Sequence[Mapping[str, object]], names: Iterable[str] = ()) 
 
     Moments, which are named like `start_ms`, become times that people read.
     """
-    head = [_make_title(name) for name in (rows[0] if rows else names)]
-    print_table(head, [[_format_moment(name, value) for name, value in row.items()] for row in rows])
+    head = [_make_column_title(name) for name in (rows[0] if rows else names)]
+    print_table(head, [[_format_timestamp_cell(name, value) for name, value in row.items()] for row in rows])
 
 
-def _is_moment(name: str) -> bool:
+def _is_timestamp_column(name: str) -> bool:
     return name.endswith("_ms") and name not in SPANS
 
 
-def _make_title(name: str) -> str:
-    return f"{name.removesuffix('_ms')} (UTC)" if _is_moment(name) else name
+def _make_column_title(name: str) -> str:
+    return f"{name.removesuffix('_ms')} (UTC)" if _is_timestamp_column(name) else name
 
 
-def _format_moment(name: str, value: object) -> object:
-    if not _is_moment(name) or not isinstance(value, int):
+def _format_timestamp_cell(name: str, value: object) -> object:
+    if not _is_timestamp_column(name) or not isinstance(value, int):
         return value
     from minibroker.quantities import format_time
 

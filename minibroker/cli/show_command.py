@@ -42,7 +42,7 @@ def show(name: str | None, version: int | None, write: bool, as_json: bool) -> N
     from minibroker.protocol.describing import find_messages, find_record_structs, list_known_names
 
     if name is None:
-        _print_list(as_json)
+        _print_messages(as_json)
         return
     messages, structs = find_messages(name), find_record_structs(name)
     if not messages and not structs:
@@ -52,8 +52,8 @@ def show(name: str | None, version: int | None, write: bool, as_json: bool) -> N
     shown = [(message, _choose_version(message, version)) for message in messages]
     if as_json:
         documents = [
-            *map(_make_record_document, structs),
-            *(_make_document(message, number) for message, number in shown),
+            *map(_describe_record_fields, structs),
+            *(_describe_message_version(message, number) for message, number in shown),
         ]
         click.echo(json.dumps(documents))
         return
@@ -69,11 +69,13 @@ def _choose_version(message: type[Message], version: int | None) -> int:
     if version is None:
         return newest
     if version not in message.versions:
-        raise click.UsageError(f"{message.__name__} has no version {version}, only {_format_span(message.versions)}")
+        raise click.UsageError(
+            f"{message.__name__} has no version {version}, only {_format_versions(message.versions)}"
+        )
     return version
 
 
-def _format_span(versions: range) -> str:
+def _format_versions(versions: range) -> str:
     first, last = versions[0], versions[-1]
     return str(first) if first == last else f"{first} to {last}"
 
@@ -81,17 +83,17 @@ def _format_span(versions: range) -> str:
 # --- the list ---
 
 
-def _print_list(as_json: bool) -> None:
+def _print_messages(as_json: bool) -> None:
     from minibroker.protocol.describing import list_messages
     from minibroker.protocol.record_fields import STRUCTS
 
     messages = sorted(list_messages(), key=lambda message: (not _is_api(message), _is_api(message) and message.api_key))
     if as_json:
-        click.echo(json.dumps([*map(_collect_record_facts, STRUCTS), *map(_collect_facts, messages)]))
+        click.echo(json.dumps([*map(_describe_record_struct, STRUCTS), *map(_describe_message, messages)]))
         return
-    apis = [_make_row(message) for message in messages if message.__name__.endswith("Request")]
+    apis = [_make_message_row(message) for message in messages if message.__name__.endswith("Request")]
     records = [(None, struct.names[0], struct.versions.replace("-", " to "), struct.about) for struct in STRUCTS]
-    others = [_make_row(message) for message in messages if not _is_api(message)]
+    others = [_make_message_row(message) for message in messages if not _is_api(message)]
     print_table(("API", "name", "versions", "what it is"), apis + records + others)
 
 
@@ -99,14 +101,14 @@ def _is_api(message: type[Message]) -> bool:
     return message.__name__.endswith(("Request", "Response"))
 
 
-def _make_row(message: type[Message]) -> tuple[object, ...]:
+def _make_message_row(message: type[Message]) -> tuple[object, ...]:
     from minibroker.protocol.describing import summarize_message
 
     key = message.api_key if _is_api(message) else None
-    return key, message.__name__.removesuffix("Request"), _format_span(message.versions), summarize_message(message)
+    return key, message.__name__.removesuffix("Request"), _format_versions(message.versions), summarize_message(message)
 
 
-def _collect_facts(message: type[Message]) -> dict[str, object]:
+def _describe_message(message: type[Message]) -> dict[str, object]:
     from minibroker.protocol.describing import summarize_message
 
     versions = [message.versions[0], message.versions[-1]]
@@ -115,7 +117,7 @@ def _collect_facts(message: type[Message]) -> dict[str, object]:
     return {**said, "about": summarize_message(message), "kips": kips}
 
 
-def _collect_record_facts(struct: RecordStruct) -> dict[str, object]:
+def _describe_record_struct(struct: RecordStruct) -> dict[str, object]:
     versions = [int(each) for each in (struct.versions[0], struct.versions[-1])]
     return {"name": struct.names[0], "api_key": -1, "versions": versions, "about": struct.about, "kips": {}}
 
@@ -123,17 +125,17 @@ def _collect_record_facts(struct: RecordStruct) -> dict[str, object]:
 # --- one message ---
 
 
-def _make_document(message: type[Message], version: int) -> dict[str, object]:
+def _describe_message_version(message: type[Message], version: int) -> dict[str, object]:
     from minibroker.protocol.describing import list_field_rows
 
     own = {"version": version, "flexible": version in message.flexible}
-    return {**_collect_facts(message), **own, "fields": [row._asdict() for row in list_field_rows(message, version)]}
+    return {**_describe_message(message), **own, "fields": [row._asdict() for row in list_field_rows(message, version)]}
 
 
-def _make_record_document(struct: RecordStruct) -> dict[str, object]:
+def _describe_record_fields(struct: RecordStruct) -> dict[str, object]:
     from minibroker.protocol.describing import list_record_rows
 
-    return {**_collect_record_facts(struct), "fields": [row._asdict() for row in list_record_rows(struct)]}
+    return {**_describe_record_struct(struct), "fields": [row._asdict() for row in list_record_rows(struct)]}
 
 
 def _print_message(message: type[Message], version: int, write: bool) -> None:
@@ -141,7 +143,7 @@ def _print_message(message: type[Message], version: int, write: bool) -> None:
 
     key = "" if message.api_key < 0 else f", key {message.api_key}"
     flexible = ", flexible" if version in message.flexible else ""
-    click.echo(f"{message.__name__} version {version} of {_format_span(message.versions)}{key}{flexible}")
+    click.echo(f"{message.__name__} version {version} of {_format_versions(message.versions)}{key}{flexible}")
     kips = [f"KIP-{kip} ({number})" for number, kip in sorted(message.kips.items())]
     changes = f" KIPs by version: {', '.join(kips)}." if kips else ""
     _print_fields(summarize_message(message) + changes, list_field_rows(message, version), "0+")

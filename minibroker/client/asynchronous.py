@@ -56,12 +56,12 @@ class LoopLink(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer for the next bytes."""
-        return self.connection.buffer()
+        return self.connection.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Hand each complete answer to the task that waits for it."""
         try:
-            self.connection.received(nbytes)
+            self.connection.take_received(nbytes)
         except ProtocolError as error:
             self._fail_all(error)
         for correlation_id in self.connection.answers.keys() & self._waiting.keys():
@@ -92,7 +92,7 @@ class LoopLink(asyncio.BufferedProtocol):
         async with asyncio.timeout(timeout_s):
             await self._writable.wait()
 
-    async def answer(self, correlation_id: int, timeout_s: float) -> Any:
+    async def wait_for_answer(self, correlation_id: int, timeout_s: float) -> Any:
         """Wait for the answer to a request."""
         if correlation_id in self.connection.answers:
             return self.connection.answers.pop(correlation_id)
@@ -110,7 +110,7 @@ class LoopLink(asyncio.BufferedProtocol):
         """Close the connection."""
         self._fail_all(ConnectionAbortedError("the connection was closed"))
 
-    def hand_over(self, protocol: asyncio.BaseProtocol) -> asyncio.Transport:
+    def hand_over_transport(self, protocol: asyncio.BaseProtocol) -> asyncio.Transport:
         """Let another protocol have the transport, as if it had just connected. Return the transport.
 
         Requests can still be sent here; the protocol has to pass their answers to `take`.
@@ -120,7 +120,7 @@ class LoopLink(asyncio.BufferedProtocol):
         protocol.connection_made(self._transport)
         return self._transport
 
-    def take(self, data: bytes | bytearray) -> None:
+    def receive_bytes(self, data: bytes | bytearray) -> None:
         """Take bytes that the broker has sent to another protocol."""
         left = memoryview(data)
         while left:
@@ -144,7 +144,7 @@ class LoopLink(asyncio.BufferedProtocol):
 class LoopNetwork:
     """The running event loop."""
 
-    def now(self) -> float:
+    def read_clock_s(self) -> float:
         """Return seconds of the loop's clock."""
         return asyncio.get_running_loop().time()
 
@@ -152,11 +152,11 @@ class LoopNetwork:
         """Suspend this task."""
         await asyncio.sleep(seconds)
 
-    async def call(self, function: Callable[[], Result]) -> Result:
+    async def call_blocking(self, function: Callable[[], Result]) -> Result:
         """Call a function in a thread."""
         return await asyncio.to_thread(function)
 
-    def lock(self) -> AbstractAsyncContextManager[Any]:
+    def make_lock(self) -> AbstractAsyncContextManager[Any]:
         """Return a new lock between tasks."""
         return asyncio.Lock()
 

@@ -31,9 +31,9 @@ class Client:
         self.settings = settings
         self._cluster = Cluster(settings, network or BlockingNetwork(), patience_s)
         self.close = self._cluster.close
-        self.check = self._cluster.check
+        self.check = self._cluster.raise_if_error
         self.refresh = self._cluster.refresh
-        self.address = self._cluster.address
+        self.address = self._cluster.get_address_text
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +124,7 @@ class SocketLink:
         self._socket.settimeout(timeout_s)
         self._socket.sendall(data)
 
-    async def answer(self, correlation_id: int, timeout_s: float) -> Any:
+    async def wait_for_answer(self, correlation_id: int, timeout_s: float) -> Any:
         """Receive until the answer to a request has come."""
         connection = self.connection
         deadline_s = time.monotonic() + timeout_s
@@ -135,11 +135,11 @@ class SocketLink:
             if self._socket.fileno() < 0:
                 raise ConnectionAbortedError("the connection was closed")
             self._socket.settimeout(left_s)
-            with connection.buffer() as buffer:
+            with connection.get_buffer() as buffer:
                 count = self._socket.recv_into(buffer)
             if not count:
                 raise ConnectionResetError("the broker closed the connection")
-            connection.received(count)
+            connection.take_received(count)
         return connection.answers.pop(correlation_id)
 
     def is_open(self) -> bool:
@@ -161,7 +161,7 @@ class SocketLink:
 class BlockingNetwork:
     """Blocking sockets and the monotonic clock."""
 
-    def now(self) -> float:
+    def read_clock_s(self) -> float:
         """Return seconds of the monotonic clock."""
         return time.monotonic()
 
@@ -169,11 +169,11 @@ class BlockingNetwork:
         """Block this thread."""
         time.sleep(seconds)
 
-    async def call(self, function: Callable[[], Result]) -> Result:
+    async def call_blocking(self, function: Callable[[], Result]) -> Result:
         """Call a function."""
         return function()
 
-    def lock(self) -> AbstractAsyncContextManager[Any]:
+    def make_lock(self) -> AbstractAsyncContextManager[Any]:
         """Return a context that locks nothing, as there is one thread."""
         return nullcontext()
 
@@ -189,9 +189,9 @@ class BlockingNetwork:
         except BaseException:
             connected.close()
             raise
-        return SocketLink(connected, self.connection(Address(host, port), settings))
+        return SocketLink(connected, self.make_connection(Address(host, port), settings))
 
-    def connection(self, address: Address, settings: ClientSettings) -> Connection:
+    def make_connection(self, address: Address, settings: ClientSettings) -> Connection:
         """Return the state of a new connection."""
         return Connection(settings.client_id, settings.max_frame_bytes)
 

@@ -62,7 +62,7 @@ class Connection:
         self._data = bytearray(_BUFFER_BYTES)
         self._filled = 0
 
-    def version(self, request: type[Message], lowest: int = 0, highest: int = NEWEST) -> int:
+    def choose_version(self, request: type[Message], lowest: int = 0, highest: int = NEWEST) -> int:
         """Return the newest version of a request that both sides support. Raises `UnsupportedVersion`."""
         theirs = self.versions.get(request.api_key, range(0))
         versions = range(max(lowest, request.versions[0], *theirs[:1]), min(highest, request.versions[-1]) + 1)
@@ -75,7 +75,7 @@ class Connection:
             )
         return min(theirs[-1], versions[-1])
 
-    def send(self, request: Message, version: int, *, is_answered: bool = True) -> tuple[int, bytes]:
+    def encode_request(self, request: Message, version: int, *, is_answered: bool = True) -> tuple[int, bytes]:
         """Return a request's correlation id, which will be the key of its answer in `answers`, and its bytes.
 
         A Produce request with acks=0 is not answered.
@@ -91,11 +91,11 @@ class Connection:
             self.pending.append(Pending(correlation_id, key, version))
         return correlation_id, _SIZE.pack(len(frame)) + frame
 
-    def buffer(self) -> memoryview:
+    def get_buffer(self) -> memoryview:
         """Return the buffer for the next bytes. It is never empty."""
         return memoryview(self._data)[self._filled :]
 
-    def received(self, count: int) -> None:
+    def take_received(self, count: int) -> None:
         """Process `count` bytes that were put into the buffer. Raises `ProtocolError`."""
         self._filled += count
         position = frame_bytes = 0

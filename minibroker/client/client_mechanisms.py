@@ -29,12 +29,12 @@ GS2_HEADER: Final = "n,,"  # no channel binding, no authorization id
 NONCE_BYTES: Final = 24
 
 
-def send_password(username: str, password: str) -> Exchange:
+def authenticate_by_plain(username: str, password: str) -> Exchange:
     """Send name and password. The broker's answer is empty."""
     yield f"\0{username}\0{password}".encode()
 
 
-def send_token(token: str, extensions: Mapping[str, str]) -> Exchange:
+def authenticate_by_oauthbearer(token: str, extensions: Mapping[str, str]) -> Exchange:
     """Send a bearer token and Kafka's extensions (KIP-342). A broker that refuses them answers with a reason."""
     said = "".join(f"{name}={value}\x01" for name, value in extensions.items())
     refusal = yield f"{GS2_HEADER}\x01auth=Bearer {token}\x01{said}\x01".encode()
@@ -43,7 +43,7 @@ def send_token(token: str, extensions: Mapping[str, str]) -> Exchange:
         raise AuthenticationFailed("OAUTHBEARER: the broker refuses the token")
 
 
-def prove_password(
+def authenticate_by_scram(
     hash_name: str, username: str, password: str, nonce: str | None = None, *, is_token: bool = False
 ) -> Exchange:
     """Prove that we know the password, and check the broker's proof that it knows it, too.
@@ -54,7 +54,7 @@ def prove_password(
     name = username.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
     server_first = _decode_text((yield (GS2_HEADER + first).encode()))
-    server_nonce, salt, iterations = _parse_challenge(_parse_attributes(server_first), nonce)
+    server_nonce, salt, iterations = _parse_scram_challenge(_parse_attributes(server_first), nonce)
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations)
     binding = base64.b64encode(GS2_HEADER.encode()).decode()
     final = f"c={binding},r={server_nonce}"
@@ -70,7 +70,7 @@ def prove_password(
         raise AuthenticationFailed("SCRAM: the broker does not prove that it knows the password")
 
 
-def _parse_challenge(said: Mapping[str, str], nonce: str) -> tuple[str, bytes, int]:
+def _parse_scram_challenge(said: Mapping[str, str], nonce: str) -> tuple[str, bytes, int]:
     """Return the combined nonce, the salt and the number of iterations from the broker's first message."""
     if "m" in said:
         raise AuthenticationFailed("SCRAM: the broker demands an unknown extension")

@@ -66,9 +66,9 @@ def make_tls_context(
             raise SettingError(f"{name} has an effect only with {needed}")
     trusts = "ssl.truststore.location" in stores or "ssl.truststore.certificates" in stores
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if trusts else ssl.create_default_context()
-    _set_versions(context, stores)
-    _set_trust(context, stores, read_store)
-    _set_identity(context, stores)
+    _set_tls_versions(context, stores)
+    _load_truststore(context, stores, read_store)
+    _load_keystore(context, stores)
     _set_hostname_checks(context, stores)
     return context
 
@@ -83,7 +83,7 @@ def describe_tls_problem(error: Exception) -> str | None:
     return f"TLS: {error.reason or error}{': does the broker use TLS on this port?' if is_plain else ''}"
 
 
-def _set_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
+def _set_tls_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
     """Set the versions of TLS. `ssl.protocol` names the newest one. Raises `SettingError`."""
     names = [name.strip() for name in found.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3").split(",")]
     newest = found.get("ssl.protocol", "TLSv1.3")
@@ -96,16 +96,16 @@ def _set_versions(context: ssl.SSLContext, found: dict[str, str]) -> None:
         raise SettingError(f"ssl.protocol: {newest} is not among ssl.enabled.protocols")
 
 
-def _set_trust(context: ssl.SSLContext, found: dict[str, str], read_store: ReadStore | None) -> None:
-    _check_type("ssl.truststore", found, is_pem="ssl.truststore.certificates" in found or None)
+def _load_truststore(context: ssl.SSLContext, found: dict[str, str], read_store: ReadStore | None) -> None:
+    _check_store_type("ssl.truststore", found, is_pem="ssl.truststore.certificates" in found or None)
     if "ssl.truststore.certificates" in found:
-        _load_key(context, "ssl.truststore.certificates", found["ssl.truststore.certificates"])
+        _load_key_of_pem(context, "ssl.truststore.certificates", found["ssl.truststore.certificates"])
     if "ssl.truststore.location" in found:
         path = found["ssl.truststore.location"]
         if os.path.isdir(path):
             context.load_verify_locations(capath=path)
         else:
-            _load_key(context, "ssl.truststore.location", _read_trusted_pem(path, found, read_store))
+            _load_key_of_pem(context, "ssl.truststore.location", _read_trusted_pem(path, found, read_store))
     if "ssl.crl.location" in found:
         try:
             context.load_verify_locations(found["ssl.crl.location"])
@@ -114,14 +114,14 @@ def _set_trust(context: ssl.SSLContext, found: dict[str, str], read_store: ReadS
         context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
 
 
-def _load_key(context: ssl.SSLContext, name: str, pem: str) -> None:
+def _load_key_of_pem(context: ssl.SSLContext, name: str, pem: str) -> None:
     try:
         context.load_verify_locations(cadata=pem)
     except ssl.SSLError as error:
         raise SettingError(f"{name} has no certificates in PEM: {error.reason or error}") from None
 
 
-def _check_type(store: str, found: dict[str, str], is_pem: bool | None) -> None:
+def _check_store_type(store: str, found: dict[str, str], is_pem: bool | None) -> None:
     """Raise `SettingError` for an unknown type, a type that is not that of the data, or a password for PEM."""
     kind = found.get(f"{store}.type")
     if kind is not None and kind.strip().upper() not in STORE_TYPES:
@@ -136,7 +136,7 @@ def _check_type(store: str, found: dict[str, str], is_pem: bool | None) -> None:
 
 def _read_trusted_pem(path: str, found: dict[str, str], read_store: ReadStore | None) -> str:
     data = _read_file("ssl.truststore.location", path)
-    _check_type("ssl.truststore", found, is_pem=PEM in data)
+    _check_store_type("ssl.truststore", found, is_pem=PEM in data)
     if PEM in data:
         return data.decode(errors="replace")
     if read_store is None:
@@ -149,10 +149,10 @@ def _read_trusted_pem(path: str, found: dict[str, str], read_store: ReadStore | 
         raise SettingError(f"ssl.truststore.location: {error}") from None
 
 
-def _set_identity(context: ssl.SSLContext, found: dict[str, str]) -> None:
+def _load_keystore(context: ssl.SSLContext, found: dict[str, str]) -> None:
     """Load the client's own certificate and key from one file with both, from two files, or from two settings."""
     password = found.get("ssl.key.password") or None
-    _check_type("ssl.keystore", found, is_pem="ssl.keystore.certificate.chain" in found or None)
+    _check_store_type("ssl.keystore", found, is_pem="ssl.keystore.certificate.chain" in found or None)
     if "ssl.keystore.location" in found:
         path = found["ssl.keystore.location"]
         if PEM not in _read_file("ssl.keystore.location", path):
@@ -160,18 +160,20 @@ def _set_identity(context: ssl.SSLContext, found: dict[str, str]) -> None:
                 f"ssl.keystore.location: {path} is not PEM; convert it: openssl pkcs12 -in STORE.p12 -out STORE.pem "
                 "(convert a JKS store to PKCS12 first, by keytool -importkeystore)"
             )
-        _check_type("ssl.keystore", found, is_pem=True)
-        _load_chain(context, "ssl.keystore.location", path, None, password)
+        _check_store_type("ssl.keystore", found, is_pem=True)
+        _load_certificate_chain(context, "ssl.keystore.location", path, None, password)
     if "ssl.certificate.location" in found:
         key = found.get("ssl.key.location")
-        _load_chain(context, "ssl.certificate.location", found["ssl.certificate.location"], key, password)
+        _load_certificate_chain(context, "ssl.certificate.location", found["ssl.certificate.location"], key, password)
     if "ssl.keystore.certificate.chain" in found:
         text = f"{found.get('ssl.keystore.key', '')}\n{found['ssl.keystore.certificate.chain']}\n"
         with make_secret_file(text.encode()) as path:
-            _load_chain(context, "ssl.keystore.certificate.chain", path, None, password)
+            _load_certificate_chain(context, "ssl.keystore.certificate.chain", path, None, password)
 
 
-def _load_chain(context: ssl.SSLContext, name: str, certificate: str, key: str | None, password: str | None) -> None:
+def _load_certificate_chain(
+    context: ssl.SSLContext, name: str, certificate: str, key: str | None, password: str | None
+) -> None:
     try:
         # Without a password OpenSSL would ask for one at the terminal.
         context.load_cert_chain(certificate, key, password or "")

@@ -24,7 +24,7 @@ from minibroker.client.client_errors import (
 )
 from minibroker.client.connection_settings import Address, ClientSettings
 from minibroker.client.network import Link, Network
-from minibroker.client.opening import open_link
+from minibroker.client.opening import negotiate_and_authenticate
 from minibroker.protocol.apis import get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -118,15 +118,15 @@ class Cluster:
         Within `retry` its deadline applies as well. `lowest` and `highest` bound the version.
         """
         timeout_ms = timeout_ms or self.settings.request_timeout_ms
-        deadline_s = min(self._network.now() + timeout_ms / 1000, _DEADLINE_S.get())
+        deadline_s = min(self._network.read_clock_s() + timeout_ms / 1000, _DEADLINE_S.get())
         for backoff_s in self._iterate_backoffs():
             sent = await self._send_to_node(
-                message, self._choose_node(node_id), lowest, highest, min(timeout_ms, self._count_left_ms())
+                message, self._choose_node(node_id), lowest, highest, min(timeout_ms, self._get_remaining_ms())
             )
             if sent.link is not None:
                 return await self.wait(sent, timeout_ms)
             failure = self._make_client_error(sent)
-            if not failure.retriable or self._network.now() + backoff_s > deadline_s:
+            if not failure.retriable or self._network.read_clock_s() + backoff_s > deadline_s:
                 raise failure from None
             await self._network.sleep(backoff_s)
         raise AssertionError("backoffs do not end")
@@ -140,15 +140,15 @@ class Cluster:
 
     async def wait(self, sent: Sent, timeout_ms: int | None = None) -> Any:
         """Return the answer to a request that `send` has sent. Raises `ClientError`."""
-        timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._count_left_ms())
+        timeout_ms = min(timeout_ms or self.settings.request_timeout_ms, self._get_remaining_ms())
         if sent.link is None or sent.error is not None:
             raise self._make_client_error(sent) from None
         try:
-            answer = await sent.link.answer(sent.correlation_id, timeout_ms / 1000)
+            answer = await sent.link.wait_for_answer(sent.correlation_id, timeout_ms / 1000)
         except FAILURES as error:
             self._drop_link(sent.node, sent.link)
             raise self._make_client_error(sent._replace(error=_explain_timeout(error, timeout_ms / 1000))) from None
-        sent.link.used_s = self._network.now()
+        sent.link.used_s = self._network.read_clock_s()
         return answer
 
     async def retry(self, action: Callable[[], Awaitable[Result]], timeout_ms: int | None = None) -> Result:
@@ -157,14 +157,14 @@ class Cluster:
         Between two calls it forgets the leaders or coordinators if the error says that they may have changed.
         """
         outer_s = _DEADLINE_S.get()
-        deadline_s = min(outer_s, self._network.now() + (timeout_ms or self.settings.api_timeout_ms) / 1000)
+        deadline_s = min(outer_s, self._network.read_clock_s() + (timeout_ms or self.settings.api_timeout_ms) / 1000)
         mark = _DEADLINE_S.set(deadline_s)
         try:
             for backoff_s in self._iterate_backoffs():
                 try:
                     return await action()
                 except ClientError as error:
-                    if not error.retriable or self._network.now() + backoff_s > deadline_s:
+                    if not error.retriable or self._network.read_clock_s() + backoff_s > deadline_s:
                         raise
                     self.refresh(error.reaction)
                 await self._network.sleep(backoff_s)
@@ -172,10 +172,10 @@ class Cluster:
             _DEADLINE_S.reset(mark)
         raise AssertionError("backoffs do not end")
 
-    def check(self, code: int, what: str, node: Node | None = None, message: str | None = None) -> None:
+    def raise_if_error(self, code: int, what: str, node: Node | None = None, message: str | None = None) -> None:
         """Raise `ClientError` unless an error code of an answer is 0. `what` was requested: "reading topic-0 at 17"."""
         if code != ErrorCode.NONE:
-            check_error_code(code, f"{self.address(node)}: {what}", message)
+            check_error_code(code, f"{self.get_address_text(node)}: {what}", message)
 
     async def reach(self) -> None:
         """Ask each bootstrap server once, in order, until one answers.
@@ -187,7 +187,7 @@ class Cluster:
         reasons = []
         for address in self._bootstrap:
             try:
-                await self._ask_once(address, timeout_s)
+                await self._fetch_nodes_once(address, timeout_s)
                 return
             except FAILURES as error:
                 reasons.append(f"{address}: {format_reason(_explain_timeout(error, timeout_s))}")
@@ -212,7 +212,7 @@ class Cluster:
         # In version 0 an empty list means all topics, and there is no controller.
         answer = await self.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=create), lowest=1)
         if not answer.brokers:
-            raise ClientError(f"{self.address(None)}: the cluster has no nodes yet", Reaction.RETRY)
+            raise ClientError(f"{self.get_address_text(None)}: the cluster has no nodes yet", Reaction.RETRY)
         self._remember_nodes({each.node_id: Address(each.host, each.port) for each in answer.brokers})
         for topic in answer.topics:
             for partition in topic.partitions:
@@ -245,7 +245,7 @@ class Cluster:
         found = self._coordinators.get((kind, key))
         return found if found is not None else await self.retry(lambda: self._find_coordinator(kind, key))
 
-    def address(self, node: Node | None) -> str:
+    def get_address_text(self, node: Node | None) -> str:
         """Return `host:port` of a node for messages, or the bootstrap servers for None."""
         found = self._nodes.get(node) if isinstance(node, int) else node
         return str(found or self.settings.bootstrap_servers)
@@ -259,9 +259,9 @@ class Cluster:
             yield backoff_ms / 1000
             backoff_ms = min(2 * backoff_ms, self.settings.retry_backoff_max_ms)
 
-    def _count_left_ms(self) -> int:
+    def _get_remaining_ms(self) -> int:
         """Return the ms that are left until the deadline of `retry`, but enough for one attempt."""
-        left_ms = (_DEADLINE_S.get() - self._network.now()) * 1000
+        left_ms = (_DEADLINE_S.get() - self._network.read_clock_s()) * 1000
         return int(min(max(left_ms, LEAST_ATTEMPT_MS), NEVER_MS))
 
     def _choose_node(self, node_id: int | None) -> Node:
@@ -275,11 +275,11 @@ class Cluster:
         api = get_api_name(message.api_key)
         try:
             link = await self._open_link(node, timeout_ms / 1000)
-            version = link.connection.version(type(message), lowest, highest)
+            version = link.connection.choose_version(type(message), lowest, highest)
         except FAILURES as error:
             return Sent(node, api, None, -1, error)
         is_answered = getattr(message, "acks", -1) != 0
-        correlation_id, data = link.connection.send(message, version, is_answered=is_answered)
+        correlation_id, data = link.connection.encode_request(message, version, is_answered=is_answered)
         try:
             await link.write(data, timeout_ms / 1000)
         except OSError as error:
@@ -289,7 +289,7 @@ class Cluster:
 
     async def _open_link(self, node: Node, timeout_s: float) -> Link:
         """Return a connection that is ready for requests. Raises one of `FAILURES`."""
-        async with self._locks.setdefault(node, self._network.lock()):
+        async with self._locks.setdefault(node, self._network.make_lock()):
             link = self._links.get(node)
             if link is not None and self._is_usable(link):
                 return link
@@ -299,10 +299,10 @@ class Cluster:
             if address is None:
                 raise ConnectionError(f"the cluster has no node {node}")
             failed = self._failed.get(node, NOT_FAILED)
-            wait_s = failed.until_s - self._network.now()
+            wait_s = failed.until_s - self._network.read_clock_s()
             if wait_s > 0:
                 await self._network.sleep(min(wait_s, timeout_s))
-            since_s = failed.since_s if failed.times else self._network.now()
+            since_s = failed.since_s if failed.times else self._network.read_clock_s()
             settings = self.settings
             setup_ms = min(settings.setup_timeout_ms << min(failed.times, 16), settings.setup_timeout_max_ms)
             try:
@@ -310,18 +310,20 @@ class Cluster:
             except FAILURES:
                 backoff_ms = settings.reconnect_backoff_ms << min(failed.times, 16)
                 backoff_s = min(backoff_ms, settings.reconnect_backoff_max_ms) / 1000
-                self._failed[node] = Failed(failed.times + 1, since_s, self._network.now() + backoff_s)
+                self._failed[node] = Failed(failed.times + 1, since_s, self._network.read_clock_s() + backoff_s)
                 raise
             self._failed.pop(node, None)
             self._reached.add(address)
             return link
 
     async def _connect_link(self, address: Address, timeout_s: float) -> Link:
-        deadline_s = self._network.now() + timeout_s
+        deadline_s = self._network.read_clock_s() + timeout_s
         try:
             link = await self._network.connect(address.host, address.port, self.settings, timeout_s)
             try:
-                await open_link(link, self.settings, self._network, deadline_s - self._network.now())
+                await negotiate_and_authenticate(
+                    link, self.settings, self._network, deadline_s - self._network.read_clock_s()
+                )
             except BaseException:
                 link.close()
                 raise
@@ -335,7 +337,7 @@ class Cluster:
         """Return whether to use a connection again: brokers close idle ones, and ones whose authentication expires."""
         if link.connection.pending:
             return True
-        now_s = self._network.now()
+        now_s = self._network.read_clock_s()
         idle_ms = (now_s - link.used_s) * 1000
         return now_s < link.expires_s and idle_ms < self.settings.idle_max_ms and link.is_open()
 
@@ -351,15 +353,15 @@ class Cluster:
                 self._drop_link(node, link)
         self._nodes = nodes
 
-    async def _ask_once(self, address: Address, timeout_s: float) -> None:
+    async def _fetch_nodes_once(self, address: Address, timeout_s: float) -> None:
         """Send a Metadata request without topics, which needs no rights. Raises one of `FAILURES`."""
-        deadline_s = self._network.now() + timeout_s
+        deadline_s = self._network.read_clock_s() + timeout_s
         link = await self._open_link(address, timeout_s)
-        version = link.connection.version(MetadataRequest, 1, NEWEST)
-        correlation_id, data = link.connection.send(MetadataRequest(topics=[]), version)
+        version = link.connection.choose_version(MetadataRequest, 1, NEWEST)
+        correlation_id, data = link.connection.encode_request(MetadataRequest(topics=[]), version)
         try:
-            await link.write(data, max(LEAST_S, deadline_s - self._network.now()))
-            await link.answer(correlation_id, max(LEAST_S, deadline_s - self._network.now()))
+            await link.write(data, max(LEAST_S, deadline_s - self._network.read_clock_s()))
+            await link.wait_for_answer(correlation_id, max(LEAST_S, deadline_s - self._network.read_clock_s()))
         except FAILURES as error:
             self._drop_link(address, link)
             if isinstance(error, ConnectionError) and self.settings.credentials is None:
@@ -378,14 +380,14 @@ class Cluster:
             text = f"no connection: {text}"
         elif isinstance(error, UnsupportedVersion):
             code = ErrorCode.UNSUPPORTED_VERSION
-        if is_retriable and self._is_unknown(sent.node):
+        if is_retriable and self._is_unknown_address(sent.node):
             failed = self._failed.get(sent.node, NOT_FAILED)
             is_retriable = failed.until_s - failed.since_s < self._patience_s
             text += f" ({self.settings.bootstrap_servers} advertises this address)"
         why = Reaction.FIND_BOTH if is_retriable else Reaction.FATAL
-        return ClientError(f"{self.address(sent.node)}: {sent.api}: {text}", why, code)
+        return ClientError(f"{self.get_address_text(sent.node)}: {sent.api}: {text}", why, code)
 
-    def _is_unknown(self, node: Node) -> bool:
+    def _is_unknown_address(self, node: Node) -> bool:
         """Return whether a node of the cluster is not reached at its address, and no bootstrap server has it."""
         address = self._nodes.get(node) if isinstance(node, int) else None
         return address is not None and address not in self._reached and address not in self._bootstrap
@@ -393,19 +395,21 @@ class Cluster:
     async def _find_leader(self, topic: str, partition: int) -> Leader:
         for found in (await self.metadata([topic])).topics:
             if found.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
-                self.check(found.error_code, f"topic {topic}")
+                self.raise_if_error(found.error_code, f"topic {topic}")
             if all(each.partition_index != partition for each in found.partitions):
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                raise ClientError(f"{self.address(None)}: {topic}-{partition} does not exist", code=code)
+                raise ClientError(f"{self.get_address_text(None)}: {topic}-{partition} does not exist", code=code)
         if (topic, partition) not in self._leaders:
             code = ErrorCode.LEADER_NOT_AVAILABLE
-            raise ClientError(f"{self.address(None)}: {topic}-{partition} has no leader", choose_reaction(code), code)
+            raise ClientError(
+                f"{self.get_address_text(None)}: {topic}-{partition} has no leader", choose_reaction(code), code
+            )
         return self._leaders[topic, partition]
 
     async def _find_coordinator(self, kind: Literal["group", "transaction"], key: str) -> int:
         request = FindCoordinatorRequest(key=key, key_type=COORDINATOR_TYPES[kind])
         answer = await self.request(request, highest=_SINGLE_COORDINATOR_VERSION)
-        self.check(answer.error_code, f"coordinator of {kind} {key}", message=answer.error_message)
+        self.raise_if_error(answer.error_code, f"coordinator of {kind} {key}", message=answer.error_message)
         if answer.node_id not in self._nodes:
             await self.metadata()
         self._coordinators[kind, key] = answer.node_id

@@ -55,7 +55,7 @@ class Settings(dict[str, str]):
         self.known.add(name)
         return super().pop(name, default)
 
-    def refuse_rest(self) -> None:
+    def refuse_unknown_settings(self) -> None:
         """Raise `SettingError` if settings are left that no user has taken out."""
         if self:
             from minibroker.suggestions import suggest_names  # here: most names are known
@@ -78,26 +78,26 @@ class ClientSettings:
         self.bootstrap_servers: str = rest.pop("bootstrap.servers", "")
         self.bootstrap = parse_addresses(self.bootstrap_servers)
         self.client_id: str = rest.pop("client.id", client_id)
-        socket_timeout_ms = take_number(rest, "socket.timeout.ms", 30_000, 1)  # librdkafka's name
-        self.request_timeout_ms = take_number(rest, "request.timeout.ms", socket_timeout_ms, 1)
-        self.api_timeout_ms = take_number(rest, "default.api.timeout.ms", 60_000, 1)
-        self.retry_backoff_ms = take_number(rest, "retry.backoff.ms", 100, 1)
-        self.retry_backoff_max_ms = take_number(rest, "retry.backoff.max.ms", 1_000, 1)
-        self.idle_max_ms = take_number(rest, "connections.max.idle.ms", 540_000)
-        self.reconnect_backoff_ms = take_number(rest, "reconnect.backoff.ms", 50)
-        self.reconnect_backoff_max_ms = take_number(rest, "reconnect.backoff.max.ms", 1_000)
-        self.setup_timeout_ms = take_number(rest, "socket.connection.setup.timeout.ms", 10_000)
-        self.setup_timeout_max_ms = take_number(rest, "socket.connection.setup.timeout.max.ms", 30_000)
-        self.max_frame_bytes = take_number(rest, "receive.message.max.bytes", 100_000_000, 1_000)
-        self.canonical_names = take_one_of(rest, "client.dns.lookup", DNS_LOOKUPS) == DNS_LOOKUPS[1]
+        socket_timeout_ms = pop_number(rest, "socket.timeout.ms", 30_000, 1)  # librdkafka's name
+        self.request_timeout_ms = pop_number(rest, "request.timeout.ms", socket_timeout_ms, 1)
+        self.api_timeout_ms = pop_number(rest, "default.api.timeout.ms", 60_000, 1)
+        self.retry_backoff_ms = pop_number(rest, "retry.backoff.ms", 100, 1)
+        self.retry_backoff_max_ms = pop_number(rest, "retry.backoff.max.ms", 1_000, 1)
+        self.idle_max_ms = pop_number(rest, "connections.max.idle.ms", 540_000)
+        self.reconnect_backoff_ms = pop_number(rest, "reconnect.backoff.ms", 50)
+        self.reconnect_backoff_max_ms = pop_number(rest, "reconnect.backoff.max.ms", 1_000)
+        self.setup_timeout_ms = pop_number(rest, "socket.connection.setup.timeout.ms", 10_000)
+        self.setup_timeout_max_ms = pop_number(rest, "socket.connection.setup.timeout.max.ms", 30_000)
+        self.max_frame_bytes = pop_number(rest, "receive.message.max.bytes", 100_000_000, 1_000)
+        self.canonical_names = pop_choice(rest, "client.dns.lookup", DNS_LOOKUPS) == DNS_LOOKUPS[1]
         self.socket_buffers = {
-            option: size for name, option in SOCKET_BUFFERS.items() if (size := take_number(rest, name, -1, -1)) > 0
+            option: size for name, option in SOCKET_BUFFERS.items() if (size := pop_number(rest, name, -1, -1)) > 0
         }  # -1, and 0 in librdkafka, stand for the system's default
-        self.tls, self.credentials = _take_security(rest, read_store)
-        rest.refuse_rest()
+        self.tls, self.credentials = _pop_security(rest, read_store)
+        rest.refuse_unknown_settings()
 
 
-def take_number(settings: dict[str, str], name: str, default: int, minimum: int = 0) -> int:
+def pop_number(settings: dict[str, str], name: str, default: int, minimum: int = 0) -> int:
     """Take a number out of the settings and return it. Raises `SettingError`."""
     text = settings.pop(name, None)
     try:
@@ -109,7 +109,7 @@ def take_number(settings: dict[str, str], name: str, default: int, minimum: int 
     return number
 
 
-def take_one_of(settings: dict[str, str], name: str, values: tuple[str, ...]) -> str:
+def pop_choice(settings: dict[str, str], name: str, values: tuple[str, ...]) -> str:
     """Take out a setting that has one of these values, of which the first is the default. Raises `SettingError`."""
     value = settings.pop(name, values[0])
     if value not in values:
@@ -130,15 +130,15 @@ def parse_addresses(servers: str) -> list[Address]:
     return found
 
 
-def _take_security(rest: Settings, read_store: ReadStore | None) -> tuple[ssl.SSLContext | None, Credentials | None]:
+def _pop_security(rest: Settings, read_store: ReadStore | None) -> tuple[ssl.SSLContext | None, Credentials | None]:
     protocol = rest.pop("security.protocol", "PLAINTEXT").strip().upper()
     if protocol not in PROTOCOLS:
         raise SettingError(f"security.protocol must be one of {', '.join(PROTOCOLS)}, not {protocol!r}")
     if protocol == "PLAINTEXT" and not rest:
         return None, None  # saves the imports
     from minibroker.client.client_tls import make_tls_context
-    from minibroker.client.credentials import take_credentials
+    from minibroker.client.credentials import pop_credentials
 
     # Read both for every protocol: users keep their credentials when they change the protocol.
     tls = make_tls_context(rest, protocol.endswith("SSL"), read_store)
-    return tls, take_credentials(rest, protocol.startswith("SASL"))
+    return tls, pop_credentials(rest, protocol.startswith("SASL"))

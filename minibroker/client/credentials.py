@@ -10,7 +10,13 @@ from typing import Final, NamedTuple
 
 from minibroker import jaas
 from minibroker.client.client_errors import SettingError
-from minibroker.client.client_mechanisms import SCRAM_HASHES, Exchange, prove_password, send_password, send_token
+from minibroker.client.client_mechanisms import (
+    SCRAM_HASHES,
+    Exchange,
+    authenticate_by_oauthbearer,
+    authenticate_by_plain,
+    authenticate_by_scram,
+)
 from minibroker.client.tokens import HTTPS, UNSECURED, UNSECURED_CONFIG, make_token_source
 from minibroker.jaas import JaasError, LoginModule
 
@@ -50,7 +56,7 @@ class Credentials(NamedTuple):
     exchange: Callable[[], Exchange]
 
 
-def take_credentials(settings: dict[str, str], wanted: bool) -> Credentials | None:
+def pop_credentials(settings: dict[str, str], wanted: bool) -> Credentials | None:
     """Take out the settings of SASL. Return the credentials, None unless `wanted`. Raises `SettingError`."""
     mechanism = settings.pop("sasl.mechanism", None) or settings.pop("sasl.mechanisms", None)
     settings.pop("sasl.mechanisms", None)
@@ -66,12 +72,12 @@ def take_credentials(settings: dict[str, str], wanted: bool) -> Credentials | No
     mechanism = _check_mechanism(mechanism, module)
     if mechanism == "OAUTHBEARER":
         tokens = make_token_source({} if module is None else module.options, oauth)
-        return Credentials(mechanism, lambda: send_token(tokens.token(), tokens.extensions()))
+        return Credentials(mechanism, lambda: authenticate_by_oauthbearer(tokens.get_token(), tokens.get_extensions()))
     username, password, is_token = _take_user(mechanism, module, given)
     if mechanism == "PLAIN":
-        return Credentials(mechanism, lambda: send_password(username, password))
+        return Credentials(mechanism, lambda: authenticate_by_plain(username, password))
     return Credentials(
-        mechanism, lambda: prove_password(SCRAM_HASHES[mechanism], username, password, is_token=is_token)
+        mechanism, lambda: authenticate_by_scram(SCRAM_HASHES[mechanism], username, password, is_token=is_token)
     )
 
 

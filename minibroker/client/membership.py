@@ -86,8 +86,8 @@ class Membership:
                 REBALANCE_TIMEOUT_MS,
             )
             self._beat_s = time.monotonic()
-            if not self._is_stale(synced.error_code):
-                self._check_code(synced.error_code)
+            if not self._note_whether_to_rejoin(synced.error_code):
+                self._raise_if_error(synced.error_code)
                 return decode_assignment(synced.assignment)
 
     def is_current(self) -> bool:
@@ -99,9 +99,9 @@ class Membership:
             HeartbeatRequest(group_id=self._group, generation_id=generation, member_id=member)
         )
         self._beat_s = time.monotonic()
-        if self._is_stale(answer.error_code):
+        if self._note_whether_to_rejoin(answer.error_code):
             return False
-        self._check_code(answer.error_code)
+        self._raise_if_error(answer.error_code)
         return True
 
     def leave(self) -> None:
@@ -115,7 +115,7 @@ class Membership:
     def _join_group(self) -> Any:
         """Return the answer to JoinGroup, which comes when all members have joined."""
         subscription = ConsumerProtocolSubscription(topics=self._topics)
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=encode_embedded(subscription))
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=encode_with_version(subscription))
         while True:
             answer = self._ask_coordinator(
                 JoinGroupRequest(
@@ -130,13 +130,13 @@ class Membership:
             )
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._identity = Identity(NO_GENERATION, answer.member_id)
-            elif not self._is_stale(answer.error_code):
-                self._check_code(answer.error_code)
+            elif not self._note_whether_to_rejoin(answer.error_code):
+                self._raise_if_error(answer.error_code)
                 return answer
 
     def _make_assignments(self, members: Sequence[Any]) -> list[SyncGroupRequest.SyncGroupRequestAssignment]:
         """Return what this member, the group's leader, assigns to each member."""
-        topics = {each.member_id: read_subscription(each.metadata) for each in members}
+        topics = {each.member_id: decode_subscription(each.metadata) for each in members}
         found = self._client.metadata(sorted({topic for some in topics.values() for topic in some})).topics
         counts = {topic.name: len(topic.partitions) for topic in found}
         shares = assign_ranges(topics, counts)
@@ -156,11 +156,11 @@ class Membership:
         answer = self._ask_coordinator(
             OffsetFetchRequest(group_id=self._group, topics=wanted_topics), versions=NAMED_TOPICS_FETCH
         )
-        self._check_code(answer.error_code)
+        self._raise_if_error(answer.error_code)
         offsets = {}
         for topic in answer.topics:
             for partition in topic.partitions:
-                self._check_code(partition.error_code)
+                self._raise_if_error(partition.error_code)
                 if partition.committed_offset >= 0:
                     offsets[topic.name, partition.partition_index] = partition.committed_offset
         return offsets
@@ -188,20 +188,20 @@ class Membership:
         for topic in self._ask_coordinator(request, versions=NAMED_TOPICS_COMMIT).topics:
             for partition in topic.partitions:
                 if partition.error_code not in STALE:
-                    self._check_code(partition.error_code)
+                    self._raise_if_error(partition.error_code)
 
     # --- requests ---------------------------------------------------------------------------------
 
     def _ask_coordinator(self, request: Message, more_ms: int = 0, versions: tuple[int, int] = (0, NEWEST)) -> Any:
         return ask_coordinator(self._client, "group", self._group, request, *versions, more_ms=more_ms)
 
-    def _is_stale(self, code: int) -> bool:
+    def _note_whether_to_rejoin(self, code: int) -> bool:
         """Return whether to join again, because others came or went, or because we were silent for too long."""
         if code in STALE[1:]:
             self._identity = NOBODY
         return code in STALE
 
-    def _check_code(self, code: int) -> None:
+    def _raise_if_error(self, code: int) -> None:
         check_error_code(code, f"group {self._group}")
 
 
@@ -229,12 +229,12 @@ def _group_by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
     return found
 
 
-def encode_embedded(message: Message) -> bytes:
+def encode_with_version(message: Message) -> bytes:
     """Return a message of the embedded protocol, with its version before it."""
     return _VERSION.pack(EMBEDDED_VERSION) + message.encode(EMBEDDED_VERSION)
 
 
-def read_subscription(data: bytes) -> list[str]:
+def decode_subscription(data: bytes) -> list[str]:
     """Return the topics to which a member subscribes."""
     found, _ = ConsumerProtocolSubscription.decode_from(data, EMBEDDED_VERSION, _VERSION.size)
     return list(found.topics)
@@ -244,7 +244,7 @@ def encode_assignment(partitions: Iterable[Partition]) -> bytes:
     """Return the assignment of a member."""
     of_topic = ConsumerProtocolAssignment.TopicPartition
     topics = [of_topic(topic=topic, partitions=some) for topic, some in _group_by_topic(partitions).items()]
-    return encode_embedded(ConsumerProtocolAssignment(assigned_partitions=topics))
+    return encode_with_version(ConsumerProtocolAssignment(assigned_partitions=topics))
 
 
 def decode_assignment(data: bytes) -> list[Partition]:

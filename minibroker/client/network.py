@@ -22,7 +22,7 @@ class Link(Protocol):
     async def write(self, data: bytes, timeout_s: float) -> None:
         """Send bytes."""
 
-    async def answer(self, correlation_id: int, timeout_s: float) -> Any:
+    async def wait_for_answer(self, correlation_id: int, timeout_s: float) -> Any:
         """Wait for the answer to a request."""
 
     def is_open(self) -> bool:
@@ -35,7 +35,7 @@ class Link(Protocol):
 class Network(Protocol):
     """A factory of connections, and a clock."""
 
-    def now(self) -> float:
+    def read_clock_s(self) -> float:
         """Return the seconds of a monotonic clock."""
 
     async def sleep(self, seconds: float) -> None:
@@ -44,8 +44,8 @@ class Network(Protocol):
     async def connect(self, host: str, port: int, settings: ClientSettings, timeout_s: float) -> Link:
         """Connect to the first address of a host that answers, with TLS if the settings say so. Raises OSError."""
 
-    async def call(self, function: Callable[[], Result]) -> Result:
+    async def call_blocking(self, function: Callable[[], Result]) -> Result:
         """Call a function that may block, and return its result."""
 
-    def lock(self) -> AbstractAsyncContextManager[Any]:
+    def make_lock(self) -> AbstractAsyncContextManager[Any]:
         """Return a new lock between tasks."""

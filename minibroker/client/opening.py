@@ -32,9 +32,9 @@ NEEDS_TLS = ": does the broker require TLS (security.protocol)?"
 RENEW_AT = 0.85  # of the session's lifetime; Kafka's clients re-authenticate after 85 to 95 %
 
 
-async def open_link(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
+async def negotiate_and_authenticate(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
     """Negotiate versions and authenticate. Raises one of `FAILURES`."""
-    ask = _make_ask(link, settings, network, timeout_s)
+    ask = _make_request_sender(link, settings, network, timeout_s)
     request = ApiVersionsRequest(client_software_name="minibroker", client_software_version=VERSION)
     answer = await ask(request, ApiVersionsRequest.versions[-1])
     if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -43,26 +43,28 @@ async def open_link(link: Link, settings: ClientSettings, network: Network, time
     if answer.error_code:
         raise UnsupportedVersion(f"ApiVersions: {get_error_name(answer.error_code)}")
     link.connection.versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
-    await _log_in(ask, link, settings, network)
+    await _choose_mechanism_and_authenticate(ask, link, settings, network)
 
 
-async def log_in_again(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
-    """Authenticate again on an open connection, whose answers are all for `link`. Raises as `open_link` does."""
-    await _log_in(_make_ask(link, settings, network, timeout_s), link, settings, network)
+async def reauthenticate(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> None:
+    """Authenticate again on an open connection, whose answers are all for `link`. Raises one of `FAILURES`."""
+    await _choose_mechanism_and_authenticate(
+        _make_request_sender(link, settings, network, timeout_s), link, settings, network
+    )
 
 
-def _make_ask(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> Ask:
+def _make_request_sender(link: Link, settings: ClientSettings, network: Network, timeout_s: float) -> Ask:
     """Return a function that sends a request and waits for its answer, until all time is used up."""
-    deadline_s = network.now() + timeout_s
+    deadline_s = network.read_clock_s() + timeout_s
 
     async def ask(request: Message, version: int) -> Any:
-        left_s = deadline_s - network.now()
+        left_s = deadline_s - network.read_clock_s()
         if left_s <= 0:
             raise TimeoutError
-        correlation_id, data = link.connection.send(request, version)
+        correlation_id, data = link.connection.encode_request(request, version)
         await link.write(data, left_s)
         try:
-            return await link.answer(correlation_id, left_s)
+            return await link.wait_for_answer(correlation_id, left_s)
         except ForeignServer:
             raise
         except (ConnectionError, ProtocolError) as error:
@@ -75,17 +77,17 @@ def _make_ask(link: Link, settings: ClientSettings, network: Network, timeout_s:
     return ask
 
 
-async def _log_in(ask: Ask, link: Link, settings: ClientSettings, network: Network) -> None:
+async def _choose_mechanism_and_authenticate(ask: Ask, link: Link, settings: ClientSettings, network: Network) -> None:
     """Authenticate, if there are credentials, and note when to do so again."""
     if settings.credentials is not None:
-        exchange = await network.call(settings.credentials.exchange)
+        exchange = await network.call_blocking(settings.credentials.exchange)
         lifetime_ms = await _authenticate_link(ask, link, settings.credentials.mechanism, exchange)
-        link.expires_s = network.now() + lifetime_ms / 1000 * RENEW_AT if lifetime_ms else float("inf")
+        link.expires_s = network.read_clock_s() + lifetime_ms / 1000 * RENEW_AT if lifetime_ms else float("inf")
 
 
 async def _authenticate_link(ask: Ask, link: Link, mechanism: str, exchange: Exchange) -> int:
     """Authenticate. Return for how many ms the authentication is valid, 0: for ever."""
-    versions = link.connection.version
+    versions = link.connection.choose_version
     hello = await ask(SaslHandshakeRequest(mechanism=mechanism), versions(SaslHandshakeRequest, 1))
     if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         raise AuthenticationFailed(f"{mechanism} is not enabled at the broker, but {', '.join(hello.mechanisms)}")

@@ -30,13 +30,15 @@ def list_offsets(
         for partition in timestamps_ms.keys() - offsets.keys():
             by_leader[client.leader(partition).node_id].append(partition)
         for node_id, partitions in by_leader.items():
-            _ask_leader(client, node_id, {each: timestamps_ms[each] for each in partitions}, read_committed, offsets)
+            _list_offsets_at_leader(
+                client, node_id, {each: timestamps_ms[each] for each in partitions}, read_committed, offsets
+            )
         return offsets
 
     return client.retry(ask_for_the_rest)
 
 
-def _ask_leader(
+def _list_offsets_at_leader(
     client: Client,
     node_id: int,
     timestamps_ms: Mapping[Partition, int],
@@ -46,7 +48,7 @@ def _ask_leader(
     """Ask one leader, and add its answers to `found`. Then raise `ClientError` for the first error among them."""
     partitions = {tuple(partition): partition for partition in timestamps_ms}
     refused = []
-    request = _make_request(timestamps_ms, read_committed, client.settings.request_timeout_ms)
+    request = _make_list_offsets_request(timestamps_ms, read_committed, client.settings.request_timeout_ms)
     # Version 0 knows the beginnings of segments only, which are no answers for times; version 1 has no isolation level.
     lowest = 2 if read_committed else int(any(timestamp >= 0 for timestamp in timestamps_ms.values()))
     for topic in client.request(request, node_id, lowest=lowest).topics:
@@ -60,7 +62,9 @@ def _ask_leader(
         client.check(code, what, node_id)
 
 
-def _make_request(timestamps_ms: Mapping[Partition, int], read_committed: bool, timeout_ms: int) -> ListOffsetsRequest:
+def _make_list_offsets_request(
+    timestamps_ms: Mapping[Partition, int], read_committed: bool, timeout_ms: int
+) -> ListOffsetsRequest:
     of_topic = ListOffsetsRequest.ListOffsetsTopic
     topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
     for (name, index), timestamp in timestamps_ms.items():

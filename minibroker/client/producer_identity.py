@@ -43,15 +43,15 @@ class ProducerIdentity:
         self.producer_id: int = answer.producer_id
         self.epoch: int = answer.producer_epoch
 
-    def sequence(self, partition: Partition) -> int:
+    def get_next_sequence(self, partition: Partition) -> int:
         """Return the sequence of a partition's next record."""
         return self._sequences.get(partition, 0)
 
-    def written(self, partition: Partition, records: int) -> None:
+    def advance_sequence(self, partition: Partition, records: int) -> None:
         """Count records that a partition has."""
-        self._sequences[partition] = self.sequence(partition) + records & MAX_SEQUENCE
+        self._sequences[partition] = self.get_next_sequence(partition) + records & MAX_SEQUENCE
 
-    def add(self, partition: Partition) -> None:
+    def add_partition_to_transaction(self, partition: Partition) -> None:
         """Add a partition to the transaction before it is written to, if there is one. Raises `ClientError`."""
         if self.transactional_id is None or partition in self._added:
             return
@@ -70,7 +70,7 @@ class ProducerIdentity:
             )
         self._added.add(partition)
 
-    def end(self, *, commits: bool) -> None:
+    def end_transaction(self, *, commits: bool) -> None:
         """Commit or abort the transaction. Raises `ClientError`."""
         if self.transactional_id is None or not self._added:
             return

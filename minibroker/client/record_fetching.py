@@ -69,7 +69,7 @@ class Reader:
         """The offset after the last batch that was read, by partition."""
         return self._offsets
 
-    def add(self, offsets: Mapping[Partition, int]) -> None:
+    def add_partitions(self, offsets: Mapping[Partition, int]) -> None:
         """Read these partitions, too."""
         self._offsets |= offsets
 
@@ -82,11 +82,11 @@ class Reader:
         is_empty = not any(answer.records for answer in answers.values())
         for partition, answer in answers.items():
             before = self._offsets[partition]
-            limit = self._find_limit(partition, answer)
+            limit = self._find_end_offset(partition, answer)
             try:
                 yield from self._iterate_records(partition, answer)
             except KafkaError as error:
-                raise ClientError(f"{_format_place(partition)} at {self._offsets[partition]}: {error}") from None
+                raise ClientError(f"{_format_partition(partition)} at {self._offsets[partition]}: {error}") from None
             if self._offsets[partition] >= limit or is_empty:
                 self._at_end.add(partition)
             else:
@@ -94,7 +94,7 @@ class Reader:
             if answer.records and self._offsets[partition] == before:  # brokers before 0.10.1 cut a large batch
                 self._fetch_bytes = min(2 * self._fetch_bytes, LARGEST_FETCH_BYTES)
 
-    def _find_limit(self, partition: Partition, answer: Any) -> int:
+    def _find_end_offset(self, partition: Partition, answer: Any) -> int:
         """Return the offset where a partition ends."""
         stable = answer.last_stable_offset  # -1 from brokers that know no transactions
         limit = int(stable if self._read_committed and stable >= 0 else answer.high_watermark)
@@ -124,7 +124,7 @@ class Reader:
             for topic in answer.responses:
                 for each in topic.partitions:
                     partition = topic.topic, each.partition_index
-                    what = f"reading {_format_place(partition)} at {self._offsets[partition]}"
+                    what = f"reading {_format_partition(partition)} at {self._offsets[partition]}"
                     self._client.check(each.error_code, what, request.node)
                     answers[partition] = each
         return answers
@@ -156,7 +156,7 @@ class Reader:
         aborted = Aborted(answer.aborted_transactions if self._read_committed else None)
         for position, header in iterate_batches_in(data):
             check_batch_or_message(data, position)
-            if not aborted.drops_batch(header, data, position):
+            if not aborted.is_aborted_or_control(header, data, position):
                 start, end = self._offsets[partition], self._ends.get(partition, NEVER)
                 for record in iterate_records_in(data, position, limit_bytes=MAX_RECORD_BYTES):
                     if start <= record.offset < end:
@@ -199,7 +199,7 @@ class Aborted:
         self._coming = sorted(((each.first_offset, each.producer_id) for each in transactions or ()), reverse=True)
         self._producers: set[int] = set()
 
-    def drops_batch(self, header: BatchHeader, data: Any, position: int) -> bool:
+    def is_aborted_or_control(self, header: BatchHeader, data: Any, position: int) -> bool:
         """Return whether a batch has no records for applications: markers, and what was aborted."""
         while self._coming and self._coming[-1][0] <= header.last_offset:
             self._producers.add(self._coming.pop()[1])
@@ -213,5 +213,5 @@ class Aborted:
         return header.is_transactional and header.producer_id in self._producers
 
 
-def _format_place(partition: Partition) -> str:
+def _format_partition(partition: Partition) -> str:
     return f"{partition[0]}-{partition[1]}"

@@ -102,7 +102,7 @@ class Writer:
         """The number of records that were added and not reported: some may have been written."""
         return sum(len(batch) for queue in self._waiting.values() for batch in queue)
 
-    def add(self, record: Record, partition: int | None = None) -> None:
+    def add_record(self, record: Record, partition: int | None = None) -> None:
         """Add a record to a partition, by default to that of its key. Flushes if there is enough for a batch."""
         if partition is None:
             partition = self._for_no_key if record.key is None else choose_partition(record.key, self.partitions)
@@ -118,7 +118,7 @@ class Writer:
         deadline_s = time.monotonic() + self._timeout_ms / 1000
         while self._waiting:
             outgoing = [self._send_batch(partition, queue[0]) for partition, queue in self._waiting.items()]
-            again = [self._settle_batch(each, deadline_s) for each in outgoing]
+            again = [self._await_or_retry_batch(each, deadline_s) for each in outgoing]
             self._waiting = {partition: queue for partition, queue in self._waiting.items() if queue}
             if any(again):
                 time.sleep(RETRY_S)
@@ -136,21 +136,21 @@ class Writer:
     def _send_batch(self, partition: int, records: list[Record]) -> Outgoing:
         """Send a batch to the partition's leader, in the newest format that it knows."""
         while True:
-            sent = self._try_batch(partition, records)
+            sent = self._send_batch_once(partition, records)
             is_unknown = isinstance(sent.error, UnsupportedVersion)
             needs_newest = self._codec is Compression.ZSTD or any(record.headers for record in records)
             if not is_unknown or len(self._formats) == 1 or needs_newest:
                 return Outgoing(partition, records, sent)
             self._formats = self._formats[1:]
 
-    def _try_batch(self, partition: int, records: list[Record]) -> Sent:
+    def _send_batch_once(self, partition: int, records: list[Record]) -> Sent:
         magic, lowest, highest = self._formats[0]
         if self._codec is Compression.ZSTD:
             lowest = ZSTD_VERSION
         try:
             leader = self._client.leader((self._topic, partition)).node_id
             if self._identity is not None:
-                self._identity.add((self._topic, partition))
+                self._identity.add_partition_to_transaction((self._topic, partition))
         except ClientError as error:
             return Sent(-1, "Produce", None, -1, error)
         wanted = _TOPIC.PartitionProduceData(index=partition, records=self._make_batch(partition, records, magic))
@@ -171,12 +171,12 @@ class Writer:
             compression=self._codec,
             producer_id=self._identity.producer_id,
             producer_epoch=self._identity.epoch,
-            base_sequence=self._identity.sequence((self._topic, partition)),
+            base_sequence=self._identity.get_next_sequence((self._topic, partition)),
             transactional=self._identity.transactional_id is not None,
         )
         return memoryview(batch)
 
-    def _settle_batch(self, batch: Outgoing, deadline_s: float) -> bool:
+    def _await_or_retry_batch(self, batch: Outgoing, deadline_s: float) -> bool:
         """Wait for what becomes of a batch. Report it, or return that it is to be sent again."""
         queue = self._waiting[batch.partition]
         try:
@@ -194,7 +194,7 @@ class Writer:
             return False
         queue.popleft()
         if self._identity is not None:
-            self._identity.written((self._topic, batch.partition), len(batch.records))
+            self._identity.advance_sequence((self._topic, batch.partition), len(batch.records))
         self._report(Outcome(batch.partition, len(batch.records), first_offset))
         return False
 

@@ -43,14 +43,14 @@ class Tokens:
         self._token = ""
         self._until = 0.0
 
-    def token(self) -> str:
+    def get_token(self) -> str:
         """Return a valid token. Raises `TokenError`."""
         if time.monotonic() >= self._until:
             self._token, life_s = self._fetch()
             self._until = time.monotonic() + life_s * RENEW_AT
         return self._token
 
-    def extensions(self) -> dict[str, str]:
+    def get_extensions(self) -> dict[str, str]:
         """Return the SASL extensions, which are sent beside the token (KIP-342)."""
         return self._extensions
 

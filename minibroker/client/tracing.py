@@ -33,12 +33,12 @@ class TracedNetwork(BlockingNetwork):
             link = await super().connect(host, port, settings, timeout_s)
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
-            self._print_report(f"{address}: no connection after {_format_since(start_s)}: {reason}")
+            self._print_report(f"{address}: no connection after {_format_elapsed(start_s)}: {reason}")
             raise
-        self._print_report(f"{address}: connected in {_format_since(start_s)}{', with TLS' if settings.tls else ''}")
+        self._print_report(f"{address}: connected in {_format_elapsed(start_s)}{', with TLS' if settings.tls else ''}")
         return link
 
-    def connection(self, address: Address, settings: ClientSettings) -> Connection:
+    def make_connection(self, address: Address, settings: ClientSettings) -> Connection:
         """Return the state of a new connection."""
         return TracedConnection(address, settings, self._print_report)
 
@@ -52,9 +52,9 @@ class TracedConnection(Connection):
         self._print_report = report
         self._sent_s: dict[int, float] = {}  # by correlation id
 
-    def send(self, request: Message, version: int, *, is_answered: bool = True) -> tuple[int, bytes]:
+    def encode_request(self, request: Message, version: int, *, is_answered: bool = True) -> tuple[int, bytes]:
         """Report a request, and return its correlation id and bytes."""
-        correlation_id, data = super().send(request, version, is_answered=is_answered)
+        correlation_id, data = super().encode_request(request, version, is_answered=is_answered)
         name = f"{get_api_name(request.api_key)} {version}"
         self._print_report(f"{self._address}: request {correlation_id}: {name}, {len(data)} bytes")
         if is_answered:
@@ -72,11 +72,11 @@ class TracedConnection(Connection):
         name = f"{get_api_name(request.api_key)} {request.version}"
         codes = dict.fromkeys(collect_error_codes(self.answers[request.correlation_id]))
         errors = "".join(f", {get_error_name(code)}" for code in codes)
-        took = _format_since(self._sent_s.pop(request.correlation_id))
+        took = _format_elapsed(self._sent_s.pop(request.correlation_id))
         self._print_report(
             f"{self._address}: answer {request.correlation_id}: {name}, {len(frame)} bytes after {took}{errors}"
         )
 
 
-def _format_since(start_s: float) -> str:
+def _format_elapsed(start_s: float) -> str:
     return f"{(time.monotonic() - start_s) * 1000:.1f} ms"

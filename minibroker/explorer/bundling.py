@@ -38,7 +38,7 @@ def bundle_modules(first: str, read: Read) -> str:
     modules: dict[str, Module] = {}
     _collect_modules(first, read, modules, [])
     names = {path: f"$module{number}" for number, path in enumerate(modules)}
-    return "".join(_write_function(path, module, names) for path, module in modules.items())
+    return "".join(_wrap_module_in_function(path, module, names) for path, module in modules.items())
 
 
 def _collect_modules(path: str, read: Read, modules: dict[str, Module], importing: list[str]) -> None:
@@ -52,7 +52,7 @@ def _collect_modules(path: str, read: Read, modules: dict[str, Module], importin
         modules[path] = module
 
 
-def _write_function(path: str, module: Module, names: dict[str, str]) -> str:
+def _wrap_module_in_function(path: str, module: Module, names: dict[str, str]) -> str:
     imports = "".join(f"const {declared} = {names[imported]};\n" for imported, declared in module.imports)
     exports = ", ".join(f"{outside}: {inside}" for outside, inside in module.exports.items())
     return f"// {path}\nconst {names[path]} = (() => {{\n{imports}{module.code}\nreturn {{{exports}}};\n}})();\n"
@@ -66,20 +66,22 @@ def parse_module(path: str, text: str) -> Module:
     def beside(imported: str) -> str:
         return os.path.normpath(os.path.join(os.path.dirname(path), imported)).replace(os.sep, "/")
 
-    at = _find_end_of_blank(text, 0)
+    at = _skip_comments_and_spaces(text, 0)
     while (found := _IMPORT.match(text, at)) is not None:
         imports.append((beside(found["path"]), _declare_import(found)))
-        at = _find_end_of_blank(text, found.end())
+        at = _skip_comments_and_spaces(text, found.end())
 
     def listed(found: re.Match[str]) -> str:
         if found["path"] is None:
-            exports.update({outside: inside for inside, outside in _iterate_pairs(found["names"])})
+            exports.update({outside: inside for inside, outside in _parse_imported_names(found["names"])})
         else:  # names of another module, which are not known here
             hidden = {
                 outside: f"$again{len(exports) + number}"
-                for number, (_, outside) in enumerate(_iterate_pairs(found["names"]))
+                for number, (_, outside) in enumerate(_parse_imported_names(found["names"]))
             }
-            pairs = ", ".join(f"{inside}: {hidden[outside]}" for inside, outside in _iterate_pairs(found["names"]))
+            pairs = ", ".join(
+                f"{inside}: {hidden[outside]}" for inside, outside in _parse_imported_names(found["names"])
+            )
             imports.append((beside(found["path"]), f"{{{pairs}}}"))
             exports.update(hidden)
         return found["before"]
@@ -105,16 +107,16 @@ def _declare_import(found: re.Match[str]) -> str:
         return str(found["all"])
     if found["default"] is not None:
         return f"{{default: {found['default']}}}"
-    return "{" + ", ".join(f"{inside}: {outside}" for inside, outside in _iterate_pairs(found["names"])) + "}"
+    return "{" + ", ".join(f"{inside}: {outside}" for inside, outside in _parse_imported_names(found["names"])) + "}"
 
 
-def _iterate_pairs(names: str) -> Iterator[tuple[str, str]]:
+def _parse_imported_names(names: str) -> Iterator[tuple[str, str]]:
     """Yield (a, b) for each "a as b" of a list of names, and (a, a) for each "a"."""
     for name in filter(None, (each.strip() for each in names.split(","))):
         inside, _, outside = name.partition(" as ")
         yield inside.strip(), (outside or inside).strip()
 
 
-def _find_end_of_blank(text: str, at: int) -> int:
+def _skip_comments_and_spaces(text: str, at: int) -> int:
     found = _BLANK.match(text, at)
     return at if found is None else found.end()

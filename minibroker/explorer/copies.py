@@ -14,7 +14,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.subjects import NameOf, find_topic
+from minibroker.testing.seen.subjects import NameOf, find_topic_name
 
 SIZE: Final = Struct(">i")
 MOST_BYTES: Final = 1 << 16  # of a request: nobody pastes more
@@ -44,7 +44,7 @@ for depth, part in explain_response(answer, ApiKey.{key}, {version}).iterate_par
 '''
 
 
-def make_copies(exchange: Exchange, servers: str, name_of: NameOf) -> dict[str, str]:
+def make_copyable_texts(exchange: Exchange, servers: str, name_of: NameOf) -> dict[str, str]:
     """Return the forms of a request by their names."""
     frame = SIZE.pack(len(exchange.request_bytes)) + exchange.request_bytes
     if len(frame) > MOST_BYTES:
@@ -53,14 +53,14 @@ def make_copies(exchange: Exchange, servers: str, name_of: NameOf) -> dict[str, 
     if len(exchange.answer_bytes) <= MOST_ANSWER_BYTES:
         found["JSON"] = json.dumps(exchange.as_json(), indent=2, ensure_ascii=True)
     if isinstance(exchange.api_key, ApiKey):  # a proxy passes others, too
-        found["Python"] = _write_python(exchange, frame, servers)
+        found["Python"] = _write_python_code(exchange, frame, servers)
     commands, request = _KCAT.get(exchange.api_key), exchange.request
     if commands is not None and request is not None:
         found["kcat"] = "\n".join(commands(request, f"kcat -b {quote(servers)}", name_of))
     return {name: text for name, text in found.items() if text}
 
 
-def _write_python(exchange: Exchange, frame: bytes, servers: str) -> str:
+def _write_python_code(exchange: Exchange, frame: bytes, servers: str) -> str:
     host, _, port = servers.partition(",")[0].rpartition(":")
     digits = frame.hex()
     lines = "\n".join(digits[at : at + LINE_DIGITS] for at in range(0, len(digits), LINE_DIGITS))
@@ -74,27 +74,27 @@ def _write_python(exchange: Exchange, frame: bytes, servers: str) -> str:
     )
 
 
-def _write_metadata(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
-    names = [name for topic in request.topics or () if (name := find_topic(topic, name_of))]
+def _write_metadata_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+    names = [name for topic in request.topics or () if (name := find_topic_name(topic, name_of))]
     yield from [f"{kcat} -L -t {quote(name)}" for name in names[:MOST_COMMANDS]] or [f"{kcat} -L"]
 
 
-def _write_fetch(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+def _write_fetch_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
     for topic in request.topics[:MOST_COMMANDS]:
-        name = find_topic(topic, name_of) or ""
+        name = find_topic_name(topic, name_of) or ""
         for each in topic.partitions[:MOST_COMMANDS] if name else ():
             yield f"{kcat} -C -t {quote(name)} -p {each.partition} -o {each.fetch_offset} -e"
 
 
-def _list_offsets(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+def _write_list_offsets_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
     for topic in request.topics[:MOST_COMMANDS]:
         for each in topic.partitions[:MOST_COMMANDS]:
             yield f"{kcat} -Q -t {quote(f'{topic.name}:{each.partition_index}:{each.timestamp}')}"
 
 
-def _write_produce(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
+def _write_produce_commands(request: Any, kcat: str, name_of: NameOf) -> Iterator[str]:
     for topic in request.topic_data[:MOST_COMMANDS]:
-        name = find_topic(topic, name_of) or ""
+        name = find_topic_name(topic, name_of) or ""
         for each in topic.partition_data[:MOST_COMMANDS] if name and not request.transactional_id else ():
             target, data = f"{kcat} -P -t {quote(name)} -p {each.index}", bytes(each.records or b"")
             with suppress(KafkaError):  # what is damaged cannot be written, and nobody pastes what is large
@@ -121,8 +121,8 @@ def _escape_for_shell(data: bytes) -> str:
 
 _PLAIN: Final = frozenset(range(0x20, 0x7F)) - {0x27, 0x5C}
 _KCAT: Final[dict[ApiKey, Callable[[Any, str, NameOf], Iterator[str]]]] = {
-    ApiKey.METADATA: _write_metadata,
-    ApiKey.FETCH: _write_fetch,
-    ApiKey.LIST_OFFSETS: _list_offsets,
-    ApiKey.PRODUCE: _write_produce,
+    ApiKey.METADATA: _write_metadata_commands,
+    ApiKey.FETCH: _write_fetch_commands,
+    ApiKey.LIST_OFFSETS: _write_list_offsets_commands,
+    ApiKey.PRODUCE: _write_produce_commands,
 }

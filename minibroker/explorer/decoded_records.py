@@ -30,13 +30,13 @@ class Data(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def get_data(shown: dict[str, Any]) -> Data:
+def get_undecoded_record(shown: dict[str, Any]) -> Data:
     """Return what of a record is decoded, from what the page shows of it: not what is only shown in part."""
-    headers = tuple((name, _get_if_whole(content)) for name, content in shown["headers"])
-    return Data(_get_if_whole(shown["key"]), _get_if_whole(shown["value"]), headers)
+    headers = tuple((name, _get_bytes_if_whole(content)) for name, content in shown["headers"])
+    return Data(_get_bytes_if_whole(shown["key"]), _get_bytes_if_whole(shown["value"]), headers)
 
 
-def _get_if_whole(content: dict[str, Any] | None) -> bytes | None:
+def _get_bytes_if_whole(content: dict[str, Any] | None) -> bytes | None:
     return bytes.fromhex(content["hex"]) if content and len(content["hex"]) == 2 * content["size"] else None
 
 
@@ -44,7 +44,7 @@ async def find_decoder(broker: Broker, records: list[Data]) -> Decoder | None:
     """Return a decoder with the schemas that records name, or None without a registry that can be read."""
     if broker.has_registry:
         with suppress(RegistryError):
-            return Decoder(FoundSchemas(await broker.registry.source(), records))
+            return Decoder(FoundSchemas(await broker.registry.read_schema_source(), records))
     return None
 
 
@@ -74,7 +74,7 @@ class FoundSchemas:
         return found
 
 
-def add_decoded(decoder: Decoder, records: list[Data], shown: list[dict[str, Any]], most_bytes: int) -> None:
+def add_decoded_values(decoder: Decoder, records: list[Data], shown: list[dict[str, Any]], most_bytes: int) -> None:
     """Add `decoded` to keys and values with a schema, or `undecoded` with the reason. Run it in a thread."""
     until = time.monotonic() + SECONDS
     for record, said in zip(records, shown, strict=True):

@@ -17,7 +17,7 @@ from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.quantities import format_count
 from minibroker.testing.seen.exchange import Exchange
-from minibroker.testing.seen.subjects import NameOf, find_topic
+from minibroker.testing.seen.subjects import NameOf, find_topic_name
 
 MOST: Final = 20
 
@@ -43,7 +43,7 @@ def _make_topic_effect(text: str, topic: str, partition: int) -> Effect:
     return _make_effect(text, "topics", topic, str(partition))
 
 
-def _show_partitions(topic: str, partitions: Iterable[int]) -> str:
+def _format_partitions(topic: str, partitions: Iterable[int]) -> str:
     return ", ".join(f"{topic}-{index}" for index in sorted(partitions))
 
 
@@ -52,10 +52,12 @@ def _show_partitions(topic: str, partitions: Iterable[int]) -> str:
 
 def _list_produced(request: Any, answer: Any, name_of: NameOf) -> Effects:
     sent = {
-        (find_topic(topic, name_of), each.index): each for topic in request.topic_data for each in topic.partition_data
+        (find_topic_name(topic, name_of), each.index): each
+        for topic in request.topic_data
+        for each in topic.partition_data
     }
     for topic in answer.responses:
-        name = find_topic(topic, name_of)
+        name = find_topic_name(topic, name_of)
         for each in topic.partition_responses:
             if name is not None and not each.error_code and (name, each.index) in sent:
                 count = _count_records(sent[name, each.index].records)
@@ -147,21 +149,23 @@ def _describe_heartbeat(request: Any, answer: Any, name_of: NameOf) -> Effects:
             f"{request.member_id or answer.member_id} is in epoch {answer.member_epoch}", "groups", group
         )
     if answer.assignment is not None:
-        assigned = [(find_topic(each, name_of) or "?", each.partitions) for each in answer.assignment.topic_partitions]
-        said = ", ".join(_show_partitions(name, partitions) for name, partitions in assigned) or "nothing"
+        assigned = [
+            (find_topic_name(each, name_of) or "?", each.partitions) for each in answer.assignment.topic_partitions
+        ]
+        said = ", ".join(_format_partitions(name, partitions) for name, partitions in assigned) or "nothing"
         yield _make_effect(f"it is assigned {said}", "groups", group)
 
 
 def _describe_commit(request: Any, answer: Any, name_of: NameOf) -> Effects:
     done = {
-        (find_topic(topic, name_of), each.partition_index)
+        (find_topic_name(topic, name_of), each.partition_index)
         for topic in answer.topics
         for each in topic.partitions
         if not each.error_code
     }
     pending = " once the transaction commits" if getattr(request, "transactional_id", None) else ""
     for topic in request.topics:
-        name = find_topic(topic, name_of)
+        name = find_topic_name(topic, name_of)
         for each in topic.partitions:
             if (name, each.partition_index) in done:
                 text = f"{request.group_id} has committed offset {each.committed_offset} of {name}-"
@@ -187,7 +191,7 @@ def _describe_added_to_transaction(request: Any, answer: Any, name_of: NameOf) -
             added = [each.partition_index for each in topic.results_by_partition if not each.partition_error_code]
             if added:
                 verb = "is" if len(added) == 1 else "are"
-                text = f"{_show_partitions(topic.name, added)} {verb} in the transaction of {transactional_id}"
+                text = f"{_format_partitions(topic.name, added)} {verb} in the transaction of {transactional_id}"
                 yield _make_effect(text, "transactions", transactional_id)
 
 

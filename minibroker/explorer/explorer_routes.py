@@ -40,7 +40,7 @@ def make_explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
 
     Streams end once `closing` is set.
     """
-    broker.journal.keep_at_most(MOST_FRAMES, MOST_BYTES)
+    broker.journal.set_limits(MOST_FRAMES, MOST_BYTES)
     routes = Routes()
     schemas = make_schema_routes(broker) if broker.has_registry else None
 
@@ -80,7 +80,7 @@ def make_explorer_routes(broker: Broker, closing: asyncio.Event) -> list[Route]:
 
 def make_frames_app(host: Watched, closing: asyncio.Event) -> Application:
     """Return an application that shows the frames that pass a proxy. Its streams end once `closing` is set."""
-    host.journal.keep_at_most(MOST_FRAMES, MOST_BYTES)
+    host.journal.set_limits(MOST_FRAMES, MOST_BYTES)
     host.journal.on()
     about = {"bootstrap_servers": host.bootstrap_servers, "nodes": []}
     return _make_app(("frames",), about, make_live_routes(host, host.topic_name, closing))

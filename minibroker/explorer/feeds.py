@@ -50,13 +50,13 @@ class Feed:
         """Return the next rows and marks, or None if there are none. It holds the loop for about 5 ms at most."""
         until = time.perf_counter() + SLICE_SECONDS
         rows = []
-        for exchange in self._list_next():
+        for exchange in self._list_next_exchanges():
             if exchange.outcome == "open":
                 self._open[exchange.number] = exchange
             else:
                 self._open.pop(exchange.number, None)
             self._last = max(self._last, exchange.number)
-            rows.append(await read_in_thread(exchange, partial(make_row, exchange, self._name_of)))
+            rows.append(await read_in_thread(exchange, partial(make_frame_row, exchange, self._name_of)))
             if time.perf_counter() > until:
                 break
         marks = [mark for mark in self._frames.marks if mark.number > self._marked]
@@ -66,10 +66,10 @@ class Feed:
             return None
         return {"rows": rows, "marks": [make_mark_object(mark) for mark in marks], "oldest": self._frames.oldest}
 
-    def _list_next(self) -> list[Exchange]:
+    def _list_next_exchanges(self) -> list[Exchange]:
         """Return what has ended since it was told, then what was not told yet."""
         ended = [each for each in self._open.values() if each.outcome != "open"]
-        return [*ended[:PORTION], *self._frames.after(self._last, PORTION)]
+        return [*ended[:PORTION], *self._frames.list_exchanges_after(self._last, PORTION)]
 
 
 async def iterate_events(feed: Feed, state: State | None, closing: asyncio.Event) -> AsyncIterator[bytes]:
@@ -93,7 +93,7 @@ def encode_event(name: str, value: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps(value, separators=(',', ':'))}\n\n".encode()
 
 
-def make_row(exchange: Exchange, name_of: NameOf) -> list[Any]:
+def make_frame_row(exchange: Exchange, name_of: NameOf) -> list[Any]:
     """Return the values of `COLUMNS` for a request."""
     topics, groups, transactional_ids = _list_subjects(exchange, name_of)
     return [

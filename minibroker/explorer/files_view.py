@@ -16,7 +16,7 @@ from typing import Any, Final
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.upkeep.cleaner import get_cleaning_limits
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
-from minibroker.explorer.trees import make_tree
+from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
@@ -64,7 +64,7 @@ def make_file_routes(root: Root, broker: Broker | None = None) -> Routes:
     async def get_content(path: str, at: int = 0) -> Answer:
         """Return a file byte by byte; of a large log or index, some batches or entries from a position on."""
         found = find_file_below(root(), path)
-        return await make_answer_in_thread(lambda: show_content(found, at))
+        return await make_answer_in_thread(lambda: show_file_content(found, at))
 
     @routes.get("/segment")
     async def get_segment(path: str) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def make_file_routes(root: Root, broker: Broker | None = None) -> Routes:
         partition = None if broker is None else _find_partition(broker, found)
         if broker is None or partition is None or COMPACT not in partition.log.settings.cleanup_policy:
             return None
-        return await show_cleaning(broker, partition.log, found)
+        return await show_removable_records(broker, partition.log, found)
 
     return routes
 
@@ -133,7 +133,7 @@ def find_file_below(root: Path, name: str) -> InspectedFile:
     return found
 
 
-def show_content(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
+def show_file_content(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
     """Return a file's tree: of a log from the batch on that has the byte `at`, of an index from that entry on.
 
     `next` is where what follows begins, None if nothing does.
@@ -143,7 +143,7 @@ def show_content(inspected: InspectedFile, at: int = 0) -> dict[str, Any]:
     with open(inspected.path, "rb") as file:
         file.seek(start)
         data = file.read(length)
-    shown = make_tree(explain_file(data, inspected, start=start), data)
+    shown = make_tree_of_parts(explain_file(data, inspected, start=start), data)
     shown["blocks"][0]["base"] = start
     return {
         "tree": shown,
@@ -175,7 +175,7 @@ def _find_next_window(inspected: InspectedFile, start: int, end: int, size: int)
 
 def _find_batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:
     """Return where the batch begins and ends that has the byte `at`, by the offset index and the batches' lengths."""
-    entries = _read_entries(inspected, INDEX_SUFFIX, OffsetEntry)
+    entries = _read_index_entries(inspected, INDEX_SUFFIX, OffsetEntry)
     start = max((entry.log_position for entry in entries if entry.log_position <= at), default=0)
     size = Disk().size_bytes(inspected.path)
     with open(inspected.path, "rb") as file:
@@ -188,7 +188,7 @@ def _find_batch_with(inspected: InspectedFile, at: int) -> tuple[int, int]:
             start = following
 
 
-def _read_entries(inspected: InspectedFile, suffix: str, kind: type[Any]) -> list[Any]:
+def _read_index_entries(inspected: InspectedFile, suffix: str, kind: type[Any]) -> list[Any]:
     found = identify_file(inspected.make_path_with_suffix(suffix))
     if found is None or not os.path.exists(found.path):
         return []
@@ -202,18 +202,18 @@ def describe_segment(inspected: InspectedFile) -> dict[str, Any]:
         return {"size": 0, "batches": [], "index": [], "timeindex": [], "aborted": []}
     walked = iterate_contents(Disk(), log, Options(records=False))
     batches = [each for each in islice(walked, MOST_BATCHES) if isinstance(each, FoundBatch)]
-    aborted = _read_entries(log, TRANSACTION_INDEX_SUFFIX, TransactionEntry)
+    aborted = _read_index_entries(log, TRANSACTION_INDEX_SUFFIX, TransactionEntry)
     return {
         "log": os.path.basename(log.path),
         "size": os.path.getsize(log.path),
-        "batches": [_draw_batch(each, aborted) for each in batches],
-        "index": [(each.offset, each.log_position) for each in _read_entries(log, INDEX_SUFFIX, OffsetEntry)],
-        "timeindex": [(each.timestamp, each.offset) for each in _read_entries(log, TIME_INDEX_SUFFIX, TimeEntry)],
+        "batches": [_describe_batch(each, aborted) for each in batches],
+        "index": [(each.offset, each.log_position) for each in _read_index_entries(log, INDEX_SUFFIX, OffsetEntry)],
+        "timeindex": [(each.timestamp, each.offset) for each in _read_index_entries(log, TIME_INDEX_SUFFIX, TimeEntry)],
         "aborted": [(each.producer_id, each.first_offset, each.last_offset) for each in aborted],
     }
 
 
-def _draw_batch(batch: FoundBatch, aborted: list[TransactionEntry]) -> dict[str, Any]:
+def _describe_batch(batch: FoundBatch, aborted: list[TransactionEntry]) -> dict[str, Any]:
     header = batch.header
     kind = "control" if header.is_control else "transactional" if header.is_transactional else "plain"
     if kind == "transactional" and any(
@@ -239,7 +239,7 @@ def explain_retention(broker: Broker, inspected: InspectedFile) -> list[str]:
     ]
 
 
-async def show_cleaning(broker: Broker, log: Log, inspected: InspectedFile) -> dict[str, Any]:
+async def show_removable_records(broker: Broker, log: Log, inspected: InspectedFile) -> dict[str, Any]:
     """Return what a cleaning of a log would take now of each segment, and of this file's segment which records."""
     now_ms = broker.moving_clock.wall_ms()
     dirt = measure_dirtiness(log, now_ms)

@@ -8,11 +8,11 @@ from struct import Struct
 from typing import Any, Final, Protocol
 
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
-from minibroker.explorer.copies import make_copies
+from minibroker.explorer.copies import make_copyable_texts
 from minibroker.explorer.effects import list_effects
-from minibroker.explorer.feeds import COLUMNS, Feed, State, iterate_events, make_row
+from minibroker.explorer.feeds import COLUMNS, Feed, State, iterate_events, make_frame_row
 from minibroker.explorer.saved_frames import Frames
-from minibroker.explorer.trees import make_tree
+from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.explaining.messages import explain_request, explain_response
 from minibroker.protocol.explaining.parts import Part
@@ -93,17 +93,17 @@ def make_frame_routes(
     @routes.get("/{number}")
     async def get_frame(number: int) -> Answer:
         """Return a frame with all that is known about it."""
-        exchange = frames.number(number)
+        exchange = frames.get_exchange(number)
         if exchange is None:
             raise LookupError(f"there is no frame {number} (any more)")
         address = servers()
 
         def said() -> dict[str, Any]:
             return {
-                "row": make_row(exchange, name_of),
+                "row": make_frame_row(exchange, name_of),
                 "refusals": exchange.refusals,
                 "effects": list_effects(exchange, name_of),
-                "copies": make_copies(exchange, address, name_of),
+                "copies": make_copyable_texts(exchange, address, name_of),
                 **explain_exchange(exchange),
             }
 
@@ -127,12 +127,12 @@ def describe_state(broker: Broker | Watched) -> dict[str, Any]:
 
 def explain_exchange(exchange: Exchange) -> dict[str, Any]:
     """Return the trees of a request and its answer. This may take long for large frames: run it in a thread."""
-    request = _add_size(exchange.request_bytes)
-    answer = _add_size(exchange.answer_bytes)
+    request = _prepend_size(exchange.request_bytes)
+    answer = _prepend_size(exchange.answer_bytes)
     return {
         "title": f"{exchange.api} version {exchange.version}",
-        "request": make_tree(explain_request(request), request),
-        "answer": make_tree(_explain_answer(exchange, answer), answer) if exchange.answer_bytes else None,
+        "request": make_tree_of_parts(explain_request(request), request),
+        "answer": make_tree_of_parts(_explain_answer(exchange, answer), answer) if exchange.answer_bytes else None,
     }
 
 
@@ -144,6 +144,6 @@ def _explain_answer(exchange: Exchange, answer: bytes) -> Part:
     return explain_response(answer, exchange.api_key, version)
 
 
-def _add_size(frame: bytes) -> bytes:
+def _prepend_size(frame: bytes) -> bytes:
     """Return a frame with its size, as on the wire; of a large one the beginning."""
     return SIZE.pack(len(frame)) + frame[:SHOWN_BYTES]

@@ -52,7 +52,7 @@ RECONCILING: Final = ("Empty", "Assigning", "Reconciling", "Stable")
 STREAMS: Final = ("Empty", "NotReady", "Assigning", "Reconciling", "Stable")
 
 
-def _make_arrows(states: Iterable[str]) -> list[tuple[str, str]]:
+def _make_state_transitions(states: Iterable[str]) -> list[tuple[str, str]]:
     """Return the arrows of a group whose members may come, go and catch up at any time."""
     steps = list(pairwise(states))
     return [*steps, ("Stable", "Assigning"), ("Reconciling", "Assigning"), ("Stable", "Empty"), ("Empty", "Dead")]
@@ -60,9 +60,9 @@ def _make_arrows(states: Iterable[str]) -> list[tuple[str, str]]:
 
 MACHINES: Final[dict[str, list[tuple[str, str]]]] = {
     "Classic": [(str(one), str(next_)) for one, nexts in FOLLOWING.items() for next_ in sorted(nexts) if one != next_],
-    "Consumer": _make_arrows(RECONCILING),
+    "Consumer": _make_state_transitions(RECONCILING),
     "Share": [("Empty", "Stable"), ("Stable", "Empty"), ("Empty", "Dead")],
-    "Streams": _make_arrows(STREAMS),
+    "Streams": _make_state_transitions(STREAMS),
     "transaction": [
         (before.label, after.label)
         for after, befores in REACHED_FROM.items()
@@ -102,7 +102,7 @@ def make_group_routes(broker: Broker, name_of: NameOf) -> Routes:
     ) -> dict[str, Any]:
         """Return the newest frames that changed a group or a transaction, the newest first, and the last one seen."""
         seen = broker.journal.seen
-        return {"moments": await _find_history(broker, name_of, group, transactional_id, after), "seen": seen}
+        return {"moments": await _list_changes(broker, name_of, group, transactional_id, after), "seen": seen}
 
     return routes
 
@@ -186,7 +186,7 @@ def _list_partitions(assignment: Any) -> list[str]:
     return [f"{each.topic_name}-{index}" for each in assignment.topic_partitions for index in sorted(each.partitions)]
 
 
-async def _find_history(
+async def _list_changes(
     broker: Broker, name_of: NameOf, group: str | None, transactional_id: str | None, after: int
 ) -> list[dict[str, Any]]:
     """Look at the journal from its newest request back, in slices, until there are enough.
@@ -198,10 +198,10 @@ async def _find_history(
     ends, until = time.monotonic() + HISTORY_SECONDS, time.perf_counter() + SLICE_SECONDS
     number = broker.journal.seen
     while number > after and len(found) < MOST_MOMENTS and time.monotonic() < ends:
-        exchange = broker.journal.number(number)
+        exchange = broker.journal.get_exchange(number)
         if exchange is None:
             break
-        read = partial(_describe_moment, exchange, group, transactional_id, name_of)
+        read = partial(_describe_change, exchange, group, transactional_id, name_of)
         for moment in await read_in_thread(exchange, read):
             newer = commits.get(moment["client_id"]) if moment["api"] == COMMIT else None
             if newer is not None and newer["effects"] == moment["effects"]:
@@ -215,7 +215,7 @@ async def _find_history(
     return found
 
 
-def _describe_moment(
+def _describe_change(
     exchange: Exchange, group: str | None, transactional_id: str | None, name_of: NameOf
 ) -> list[dict[str, Any]]:
     """Return what a frame changed of a group or a transaction, as one moment, or nothing."""

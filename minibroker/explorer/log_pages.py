@@ -81,7 +81,7 @@ async def find_records(partition: Partition, wanted: Wanted) -> Found:
             following = max(following, partition.log.log_end_offset)
             break
         data, left = region.read(), wanted._replace(first=following, most=wanted.most - len(records))
-        part = await asyncio.to_thread(_find_in, data, left, ends)
+        part = await asyncio.to_thread(_find_records_in_bytes, data, left, ends)
         records += [make_record(partition, header, record) for header, record in part.records]
         stopped += part.stopped[: MOST_STOPS - len(stopped)]
         following = max(part.following, following + 1)
@@ -90,15 +90,15 @@ async def find_records(partition: Partition, wanted: Wanted) -> Found:
 
 async def find_record_at(partition: Partition, offset: int, batch: bytes) -> Found:
     """Return the record with an offset, of the batch that has it, or none."""
-    part = await asyncio.to_thread(_find_in, batch, Wanted(offset, 1), math.inf)
+    part = await asyncio.to_thread(_find_records_in_bytes, batch, Wanted(offset, 1), math.inf)
     found = [each for each in part.records if each[1].offset == offset]
     return Found([make_record(partition, *each) for each in found], part.following, part.stopped)
 
 
-def _find_in(data: bytes, wanted: Wanted, ends: float) -> _Part:
+def _find_records_in_bytes(data: bytes, wanted: Wanted, ends: float) -> _Part:
     found = _Part([], wanted.first, [])
     for position, header in iterate_batches_in(data):
-        for record in () if header.is_control else _iterate_beginning(data, position, header, found.stopped):
+        for record in () if header.is_control else _iterate_records_of_beginning(data, position, header, found.stopped):
             if record.offset >= wanted.first:
                 found = found._replace(following=record.offset + 1)
                 if wanted.matches(record):
@@ -120,16 +120,18 @@ def _shorten_bytes(data: bytes | None, most_bytes: int, size: int = 0) -> bytes 
     if data is None or (len(data) <= most_bytes and not size):
         return data
     found = Beginning(data[:most_bytes])
-    found.size = size or measure_bytes(data)
+    found.size = size or get_full_size(data)
     return found
 
 
-def measure_bytes(data: bytes) -> int:
+def get_full_size(data: bytes) -> int:
     """Return the size of a key or a value, of which only the beginning may be here."""
     return data.size if isinstance(data, Beginning) else len(data)
 
 
-def _iterate_beginning(data: bytes, position: int, header: BatchHeader, stopped: list[str]) -> Iterator[Record]:
+def _iterate_records_of_beginning(
+    data: bytes, position: int, header: BatchHeader, stopped: list[str]
+) -> Iterator[Record]:
     """Yield the records of a batch that are in what of it is decompressed; of the last one maybe only a beginning."""
     try:
         if is_old_format(data, position):
@@ -166,42 +168,44 @@ def _iterate_records(payload: bytes, header: BatchHeader, *, is_whole: bool) -> 
         except (Malformed, MalformedVarint):
             if is_whole:
                 raise
-            beginning = _cut_record(payload, position, header, append_time)
+            beginning = _read_incomplete_record(payload, position, header, append_time)
             if beginning is not None:
                 yield beginning
             return
         yield record
 
 
-def _cut_record(payload: bytes, position: int, header: BatchHeader, append_time: int | None) -> Record | None:
+def _read_incomplete_record(
+    payload: bytes, position: int, header: BatchHeader, append_time: int | None
+) -> Record | None:
     """Return the beginning of a record that goes on behind the payload, None if too little of it is there."""
     try:
         _, position = read_varint(payload, position)
         timestamp_delta, position = read_varlong(payload, position + 1)
         offset_delta, position = read_varint(payload, position)
-        key, position = _cut_bytes(payload, position)
-        value, _ = _cut_bytes(payload, position)
+        key, position = _read_incomplete_bytes(payload, position)
+        value, _ = _read_incomplete_bytes(payload, position)
     except (MalformedVarint, IndexError):
         return None
     timestamp = wrap_to_64_bits(header.base_timestamp + timestamp_delta) if append_time is None else append_time
     return Record(header.base_offset + offset_delta, timestamp, key, value)
 
 
-def _cut_bytes(payload: bytes, position: int) -> tuple[bytes | None, int]:
+def _read_incomplete_bytes(payload: bytes, position: int) -> tuple[bytes | None, int]:
     size, position = read_varint(payload, position)
     if size < 0:
         return None, position
     return _shorten_bytes(payload[position : position + size], size, size), position + size
 
 
-async def read_whole_part(partition: Partition, offset: int, *, is_key: bool) -> list[Bytes] | None:
+async def read_key_or_value(partition: Partition, offset: int, *, is_key: bool) -> list[Bytes] | None:
     """Return a whole key or value in pieces, None if it is null or there is no such record. Raises KafkaError."""
     region = partition.log.read(offset, 1)
     data = b"" if region is None else region.read()
-    return await asyncio.to_thread(_read_pieces, data, offset, is_key=is_key)
+    return await asyncio.to_thread(_find_key_or_value, data, offset, is_key=is_key)
 
 
-def _read_pieces(data: bytes, offset: int, *, is_key: bool) -> list[Bytes] | None:
+def _find_key_or_value(data: bytes, offset: int, *, is_key: bool) -> list[Bytes] | None:
     for position, header in iterate_batches_in(data):
         if not header.base_offset <= offset <= header.last_offset or header.is_control:
             continue

@@ -76,10 +76,10 @@ def _read_files() -> Mapping[str, StaticFile]:
     paths = [path for path in FOLDER.iterdir() if path.is_file() and path.suffix != MODULE_SUFFIX]
     script = bundle_modules(FIRST_MODULE, lambda path: (FOLDER / path).read_text("utf-8"))
     contents = {path.name: path.read_bytes() for path in paths} | {BUNDLE: script.encode()}
-    return {name: _make_file(name, content) for name, content in contents.items()}
+    return {name: _make_static_file(name, content) for name, content in contents.items()}
 
 
-def _make_file(name: str, content: bytes) -> StaticFile:
+def _make_static_file(name: str, content: bytes) -> StaticFile:
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     kind = TYPES.get(Path(name).suffix, PLAIN)
     return StaticFile(content, f"{kind}; charset=utf-8" if kind.startswith("text/") else kind, tag)

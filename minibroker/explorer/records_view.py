@@ -13,18 +13,18 @@ from typing import Any, Final, Literal
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
-from minibroker.explorer.decoded_records import Data, add_decoded, find_decoder, get_data
+from minibroker.explorer.decoded_records import Data, add_decoded_values, find_decoder, get_undecoded_record
 from minibroker.explorer.log_pages import (
     Beginning,
     Matches,
     Wanted,
     find_record_at,
     find_records,
-    measure_bytes,
-    read_whole_part,
+    get_full_size,
+    read_key_or_value,
 )
 from minibroker.explorer.topics_view import find_partition
-from minibroker.explorer.trees import make_tree
+from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.legible import make_legible
@@ -35,7 +35,7 @@ from minibroker.protocol.records.varints import Bytes
 from minibroker.registry.formats.java_json import make_json_decoder
 from minibroker.testing.broker import Broker
 from minibroker.testing.seen.log_reading import Record
-from minibroker.testing.verbs.own_requests import check_code, execute_request, get_any_node
+from minibroker.testing.verbs.own_requests import execute_request, get_any_node, raise_if_error
 from minibroker.web.messages import Answer
 from minibroker.web.routes import Routes
 
@@ -63,14 +63,14 @@ def make_record_routes(broker: Broker) -> Routes:
     ) -> dict[str, Any]:
         """Return records from an offset on, those that contain a text; `next` is where the next page begins."""
         partition = find_partition(broker, name, index)
-        wanted = Wanted(first, min(count, MOST_RECORDS), make_matcher(text, where), LISTED_BYTES)
+        wanted = Wanted(first, min(count, MOST_RECORDS), make_record_matcher(text, where), LISTED_BYTES)
         found = await find_records(partition, wanted)
-        records = [make_record_object(each, show_beginning) for each in found.records]
+        records = [make_record_object(each, show_beginning_of_bytes) for each in found.records]
         end = partition.log.log_end_offset
-        data = [get_data(each) for each in records]
+        data = [get_undecoded_record(each) for each in records]
         decoder = await find_decoder(broker, data)
         if decoder is not None:
-            await asyncio.to_thread(add_decoded, decoder, data, records, LISTED_BYTES)
+            await asyncio.to_thread(add_decoded_values, decoder, data, records, LISTED_BYTES)
         return {"records": records, "next": found.following, "end": end, "stopped": found.stopped}
 
     @routes.get("/records/{offset}")
@@ -81,11 +81,11 @@ def make_record_routes(broker: Broker) -> Routes:
     @routes.get("/records/{offset}/{part}")
     async def get_content(name: str, index: int, offset: int, part: Literal["key", "value"]) -> Answer:
         """Return the bytes of a whole key or value, to be saved."""
-        content = await read_whole_part(find_partition(broker, name, index), offset, is_key=part == "key")
+        content = await read_key_or_value(find_partition(broker, name, index), offset, is_key=part == "key")
         if content is None:
             raise LookupError(f"{name}-{index} has no {part} at offset {offset}")
         headers = AS_FILE | {"content-length": str(sum(map(len, content)))}
-        return Answer(_yield_in_turns(content), kind="application/octet-stream", headers=headers)
+        return Answer(_yield_pieces_in_turns(content), kind="application/octet-stream", headers=headers)
 
     _add_offset_routes(broker, routes)
     return routes
@@ -100,11 +100,11 @@ def _add_offset_routes(broker: Broker, routes: Routes) -> None:
         topic = ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[each])
         node = cluster.nodes.get(partition.leader_id, get_any_node(cluster))
         answer = (await execute_request(cluster, node, ListOffsetsRequest(topics=[topic]))).topics[0].partitions[0]
-        check_code(answer.error_code, f"{name}-{index}")
+        raise_if_error(answer.error_code, f"{name}-{index}")
         return {"offset": partition.log.log_end_offset if answer.offset == NOT_FOUND else answer.offset}
 
 
-async def _yield_in_turns(pieces: list[Bytes]) -> AsyncIterator[bytes]:
+async def _yield_pieces_in_turns(pieces: list[Bytes]) -> AsyncIterator[bytes]:
     """Yield pieces, and let others go on between them."""
     for piece in pieces:
         for at in range(0, len(piece), PIECE_BYTES):
@@ -116,25 +116,31 @@ async def answer_whole_record(broker: Broker, partition: Partition, offset: int)
     """Return the answer with a record, None for an offset without one, and with the batch around it."""
     batch = read_batch_at(partition, offset)
     found = await find_record_at(partition, offset, batch)
-    data = [Data(_get_if_whole(each.key), _get_if_whole(each.value), each.headers) for each in found.records]
+    data = [
+        Data(_get_bytes_if_whole(each.key), _get_bytes_if_whole(each.value), each.headers) for each in found.records
+    ]
     decoder = await find_decoder(broker, data)
 
     def made() -> dict[str, Any]:
-        said = [make_record_object(each, show_whole) for each in found.records]
+        said = [make_record_object(each, show_all_bytes) for each in found.records]
         if decoder is not None:
-            add_decoded(decoder, data, said, WHOLE_BYTES)
+            add_decoded_values(decoder, data, said, WHOLE_BYTES)
         explained = explain_records(batch, topic=partition.topic.name)
-        return {"record": next(iter(said), None), "batch": make_tree(explained, batch), "stopped": found.stopped}
+        return {
+            "record": next(iter(said), None),
+            "batch": make_tree_of_parts(explained, batch),
+            "stopped": found.stopped,
+        }
 
     return await make_answer_in_thread(made)
 
 
-def _get_if_whole(data: bytes | None) -> bytes | None:
+def _get_bytes_if_whole(data: bytes | None) -> bytes | None:
     """Return a key or a value if it is here to its end."""
     return None if isinstance(data, Beginning) else data
 
 
-def make_matcher(text: str, where: Part) -> Matches:
+def make_record_matcher(text: str, where: Part) -> Matches:
     """Return whether a record has a text, in any case of its letters."""
     wanted = text.lower().encode()
     if not wanted:
@@ -188,19 +194,19 @@ def make_record_object(record: Record, content: Content) -> dict[str, Any]:
     }
 
 
-def show_beginning(data: bytes | None, most_bytes: int = LISTED_BYTES) -> dict[str, Any] | None:
+def show_beginning_of_bytes(data: bytes | None, most_bytes: int = LISTED_BYTES) -> dict[str, Any] | None:
     """Return the beginning of bytes for a list: as text where they are text, and as hex."""
     if data is None:
         return None
-    said: dict[str, Any] = {"size": measure_bytes(data), "hex": data[:most_bytes].hex()}
+    said: dict[str, Any] = {"size": get_full_size(data), "hex": data[:most_bytes].hex()}
     with suppress(UnicodeDecodeError):
-        said["text"] = data.decode() if measure_bytes(data) <= most_bytes else data[:most_bytes].decode(errors="ignore")
+        said["text"] = data.decode() if get_full_size(data) <= most_bytes else data[:most_bytes].decode(errors="ignore")
     return said
 
 
-def show_whole(data: bytes | None) -> dict[str, Any] | None:
+def show_all_bytes(data: bytes | None) -> dict[str, Any] | None:
     """Return bytes in all forms that the page can show. This may take long: run it in a thread."""
-    said = show_beginning(data, WHOLE_BYTES)
+    said = show_beginning_of_bytes(data, WHOLE_BYTES)
     if said is not None and said.get("text", "")[:1] in ("{", "[") and said["size"] <= WHOLE_BYTES:
         with suppress(ValueError, RecursionError):
             said["json"] = indent_json(said["text"])

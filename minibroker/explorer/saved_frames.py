@@ -24,10 +24,10 @@ class Frames(Protocol):
     def oldest(self) -> int:
         """Return the number of the oldest request that there is."""
 
-    def after(self, number: int, count: int) -> Iterable[Exchange]:
+    def list_exchanges_after(self, number: int, count: int) -> Iterable[Exchange]:
         """Return the next `count` requests after the one with this number. They are numbered in turn."""
 
-    def number(self, number: int) -> Exchange | None:
+    def get_exchange(self, number: int) -> Exchange | None:
         """Return the request with this number, if there is one."""
 
 
@@ -54,11 +54,11 @@ class SavedFrames:
         for number, exchange in enumerate(self.exchanges, 1):
             exchange.number = number
 
-    def after(self, number: int, count: int) -> Iterable[Exchange]:
+    def list_exchanges_after(self, number: int, count: int) -> Iterable[Exchange]:
         """Return the next `count` exchanges after the one with this number."""
         first = max(number, 0)
         return self.exchanges[first : first + count]
 
-    def number(self, number: int) -> Exchange | None:
+    def get_exchange(self, number: int) -> Exchange | None:
         """Return the exchange with this number."""
         return self.exchanges[number - 1] if 0 < number <= len(self.exchanges) else None

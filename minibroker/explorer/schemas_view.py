@@ -12,7 +12,7 @@ from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.records_view import indent_json
 from minibroker.registry.state.coroutine_slices import Slices
 from minibroker.registry.state.qualified_subjects import qualify_within
-from minibroker.registry.state.registry_configs import find_config, find_mode, get_level
+from minibroker.registry.state.registry_configs import find_config, find_mode, get_compatibility_level
 from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.registry.state.schema_records import StoredSchema
 from minibroker.registry.state.schema_state import SchemaState
@@ -43,9 +43,11 @@ def make_schema_routes(broker: Broker) -> Routes:
             if name in state.versions:  # still
                 found.append(_summarize_subject(state, name))
         more = len(state.versions) - len(subjects)
-        return {"subjects": found, "more": max(more, 0), "level": get_level(find_config(state, None))} | _get_mode(
-            state, None
-        )
+        return {
+            "subjects": found,
+            "more": max(more, 0),
+            "level": get_compatibility_level(find_config(state, None)),
+        } | _get_mode(state, None)
 
     @routes.get("/subject")
     async def get_subject(name: str) -> dict[str, Any]:
@@ -56,7 +58,7 @@ def make_schema_routes(broker: Broker) -> Routes:
         own = state.configs.get(name, {})
         return {
             "name": name,
-            "level": get_level(find_config(state, name)),
+            "level": get_compatibility_level(find_config(state, name)),
             "has_own_level": "compatibilityLevel" in own,
             "config": {each: value for each, value in own.items() if each != "compatibilityLevel"},
             "topic": topic if topic in broker.running.cluster.image.topics else None,
@@ -93,7 +95,7 @@ def _add_version_routes(broker: Broker, routes: Routes) -> None:
         id = (
             int(schema)
             if schema.isdecimal()
-            else state.get_context_index("").id_by_guid.get(_check_guid(schema), LATEST)
+            else state.get_context_index("").id_by_guid.get(_parse_guid(schema), LATEST)
         )
         places = state.get_context_index("").versions_by_id.get(id)
         if not places:
@@ -105,7 +107,7 @@ def _add_version_routes(broker: Broker, routes: Routes) -> None:
 async def _get_state(broker: Broker) -> SchemaState:
     """Return the registry's state. Raises RuntimeError if it cannot be read."""
     try:
-        return await broker.registry.state()
+        return await broker.registry.read_state()
     except RegistryError as error:
         raise RuntimeError(f"the registry cannot be read: {error.message}") from None
 
@@ -126,7 +128,7 @@ def _summarize_subject(state: SchemaState, subject: str) -> dict[str, Any]:
         "kind": versions[-1].kind,
         "count": len(state.list_versions(subject)),
         "latest": None if latest is None else latest.version,
-        "level": get_level(find_config(state, subject)),
+        "level": get_compatibility_level(find_config(state, subject)),
     }
 
 
@@ -164,7 +166,7 @@ def _indent_schema(schema: StoredSchema) -> str:
     return schema.text
 
 
-def _check_guid(text: str) -> str:
+def _parse_guid(text: str) -> str:
     """Return a GUID as the registry writes it. Raises LookupError."""
     try:
         return str(UUID(text))

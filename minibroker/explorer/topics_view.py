@@ -11,7 +11,7 @@ from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.primitives import format_uuid
 from minibroker.testing.broker import Broker
-from minibroker.testing.verbs.own_requests import check_code, execute_request, get_any_node
+from minibroker.testing.verbs.own_requests import execute_request, get_any_node, raise_if_error
 from minibroker.web.routes import Routes
 
 MOST_TOPICS: Final = 5_000
@@ -52,7 +52,7 @@ def make_topic_routes(broker: Broker) -> Routes:
         cluster = broker.running.cluster
         asked = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=30_000)
         answer = await execute_request(cluster, get_any_node(cluster), asked)
-        check_code(answer.responses[0].error_code, answer.responses[0].error_message or name)
+        raise_if_error(answer.responses[0].error_code, answer.responses[0].error_message or name)
 
     return routes
 
@@ -117,7 +117,7 @@ async def _list_configs(broker: Broker, name: str) -> list[dict[str, Any]]:
     )
     asked = DescribeConfigsRequest(resources=[resource], include_documentation=True)
     answer = await execute_request(cluster, get_any_node(cluster), asked)
-    check_code(answer.results[0].error_code, answer.results[0].error_message or name)
+    raise_if_error(answer.results[0].error_code, answer.results[0].error_message or name)
     return [
         {
             "name": each.name,

@@ -16,7 +16,7 @@ VALUE_CHARACTERS: Final = 240
 UUID: Final = "uuid"
 
 
-def make_tree(part: Part, data: bytes) -> dict[str, Any]:
+def make_tree_of_parts(part: Part, data: bytes) -> dict[str, Any]:
     """Return a part and all in it. A block is a run of bytes: the first is `data`, the others are decompressed."""
     blocks = [data]
     rows = list(_iterate_rows(part, 0, 0, blocks))
@@ -25,12 +25,12 @@ def make_tree(part: Part, data: bytes) -> dict[str, Any]:
         "rows": rows[:MOST_ROWS],
         "more_rows": max(len(rows) - MOST_ROWS, 0),
         "blocks": [
-            _make_block(block, [row for row in hidden if row["block"] == at]) for at, block in enumerate(blocks)
+            _make_bytes_block(block, [row for row in hidden if row["block"] == at]) for at, block in enumerate(blocks)
         ],
     }
 
 
-def _make_block(data: bytes, hidden: list[dict[str, Any]]) -> dict[str, Any]:
+def _make_bytes_block(data: bytes, hidden: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the beginning of a block, with zeros in the place of secrets."""
     shown = bytearray(data[:SHOWN_BYTES])
     for row in hidden:

@@ -19,7 +19,7 @@ from minibroker.broker.requests.served import SERVED
 from minibroker.explorer.addressed_nodes import find_addressed_node
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
 from minibroker.explorer.composed_records import compose_records, get_record_format
-from minibroker.explorer.trees import make_tree
+from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.describing import format_type, format_versions
 from minibroker.protocol.explaining.messages import explain_request, explain_response
@@ -122,14 +122,14 @@ def make_trying_routes(broker: Broker, name_of: NameOf) -> Routes:
         message = get_request_class(key)
         number = message.versions[-1] if version is None else version
         message.check_version(number)
-        form = _Form(number, number in message.flexible, message.versions[-1], *_choose_topic(broker))
+        form = _Form(number, number in message.flexible, message.versions[-1], *_choose_example_topic(broker))
         return {"version": number, "fields": form.describe_fields(message), "values": form.choose_values(message)}
 
     @routes.post("/encode")
     async def encode(asked: Composed) -> Answer:
         """Return the bytes of a request."""
         now_ms = broker.moving_clock.wall_ms()
-        return await make_answer_in_thread(lambda: explain_frame(encode_request(asked, now_ms)))
+        return await make_answer_in_thread(lambda: explain_frame(encode_composed_request(asked, now_ms)))
 
     @routes.post("/explain")
     async def explain(asked: Bytes) -> Answer:
@@ -142,14 +142,14 @@ def make_trying_routes(broker: Broker, name_of: NameOf) -> Routes:
         frame = _decode_hex(asked.hex)
         node = asked.node or find_addressed_node(broker, frame, name_of) or next(iter(sent_to), None)
         sent_to[:] = [] if node is None else [node]
-        explained = await make_sender(frame, *find_plain_address(broker, node))
+        explained = await make_request_sender(frame, *find_plaintext_address(broker, node))
         number = broker.journal.seen
         return await make_answer_in_thread(lambda: explained() | {"number": number, "node": node})
 
     return routes
 
 
-def _choose_topic(broker: Broker) -> tuple[str, bytes]:
+def _choose_example_topic(broker: Broker) -> tuple[str, bytes]:
     """Return the name and the id of a topic to ask for."""
     own = (topic for topic in broker.running.cluster.image.topics.values() if not topic.internal)
     found = next(own, None)
@@ -163,30 +163,30 @@ class _Form:
         self._version, self._flexible, self._newest = version, flexible, newest
         self._topic, self._topic_id = topic, topic_id
 
-    def _list_places(self, struct: type) -> list[Place]:
+    def _list_field_places(self, struct: type) -> list[Place]:
         found = make_layout(struct, self._version, self._flexible)
         return [*found.body, *found.tagged]
 
     def describe_fields(self, struct: type) -> list[dict[str, Any]]:
         """Describe the fields of a struct."""
-        return [self._describe_field(place) for place in self._list_places(struct)]
+        return [self._describe_field(place) for place in self._list_field_places(struct)]
 
     def _describe_field(self, place: Place) -> dict[str, Any]:
         facts = place.field.facts
         said = {"name": place.name, "nullable": place.nullable, "about": facts.about, "tagged": place.tagged}
-        return said | {"versions": format_versions(facts.present, self._newest)} | self._describe_kind(place.kind)
+        return said | {"versions": format_versions(facts.present, self._newest)} | self._describe_field_type(place.kind)
 
-    def _describe_kind(self, kind: Kind) -> dict[str, Any]:
+    def _describe_field_type(self, kind: Kind) -> dict[str, Any]:
         said: dict[str, Any] = {"type": format_type(kind), "kind": KINDS.get(kind.code, kind.code)}
         if kind.struct is not None:
             return said | {"fields": self.describe_fields(kind.struct), "blank": self.choose_values(kind.struct)}
         if kind.item is not None:
-            return said | {"item": self._describe_kind(kind.item), "blank": self._make_value("", kind.item)}
+            return said | {"item": self._describe_field_type(kind.item), "blank": self._make_value("", kind.item)}
         return said | {"kind": KINDS.get(kind.code, "integer")}
 
     def choose_values(self, struct: type) -> dict[str, Any]:
         """Return values for the fields of a struct."""
-        places = self._list_places(struct)
+        places = self._list_field_places(struct)
         values = {place.name: self._choose_value(place) for place in places}
         if {"name", "topic_id"} <= values.keys():  # either of them says which topic is meant
             values |= {"name": self._topic, "topic_id": format_uuid(bytes(16))}
@@ -233,7 +233,7 @@ class _Form:
         return VERSION.pack(0) + bytes(subscription.encode(0))
 
 
-def encode_request(asked: Composed, now_ms: int) -> bytes:
+def encode_composed_request(asked: Composed, now_ms: int) -> bytes:
     """Return the frame of a request, with its size. Raises ValueError for values that do not fit."""
     key = find_api_key(asked.api)
     message = get_request_class(key)
@@ -287,10 +287,10 @@ def _decode_hex(digits: str) -> bytes:
 
 def explain_frame(frame: bytes) -> dict[str, Any]:
     """Return a request's bytes with what they say."""
-    return {"hex": frame.hex(), "tree": make_tree(explain_request(frame), frame)}
+    return {"hex": frame.hex(), "tree": make_tree_of_parts(explain_request(frame), frame)}
 
 
-def find_plain_address(broker: Broker, node: int | None) -> tuple[str, int]:
+def find_plaintext_address(broker: Broker, node: int | None) -> tuple[str, int]:
     """Return where a node accepts requests without TLS and login. Raises RuntimeError if it does nowhere."""
     nodes = [node] if node is not None else list(broker.running.node_ids)
     for each in nodes:
@@ -300,7 +300,7 @@ def find_plain_address(broker: Broker, node: int | None) -> tuple[str, int]:
     raise RuntimeError("the explorer sends only to listeners without TLS and login, and there is none")
 
 
-async def make_sender(frame: bytes, host: str, port: int) -> Callable[[], dict[str, Any]]:
+async def make_request_sender(frame: bytes, host: str, port: int) -> Callable[[], dict[str, Any]]:
     """Send a frame on a connection of its own; return what explains the answer, or says why there is none."""
     began = time.monotonic()
     reader, writer = await asyncio.open_connection(host, port)
@@ -326,4 +326,7 @@ def _explain_answer(frame: bytes, answer: bytes) -> dict[str, Any]:
     key, version = KEY_AND_VERSION.unpack_from(frame, SIZE.size)
     if key not in ApiKey._value2member_map_:
         return {"answer": None, "why": f"There is an answer, but no API {key} by which to read it: {answer.hex()}"}
-    return {"answer": make_tree(explain_response(answer, key, version), answer), "hex": answer[:MOST_BYTES].hex()}
+    return {
+        "answer": make_tree_of_parts(explain_response(answer, key, version), answer),
+        "hex": answer[:MOST_BYTES].hex(),
+    }

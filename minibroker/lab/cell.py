@@ -52,7 +52,7 @@ class Cell:
                 if value is not None:
                     print(repr(value))
             except (Exception, *ENDS) as error:
-                if _is_cancelled():
+                if _is_task_cancelled():
                     raise
                 print(_describe_error(error, name))
         text = said.getvalue()
@@ -63,19 +63,19 @@ class Cell:
         """Return the value of the last statement, if it is an expression."""
         tree = ast.parse(code, name)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        await self._finish(compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        await self._run_to_end(compile(tree, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
         if last is None:
             return None
-        return await self._finish(
+        return await self._run_to_end(
             compile(ast.Expression(last.value), name, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)  # type: ignore[attr-defined]
         )
 
-    async def _finish(self, code: Any) -> Any:
+    async def _run_to_end(self, code: Any) -> Any:
         result = eval(code, self.names)
         return await result if inspect.iscoroutine(result) and code.co_flags & inspect.CO_COROUTINE else result
 
 
-def _is_cancelled() -> bool:
+def _is_task_cancelled() -> bool:
     """Return whether somebody cancels the run itself, rather than a task that its code awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -77,27 +77,27 @@ class LabClient:
         settings = {"bootstrap.servers": self._servers, "client.id": self.client_id}
         try:
             async with AsyncClient(ClientSettings(settings)) as self.client:
-                await self.begin()
+                await self.set_up()
                 while not self._stopping.is_set():
-                    await self.take_turn()
-                await self.end()
+                    await self.run_one_round()
+                await self.tear_down()
             self.state = State.STOPPED
         except Exception as error:  # whatever ends a client, its row says it
             self.state, self.said = State.FAILED, str(error) or type(error).__name__
 
-    async def begin(self) -> None:
+    async def set_up(self) -> None:
         """Do what comes first."""
 
-    async def take_turn(self) -> None:
+    async def run_one_round(self) -> None:
         """Do a part of the work, for about a second."""
         raise NotImplementedError
 
-    async def end(self) -> None:
+    async def tear_down(self) -> None:
         """Say goodbye."""
 
     # --- for those that are built on it
 
-    async def rest(self) -> None:
+    async def wait_for_next_round(self) -> None:
         """Wait until the next turn, or until it is to stop."""
         try:
             async with asyncio.timeout(TURN_SECONDS):
@@ -113,13 +113,13 @@ class LabClient:
             check_error_code(topic.error_code, f"topic {self.topic}")
             return [(self.topic, each) for each in range(len(topic.partitions))]
 
-        return await self.retry(find)
+        return await self.retry_until_done(find)
 
-    async def retry(self, action: Callable[[], Awaitable[Result]]) -> Result:
+    async def retry_until_done(self, action: Callable[[], Awaitable[Result]]) -> Result:
         """Call `action` until it succeeds."""
         return await self.client.retry(action)
 
-    async def ask(self, kind: Coordinated, request: Message, highest: int = NEWEST) -> Any:
+    async def ask_coordinator(self, kind: Coordinated, request: Message, highest: int = NEWEST) -> Any:
         """Return the answer of the coordinator; it keeps errors that cannot be retried."""
 
         async def ask() -> Any:
@@ -130,7 +130,7 @@ class LabClient:
                     check_error_code(code, f"{kind} {self.name}")
             return answer
 
-        return await self.retry(ask)
+        return await self.retry_until_done(ask)
 
 
 class Clients:

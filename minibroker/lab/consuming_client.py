@@ -18,9 +18,9 @@ from minibroker.client.membership import (
     STALE,
     assign_ranges,
     decode_assignment,
+    decode_subscription,
     encode_assignment,
-    encode_embedded,
-    read_subscription,
+    encode_with_version,
 )
 from minibroker.client.record_fetching import NEWEST_WITH_NAMES, READ_COMMITTED, Aborted
 from minibroker.lab.clients import LabClient
@@ -45,38 +45,40 @@ class Consumer(LabClient):
 
     kind = "consumer"
 
-    async def begin(self) -> None:
+    async def set_up(self) -> None:
         self._member, self._generation = NO_MEMBER, -1
         self._positions: dict[Partition, int] = {}
         await self.find_partitions()
-        await self._join()
+        await self._join_group()
 
-    async def take_turn(self) -> None:
+    async def run_one_round(self) -> None:
         heartbeat = HeartbeatRequest(group_id=self.name, generation_id=self._generation, member_id=self._member)
-        if await self._is_stale(await self.ask("group", heartbeat)):
+        if await self._rejoin_if_left_behind(await self.ask_coordinator("group", heartbeat)):
             return
         before = dict(self._positions)
-        await self.retry(self._read)
-        if self._positions != before and await self._is_stale_commit():
+        await self.retry_until_done(self._fetch_from_leaders)
+        if self._positions != before and await self._commit_or_rejoin():
             return
         places = ", ".join(f"{index} at {offset}" for (_, index), offset in sorted(self._positions.items()))
         self.said = f"generation {self._generation}: {places or 'no partition'}"
-        await self.rest()
+        await self.wait_for_next_round()
 
-    async def end(self) -> None:
+    async def tear_down(self) -> None:
         leaving = LeaveGroupRequest.MemberIdentity(member_id=self._member)
-        await self.ask("group", LeaveGroupRequest(group_id=self.name, member_id=self._member, members=[leaving]))
+        await self.ask_coordinator(
+            "group", LeaveGroupRequest(group_id=self.name, member_id=self._member, members=[leaving])
+        )
 
     # --- membership
 
-    async def _is_stale(self, answer: Any) -> bool:
+    async def _rejoin_if_left_behind(self, answer: Any) -> bool:
         """Join again if the answer says that the group goes on without this member. Raises ClientError."""
-        if not self._is_left_behind(answer):
+        if not self._has_to_rejoin(answer):
             return False
-        await self._join()
+        await self._join_group()
         return True
 
-    def _is_left_behind(self, answer: Any) -> bool:
+    def _has_to_rejoin(self, answer: Any) -> bool:
         """Return whether the group goes on without this member, until it joins again. Raises ClientError."""
         if answer.error_code not in STALE:
             check_error_code(answer.error_code, f"group {self.name}")
@@ -85,17 +87,17 @@ class Consumer(LabClient):
             self._member = NO_MEMBER
         return True
 
-    async def _join(self) -> None:
+    async def _join_group(self) -> None:
         """Join until the group has a share for this member."""
         self.said = "joins the group"
-        while not self._stopping.is_set() and not await self._is_joined():
+        while not self._stopping.is_set() and not await self._try_to_join():
             pass
 
-    async def _is_joined(self) -> bool:
+    async def _try_to_join(self) -> bool:
         """Ask to join; return whether that was enough."""
-        subscription = encode_embedded(ConsumerProtocolSubscription(topics=[self.topic]))
+        subscription = encode_with_version(ConsumerProtocolSubscription(topics=[self.topic]))
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=ASSIGNOR, metadata=subscription)
-        joined = await self.ask(
+        joined = await self.ask_coordinator(
             "group",
             JoinGroupRequest(
                 group_id=self.name,
@@ -109,14 +111,14 @@ class Consumer(LabClient):
         if joined.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member = joined.member_id
             return False
-        if self._is_left_behind(joined):
+        if self._has_to_rejoin(joined):
             return False
         self._member, self._generation = joined.member_id, joined.generation_id
-        return await self._has_share(joined)
+        return await self._sync_group(joined)
 
-    async def _has_share(self, joined: Any) -> bool:
+    async def _sync_group(self, joined: Any) -> bool:
         """Learn which partitions are ours, as the leader says; return whether the group still has this member."""
-        synced = await self.ask(
+        synced = await self.ask_coordinator(
             "group",
             SyncGroupRequest(
                 group_id=self.name,
@@ -124,18 +126,18 @@ class Consumer(LabClient):
                 member_id=self._member,
                 protocol_type=PROTOCOL_TYPE,
                 protocol_name=joined.protocol_name,
-                assignments=await self._assign_shares(joined.members) if joined.leader == self._member else [],
+                assignments=await self._assign_partitions(joined.members) if joined.leader == self._member else [],
             ),
         )
-        if self._is_left_behind(synced):
+        if self._has_to_rejoin(synced):
             return False
-        await self._begin_at(decode_assignment(synced.assignment))
+        await self._fetch_start_offsets(decode_assignment(synced.assignment))
         return True
 
-    async def _assign_shares(self, members: Sequence[Any]) -> list[Any]:
-        topics = {each.member_id: read_subscription(each.metadata) for each in members}
+    async def _assign_partitions(self, members: Sequence[Any]) -> list[Any]:
+        topics = {each.member_id: decode_subscription(each.metadata) for each in members}
         wanted = sorted({topic for some in topics.values() for topic in some})
-        found = (await self.retry(lambda: self.client.metadata(wanted))).topics
+        found = (await self.retry_until_done(lambda: self.client.metadata(wanted))).topics
         shares = assign_ranges(topics, {topic.name: len(topic.partitions) for topic in found})
         return [
             SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(share))
@@ -144,19 +146,19 @@ class Consumer(LabClient):
 
     # --- offsets
 
-    async def _begin_at(self, partitions: list[Partition]) -> None:
+    async def _fetch_start_offsets(self, partitions: list[Partition]) -> None:
         """Read from where the group is, or else from the beginning."""
         self._positions = dict.fromkeys(partitions, 0)
         if not partitions:
             return
         asked = OFFSETS_TOPIC(name=self.topic, partition_indexes=[index for _, index in partitions])
         request = OffsetFetchRequest(group_id=self.name, topics=[asked])
-        answer = await self.ask("group", request, NAMED_TOPICS_FETCH[1])
+        answer = await self.ask_coordinator("group", request, NAMED_TOPICS_FETCH[1])
         for topic in answer.topics:
             for each in topic.partitions:
                 self._positions[topic.name, each.partition_index] = max(0, each.committed_offset)
 
-    async def _is_stale_commit(self) -> bool:
+    async def _commit_or_rejoin(self) -> bool:
         """Commit; return whether the member had to join again instead."""
         of_partition = COMMITTED_TOPIC.OffsetCommitRequestPartition
         some = [
@@ -169,16 +171,16 @@ class Consumer(LabClient):
             member_id=self._member,
             topics=[COMMITTED_TOPIC(name=self.topic, partitions=some)],
         )
-        answer = await self.ask("group", request, NAMED_TOPICS_COMMIT[1])
+        answer = await self.ask_coordinator("group", request, NAMED_TOPICS_COMMIT[1])
         for topic in answer.topics:
             for each in topic.partitions:
-                if await self._is_stale(each):
+                if await self._rejoin_if_left_behind(each):
                     return True
         return False
 
     # --- records
 
-    async def _read(self) -> None:
+    async def _fetch_from_leaders(self) -> None:
         """Read what there is of our partitions, from each leader."""
         by_leader: dict[int, list[Any]] = defaultdict(list)
         for partition, offset in self._positions.items():
@@ -191,9 +193,9 @@ class Consumer(LabClient):
                     partition_max_bytes=MOST_BYTES,
                 )
             )
-        await asyncio.gather(*(self._fetch(node_id, some) for node_id, some in by_leader.items()))
+        await asyncio.gather(*(self._fetch_from_leader(node_id, some) for node_id, some in by_leader.items()))
 
-    async def _fetch(self, node_id: int, partitions: list[Any]) -> None:
+    async def _fetch_from_leader(self, node_id: int, partitions: list[Any]) -> None:
         request = FetchRequest(
             max_wait_ms=WAIT_MS,
             min_bytes=1,
@@ -206,9 +208,9 @@ class Consumer(LabClient):
         check_error_code(answer.error_code, f"reading {self.topic}")
         for topic in answer.responses:
             for each in topic.partitions:
-                self._take(each)
+                self._count_fetched_records(each)
 
-    def _take(self, answer: Any) -> None:
+    def _count_fetched_records(self, answer: Any) -> None:
         partition = self.topic, answer.partition_index
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._positions[partition] = max(0, answer.log_start_offset)
@@ -219,7 +221,7 @@ class Consumer(LabClient):
         aborted = Aborted(answer.aborted_transactions)
         for position, header in iterate_batches_in(data):
             check_batch_or_message(data, position)
-            if not aborted.drops_batch(header, data, position):
+            if not aborted.is_aborted_or_control(header, data, position):
                 self.count += sum(
                     each.offset >= self._positions[partition] for each in iterate_records_in(data, position)
                 )

@@ -15,12 +15,12 @@ from typing import Any, Final
 from minibroker.lab import threads
 from minibroker.lab.clients import Clients
 from minibroker.lab.consuming_client import Consumer
-from minibroker.lab.lab_files import is_archive, unpack
+from minibroker.lab.lab_files import is_archive, unpack_lab_file
 from minibroker.lab.lab_registry import LabBroker
-from minibroker.lab.lab_routes import KINDS, lab_routes
+from minibroker.lab.lab_routes import KINDS, make_lab_routes
 from minibroker.lab.memory_network import MemoryNetwork
 from minibroker.lab.producing_clients import Producer
-from minibroker.proxy.exploring import make_exchanges_app, make_saved_app
+from minibroker.proxy.exploring import make_app_for_exchanges, make_app_for_saved_exchanges
 from minibroker.testing.control.app import make_control_app
 from minibroker.testing.seen.exchange import Exchange
 from minibroker.web.application import Application
@@ -55,40 +55,40 @@ class Desk:
     async def start(self) -> None:
         """Start a broker, with a topic and clients that write to it and read from it."""
         broker = LabBroker(SETTINGS, nodes=NODES)
-        await self._serve(broker)
+        await self._serve_broker(broker)
         await broker.acreate_topic(FIRST_TOPIC, PARTITIONS)
         self.clients.add(Producer.kind, FIRST_TOPIC)
         self.clients.add(Consumer.kind, FIRST_TOPIC, FIRST_GROUP)
 
-    async def open(self, path: Path) -> None:
+    async def open_file(self, path: Path) -> None:
         """Start with what a file holds: a broker with its logs, or the frames alone.
 
         Logs that no broker can start with are shown as files. Raises LabFileError, FlowError.
         """
         if not is_archive(path):
-            self.app = make_saved_app(path, self._closing)
+            self.app = make_app_for_saved_exchanges(path, self._closing)
             return
         logs = Path(mkdtemp(prefix="opened-"))
-        opened = unpack(path, logs)
+        opened = unpack_lab_file(path, logs)
         if not opened.has_logs:
-            self.app = make_exchanges_app(opened.frames, Path(path.name), self._closing)
+            self.app = make_app_for_exchanges(opened.frames, Path(path.name), self._closing)
             return
         settings = SETTINGS | _read_identity(logs)
         try:
-            await self._serve(LabBroker(settings, nodes=opened.nodes or 1, directory=logs), opened.frames)
+            await self._serve_broker(LabBroker(settings, nodes=opened.nodes or 1, directory=logs), opened.frames)
         except Exception as error:  # others may have made anything of it
             shown = Path(f"{path.name}, with which no broker starts: {error}")
-            self.app = make_exchanges_app(opened.frames, shown, self._closing, logs)
+            self.app = make_app_for_exchanges(opened.frames, shown, self._closing, logs)
 
-    async def _serve(self, broker: LabBroker, frames: Iterable[Exchange] = ()) -> None:
+    async def _serve_broker(self, broker: LabBroker, frames: Iterable[Exchange] = ()) -> None:
         await broker.astart()
         self.clients = Clients(lambda: broker.bootstrap_servers, KINDS)
         broker.journal.on()
         self.app = make_control_app(broker, closing=self._closing)
-        self.app.add(lab_routes(broker, self.clients))
-        broker.journal.add(frames)
+        self.app.add_routes(make_lab_routes(broker, self.clients))
+        broker.journal.add_exchanges(frames)
 
-    def take(self, message: Mapping[str, Any]) -> None:
+    def take_message(self, message: Mapping[str, Any]) -> None:
         """Take a message of the page."""
         if "stop" in message:
             answering = self._answering.get(message["stop"])
@@ -97,16 +97,16 @@ class Desk:
             return
         body = message["body"] or b""
         data = body.encode() if isinstance(body, str) else bytes(body)
-        self.ask(
+        self.start_answer(
             message["ask"], Request.make_request(message["method"], message["target"], dict(message["headers"]), data)
         )
 
-    def ask(self, number: int, request: Request) -> None:
+    def start_answer(self, number: int, request: Request) -> None:
         """Answer a request, in pieces."""
-        answering = self._answering[number] = asyncio.ensure_future(self._answer(number, request))
+        answering = self._answering[number] = asyncio.ensure_future(self._answer_request(number, request))
         answering.add_done_callback(lambda _: self._answering.pop(number, None))
 
-    async def _answer(self, number: int, request: Request) -> None:
+    async def _answer_request(self, number: int, request: Request) -> None:
         answer = await self.app.answer(request)
         kind = {"content-type": answer.kind} if answer.kind else {}
         self._tell({"id": number, "status": answer.status, "headers": {**kind, **answer.headers}})
@@ -127,18 +127,18 @@ def _read_identity(logs: Path) -> dict[str, str]:
     return {"node.id": found} if found.isdecimal() else {}
 
 
-def install() -> None:
+def install_threads_and_network() -> None:
     """Give this process what a tab lacks. Call it in the running event loop, before anything connects."""
-    threads.install()
-    MemoryNetwork(asyncio.get_running_loop()).install()
+    threads.run_threads_at_once()
+    MemoryNetwork(asyncio.get_running_loop()).replace_sockets()
 
 
 async def open_desk(tell: Tell, path: str | None = None) -> Desk:
     """Return a desk that answers, for a file or a new broker. Raises LabFileError, FlowError."""
-    install()
+    install_threads_and_network()
     desk = Desk(tell)
     if path is None:
         await desk.start()
     else:
-        await desk.open(Path(path))
+        await desk.open_file(Path(path))
     return desk

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from minibroker.explorer.saved_frames import MOST_FRAMES, SavedFrames
 from minibroker.protocol.legible import make_legible
-from minibroker.proxy.flows import FlowError, make_first_line, make_line, parse_exchanges
+from minibroker.proxy.flows import FlowError, encode_exchange, encode_file_header, parse_exchanges
 from minibroker.storage.inspection.inspected_files import identify_file
 from minibroker.testing.seen.exchange import Exchange
 
@@ -50,22 +50,26 @@ class Opened(NamedTuple):
     nodes: int | None
 
 
-def pack(directory: Path, frames: Iterable[Exchange], nodes: int, servers: str) -> bytes:
+def pack_lab_file(directory: Path, frames: Iterable[Exchange], nodes: int, servers: str) -> bytes:
     """Return a file with a log directory and frames. Raises LabFileError if it would be too large to be opened."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        _add(archive, ABOUT, json.dumps({"nodes": nodes}).encode())
-        _add(archive, FRAMES, b"".join([make_first_line(servers), *(make_line(each, servers) for each in frames)]))
+        _add_entry(archive, ABOUT, json.dumps({"nodes": nodes}).encode())
+        _add_entry(
+            archive,
+            FRAMES,
+            b"".join([encode_file_header(servers), *(encode_exchange(each, servers) for each in frames)]),
+        )
         for path in sorted(directory.rglob("*")):
             if path.is_file() and path.name != NOT_COPIED:
-                _add(archive, f"{LOGS}/{path.relative_to(directory).as_posix()}", path.read_bytes())
+                _add_entry(archive, f"{LOGS}/{path.relative_to(directory).as_posix()}", path.read_bytes())
         entries = archive.infolist()
     if len(entries) > MOST_FILES or sum(each.file_size for each in entries) > MOST_BYTES:
         raise LabFileError(f"a lab's file has {MOST_FILES:,} files and {MOST_BYTES >> 20} MiB at most")
     return made.getvalue()
 
 
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+def _add_entry(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     # An entry of this kind has no time of its own, so that the same state makes the same file.
     archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
 
@@ -76,12 +80,12 @@ def is_archive(path: Path) -> bool:
         return file.read(len(ZIP)) == ZIP
 
 
-def unpack(path: Path, directory: Path) -> Opened:
+def unpack_lab_file(path: Path, directory: Path) -> Opened:
     """Unpack the logs of an archive into a directory; return its frames. Raises LabFileError, FlowError."""
     name = make_legible(path.name)
     try:
         with _BoundedFile(FileIO(path)) as file, zipfile.ZipFile(file) as archive:
-            return _unpack(_Reading(archive), name, directory)
+            return _unpack_entries(_Reading(archive), name, directory)
     except FlowError:
         raise
     except LabFileError as error:
@@ -114,9 +118,9 @@ class _Reading:
 
     def read(self, name: str) -> bytes:
         """Return the content of an entry."""
-        return b"".join(self.iterate_pieces(name))
+        return b"".join(self.iterate_entry_pieces(name))
 
-    def iterate_pieces(self, name: str) -> Iterator[bytes]:
+    def iterate_entry_pieces(self, name: str) -> Iterator[bytes]:
         """Yield the content of an entry, whatever size it claims."""
         entry = self.entries[name]
         if entry.compress_type not in BOUNDED:
@@ -129,7 +133,7 @@ class _Reading:
                 yield piece
 
 
-def _unpack(reading: _Reading, name: str, directory: Path) -> Opened:
+def _unpack_entries(reading: _Reading, name: str, directory: Path) -> Opened:
     frames: list[Exchange] = []
     if FRAMES in reading.entries:
         lines = io.BytesIO(reading.read(FRAMES))
@@ -137,15 +141,15 @@ def _unpack(reading: _Reading, name: str, directory: Path) -> Opened:
     root = _find_folder_of_logs(reading.entries)
     if root is not None:
         for each in reading.entries:
-            inside = _find_place(root, each)
+            inside = _find_path_in_log_directory(root, each)
             if inside is not None:
                 path = directory / inside
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with open(path, "wb") as file:
-                    file.writelines(reading.iterate_pieces(each))
+                    file.writelines(reading.iterate_entry_pieces(each))
     if root is None and not frames:
         raise LabFileError("it has neither frames nor a log directory")
-    return Opened(frames, root is not None, _read_nodes(reading))
+    return Opened(frames, root is not None, _read_number_of_nodes(reading))
 
 
 def _find_folder_of_logs(names: Iterable[str]) -> PurePosixPath | None:
@@ -155,7 +159,7 @@ def _find_folder_of_logs(names: Iterable[str]) -> PurePosixPath | None:
     return found.most_common(1)[0][0] if found else None
 
 
-def _find_place(root: PurePosixPath, name: str) -> PurePosixPath | None:
+def _find_path_in_log_directory(root: PurePosixPath, name: str) -> PurePosixPath | None:
     """Return the path of an entry inside of a log directory, None for what does not belong there."""
     path = PurePosixPath(name)
     if not path.is_relative_to(root):
@@ -165,7 +169,7 @@ def _find_place(root: PurePosixPath, name: str) -> PurePosixPath | None:
     return inside if is_plain and 0 < len(inside.parts) <= 2 else None
 
 
-def _read_nodes(reading: _Reading) -> int | None:
+def _read_number_of_nodes(reading: _Reading) -> int | None:
     """Return how many nodes the lab had."""
     if ABOUT not in reading.entries:
         return None

@@ -14,11 +14,11 @@ class LabRegistry(RegistryVerbs):
 
     async def start(self) -> None:
         """Make it: its application answers from now on."""
-        self.make_running()
+        self.get_or_make_running_registry()
 
     async def answer(self, request: Request) -> Answer:
         """Answer a request as the server would. Raises NotRunning."""
-        return await self._served.answer(request)
+        return await self._running_registry.answer(request)
 
 
 class LabBroker(Broker):

@@ -11,7 +11,7 @@ from minibroker.lab.breaking import flip_bit
 from minibroker.lab.cell import Cell
 from minibroker.lab.clients import Clients
 from minibroker.lab.consuming_client import Consumer
-from minibroker.lab.lab_files import pack
+from minibroker.lab.lab_files import pack_lab_file
 from minibroker.lab.lab_registry import LabBroker
 from minibroker.lab.producing_clients import Producer, TransactionalProducer
 from minibroker.web.messages import JSON, Answer, Request
@@ -31,10 +31,10 @@ class ClientVerb(StrEnum):
     REMOVE = "remove"
 
 
-def lab_routes(broker: LabBroker, clients: Clients) -> Routes:
+def make_lab_routes(broker: LabBroker, clients: Clients) -> Routes:
     """Return the paths of the lab, below those of the explorer."""
     routes = Routes(f"{API}/lab")
-    _add_clients(routes, clients)
+    _add_client_routes(routes, clients)
     cell = Cell(broker)
 
     @routes.post("/flip")
@@ -45,8 +45,8 @@ def lab_routes(broker: LabBroker, clients: Clients) -> Routes:
     @routes.get("/file")
     async def get_file() -> Answer:
         """Return the logs and the frames as a file that another lab opens."""
-        frames, servers = broker.journal.after(0, MOST_FRAMES), broker.bootstrap_servers
-        return Answer(pack(broker.directory, frames, broker.nodes, servers), kind=ARCHIVE)
+        frames, servers = broker.journal.list_exchanges_after(0, MOST_FRAMES), broker.bootstrap_servers
+        return Answer(pack_lab_file(broker.directory, frames, broker.nodes, servers), kind=ARCHIVE)
 
     @routes.post("/run")
     async def run_code(code: str) -> dict[str, str]:
@@ -62,7 +62,7 @@ def lab_routes(broker: LabBroker, clients: Clients) -> Routes:
     return routes
 
 
-def _add_clients(routes: Routes, clients: Clients) -> None:
+def _add_client_routes(routes: Routes, clients: Clients) -> None:
     @routes.get("/clients")
     async def list_clients() -> list[dict[str, Any]]:
         """Return a row for each client."""

@@ -36,7 +36,7 @@ class MemoryNetwork:
         self._listening: dict[int, MemoryServer] = {}
         self._ports = count(FIRST_FREE_PORT)
 
-    def install(self) -> None:
+    def replace_sockets(self) -> None:
         """Replace the sockets of this process, and the ways of the loop to connect them."""
         network = self
 
@@ -49,7 +49,7 @@ class MemoryNetwork:
             if not hasattr(socket, name):
                 setattr(replaced, name, 0)
         replaced.socket = Bound
-        replaced.getaddrinfo = resolve
+        replaced.getaddrinfo = resolve_address
         replaced.getfqdn = lambda name="": name or "localhost"
         loop: Any = self._loop
         loop.create_server = self.create_server
@@ -69,7 +69,7 @@ class MemoryNetwork:
         """Return whether somebody listens on a port."""
         return port in self._listening
 
-    def leave(self, server: MemoryServer) -> None:
+    def remove_server(self, server: MemoryServer) -> None:
         """Listen no more."""
         if self._listening.get(server.port) is server:
             del self._listening[server.port]
@@ -104,7 +104,7 @@ class MemoryServer:
 
     def close(self) -> None:
         """Accept no more connections; those that there are go on."""
-        self._network.leave(self)
+        self._network.remove_server(self)
 
     def is_serving(self) -> bool:
         """Return whether connections are accepted."""
@@ -186,7 +186,7 @@ class MemoryTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._is_closing or not data:
             return
-        self.other._take(bytes(data))
+        self.other._receive(bytes(data))
         if not self._is_told_to_pause and self.get_write_buffer_size() > self._high_bytes:
             self._is_told_to_pause = True
             self._protocol.pause_writing()
@@ -214,8 +214,8 @@ class MemoryTransport(asyncio.Transport):
         """End the connection; what was written still arrives."""
         if not self._is_closing:
             self._is_closing = True
-            self.other._take(None)
-            self._loop.call_soon(self._lose, None)
+            self.other._receive(None)
+            self._loop.call_soon(self._tell_connection_lost, None)
 
     def abort(self) -> None:
         """End the connection; what has not arrived never does."""
@@ -223,12 +223,12 @@ class MemoryTransport(asyncio.Transport):
             self._is_closing = True
             self.other._inbox.clear()
             self.other._inbox_bytes = 0
-            self.other._take(None)
-            self._loop.call_soon(self._lose, None)
+            self.other._receive(None)
+            self._loop.call_soon(self._tell_connection_lost, None)
 
     # --- from the other end
 
-    def _take(self, data: bytes | None) -> None:
+    def _receive(self, data: bytes | None) -> None:
         self._inbox.append(data)
         self._inbox_bytes += len(data or b"")
         self._deliver_soon()
@@ -244,16 +244,16 @@ class MemoryTransport(asyncio.Transport):
         while self._inbox and not self._is_reading_paused and not self._is_closing:
             data = self._inbox.popleft()
             if data is None:
-                self._end()
+                self._tell_end()
                 return
             self._inbox_bytes -= len(data)
             if isinstance(self._protocol, asyncio.BufferedProtocol):
-                self._fill(data)
+                self._fill_buffers(data)
             else:
                 self._protocol.data_received(data)
-        self.other._may_write()
+        self.other._resume_writing_if_drained()
 
-    def _fill(self, data: bytes) -> None:
+    def _fill_buffers(self, data: bytes) -> None:
         left = memoryview(data)
         while left and not self._is_closing:
             if self._is_reading_paused:
@@ -267,26 +267,26 @@ class MemoryTransport(asyncio.Transport):
             self._protocol.buffer_updated(size_bytes)
             left = left[size_bytes:]
 
-    def _end(self) -> None:
+    def _tell_end(self) -> None:
         """Tell the protocol that the other end has closed, which it cannot answer any more."""
         if not self._is_closing:
             self._is_closing = True
             self._protocol.eof_received()
-            self._lose(None)
+            self._tell_connection_lost(None)
 
-    def _may_write(self) -> None:
+    def _resume_writing_if_drained(self) -> None:
         if self._is_told_to_pause and self.get_write_buffer_size() <= self._high_bytes:
             self._is_told_to_pause = False
             if not self._is_closing:
                 self._protocol.resume_writing()
 
-    def _lose(self, error: Exception | None) -> None:
+    def _tell_connection_lost(self, error: Exception | None) -> None:
         protocol, self._protocol = self._protocol, asyncio.Protocol()
         self._inbox.clear()
         self._inbox_bytes = 0
         protocol.connection_lost(error)
 
 
-def resolve(host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
+def resolve_address(host: Any, port: Any, *_: Any, **__: Any) -> list[Any]:
     """Return the one address that all hosts have."""
     return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (HOST, int(port or 0)))]

@@ -28,17 +28,17 @@ class Producer(LabClient):
 
     kind = "producer"
 
-    async def begin(self) -> None:
+    async def set_up(self) -> None:
         self._of_topic = await self.find_partitions()
 
-    async def take_turn(self) -> None:
+    async def run_one_round(self) -> None:
         partition = self._of_topic[self.count % len(self._of_topic)]
-        offset = await self.retry(lambda: self.write(partition))
+        offset = await self.retry_until_done(lambda: self.produce_record(partition))
         self.count += 1
         self.said = f"{partition[0]}-{partition[1]} has the record at {offset}"
-        await self.rest()
+        await self.wait_for_next_round()
 
-    async def write(self, partition: Partition, **of_producer: Any) -> int:
+    async def produce_record(self, partition: Partition, **of_producer: Any) -> int:
         """Append a record; return its offset. Raises ClientError."""
         name = NAMES[self.count % len(NAMES)]
         record = Record(timestamp=time.time_ns() // 1_000_000, key=name.encode(), value=f"{self.count}".encode())
@@ -65,10 +65,10 @@ class TransactionalProducer(Producer):
 
     kind = "transactional-producer"
 
-    async def begin(self) -> None:
-        await super().begin()
+    async def set_up(self) -> None:
+        await super().set_up()
         request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
-        answer = await self.ask("transaction", request)
+        answer = await self.ask_coordinator("transaction", request)
         check_error_code(answer.error_code, f"transaction {self.name}")
         self._id, self._epoch = answer.producer_id, answer.producer_epoch
         self._sequences = dict.fromkeys(self._of_topic, 0)
@@ -76,29 +76,29 @@ class TransactionalProducer(Producer):
         self._transactions = 0
         self.said = f"producer id {self._id}, epoch {self._epoch}"
 
-    async def take_turn(self) -> None:
+    async def run_one_round(self) -> None:
         self._transactions += 1
         for partition in self._of_topic:
-            await self._add(partition)
-            await self.retry(lambda partition=partition: self._write(partition))  # type: ignore[misc]
+            await self._add_partition_to_transaction(partition)
+            await self.retry_until_done(lambda partition=partition: self._produce_in_transaction(partition))  # type: ignore[misc]
             self.count += 1
             self._sequences[partition] += 1
-        await self.rest()
+        await self.wait_for_next_round()
         if self._stopping.is_set():
             return  # `end` aborts it
-        await self._end(commits=self._transactions % ABORTED != 0)
-        await self.rest()
+        await self._end_transaction(commits=self._transactions % ABORTED != 0)
+        await self.wait_for_next_round()
 
-    async def end(self) -> None:
+    async def tear_down(self) -> None:
         if self._is_open:
-            await self._end(commits=False)
+            await self._end_transaction(commits=False)
 
-    async def _write(self, partition: Partition) -> int:
+    async def _produce_in_transaction(self, partition: Partition) -> int:
         sequence = self._sequences[partition]
         of_producer = {"producer_id": self._id, "producer_epoch": self._epoch, "base_sequence": sequence}
-        return await self.write(partition, transactional=True, **of_producer)
+        return await self.produce_record(partition, transactional=True, **of_producer)
 
-    async def _add(self, partition: Partition) -> None:
+    async def _add_partition_to_transaction(self, partition: Partition) -> None:
         of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.name,
@@ -106,7 +106,7 @@ class TransactionalProducer(Producer):
             v3_and_below_producer_epoch=self._epoch,
             v3_and_below_topics=[of_topic(name=partition[0], partitions=[partition[1]])],
         )
-        answer = await self.ask("transaction", request, ADD_VERSION)
+        answer = await self.ask_coordinator("transaction", request, ADD_VERSION)
         for each in answer.results_by_topic_v3_and_below[0].results_by_partition:
             check_error_code(
                 each.partition_error_code, f"adding {partition[0]}-{partition[1]} to transaction {self.name}"
@@ -114,11 +114,11 @@ class TransactionalProducer(Producer):
         self._is_open = True
         self.said = f"transaction {self._transactions} is open, epoch {self._epoch}"
 
-    async def _end(self, *, commits: bool) -> None:
+    async def _end_transaction(self, *, commits: bool) -> None:
         request = EndTxnRequest(
             transactional_id=self.name, producer_id=self._id, producer_epoch=self._epoch, committed=commits
         )
-        answer = await self.ask("transaction", request, END_VERSION)
+        answer = await self.ask_coordinator("transaction", request, END_VERSION)
         check_error_code(answer.error_code, f"transaction {self.name}")
         self._is_open = False
         self.said = f"transaction {self._transactions} is {'committed' if commits else 'aborted'}, epoch {self._epoch}"

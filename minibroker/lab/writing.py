@@ -49,13 +49,13 @@ class LabError(Exception):
 
 def write_lab(folder: Path, pyodide: Path) -> int:
     """Write the folder of the lab; return how many bytes its files have. Raises LabError, OSError."""
-    wheels = _check_files(pyodide)
+    wheels = _check_pyodide_files(pyodide)
     (folder / "pyodide").mkdir(parents=True, exist_ok=True)
     for name in (*PYODIDE, *(each.name for each in wheels)):
         shutil.copy(pyodide / name, folder / "pyodide" / name)
     for name in PACKED:
         _write_gzip(folder / "pyodide" / f"{name}.gz", (pyodide / name).read_bytes())
-    source, library = _compile(pyodide)
+    source, library = _compile_archives(pyodide)
     _write_gzip(folder / f"{SOURCE}.gz", source)
     _write_gzip(folder / "pyodide" / f"{LIBRARY}.gz", library)
     for path in (*EXPLORER.iterdir(), *STATIC.iterdir()):
@@ -63,12 +63,12 @@ def write_lab(folder: Path, pyodide: Path) -> int:
         if path.is_file() and not is_script_of_explorer and path != EXPLORER / PAGE:
             shutil.copy(path, folder / path.name)
     (folder / "bundle.js").write_text(bundle_modules(FIRST_MODULE, _read_module), encoding="utf-8")
-    _write_names(folder, [each.name for each in wheels])
+    _write_file_list(folder, [each.name for each in wheels])
     _write_version(folder)
     return sum(path.stat().st_size for path in _list_files(folder))
 
 
-def _check_files(pyodide: Path) -> list[Path]:
+def _check_pyodide_files(pyodide: Path) -> list[Path]:
     """Return the wheels beside Pyodide. Raises LabError if something is missing."""
     missing = [name for name in (*PYODIDE, LIBRARY, *PACKED) if not (pyodide / name).is_file()]
     if missing:
@@ -88,7 +88,7 @@ def _read_module(path: str) -> str:
     return (EXPLORER / (OWN_VIEWS if path == EXPLORERS_VIEWS else path)).read_text("utf-8")
 
 
-def _compile(pyodide: Path) -> tuple[bytes, bytes]:
+def _compile_archives(pyodide: Path) -> tuple[bytes, bytes]:
     """Return the archives of the package and of Python's library, compiled if there is Node.js. Raises LabError."""
     with TemporaryDirectory() as directory:
         source, library = Path(directory, SOURCE), Path(directory, LIBRARY)
@@ -115,7 +115,7 @@ def _write_gzip(path: Path, content: bytes) -> None:
     path.write_bytes(gzip.compress(content, 9, mtime=0))
 
 
-def _write_names(folder: Path, wheels: list[str]) -> None:
+def _write_file_list(folder: Path, wheels: list[str]) -> None:
     """Write which wheels there are, and which files a browser should keep."""
     names = (path.relative_to(folder).as_posix() for path in _list_files(folder))
     said = {"wheels": wheels, "files": sorted({FILES, *names} - {SERVICE})}

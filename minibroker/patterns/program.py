@@ -97,7 +97,7 @@ class Pattern:
             following = self._following.setdefault(before, {})
             state = following.get(character)
             if state is None:
-                state = following[character] = self._step_over(before, character)
+                state = following[character] = self._advance_over_character(before, character)
                 yield
             if not state:
                 return False
@@ -107,7 +107,7 @@ class Pattern:
             self._ends[before] = any(self._kinds[index] is Kind.MATCH for index in closed)
         return self._ends[before]
 
-    def _step_over(self, before: Before, character: str) -> State:
+    def _advance_over_character(self, before: Before, character: str) -> State:
         bit = ord(character)
         return frozenset(
             index + 1

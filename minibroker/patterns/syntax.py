@@ -131,7 +131,7 @@ class Reader:
 
     def _read_atom(self, depth: int) -> Node | None:
         """Read one character, set, place or group; None if it only sets flags."""
-        character = self._next()
+        character = self._take_character()
         if character == "(":
             return self._read_group(depth)
         if character == "[":
@@ -175,9 +175,9 @@ class Reader:
         return Repeat(part, least, most, largest)
 
     def _read_counts(self) -> tuple[int, int | None] | None:
-        if self._peek() in OPERATORS:
-            return OPERATORS[self._next()]
-        if self._peek() != "{":
+        if self._peek_character() in OPERATORS:
+            return OPERATORS[self._take_character()]
+        if self._peek_character() != "{":
             return None
         end = self._text.find("}", self._position)
         least, comma, most = self._text[self._position + 1 : end].partition(",")
@@ -218,7 +218,7 @@ class Reader:
         start = self._position
         value, seen = True, False
         while True:
-            letter = self._next("missing argument to group")
+            letter = self._take_character("missing argument to group")
             if letter in ":)" and (value or seen):
                 return letter == ":"
             if letter == "-" and value:
@@ -239,13 +239,13 @@ class Reader:
         return Characters(add_other_cases(bits) if self._ignores_case else bits)
 
     def _read_escape(self) -> Node:
-        letter = self._next(TRAILING)
+        letter = self._take_character(TRAILING)
         if letter in PLACES:
             return Place(PLACES[letter])
         bits = self._read_class_escape(letter)
         if bits is not None:
             return Characters(bits)
-        return self._make_literal(self._read_code(letter))
+        return self._make_literal(self._read_character_code(letter))
 
     def _read_quoted(self) -> list[Node]:
         """Read the text between \\Q and \\E, or the end; an operator after it applies to its last character."""
@@ -261,7 +261,7 @@ class Reader:
             return ALL & ~bits if letter.isupper() else bits
         if letter not in "pP":
             return None
-        name = self._next("invalid character class range: `\\p`")
+        name = self._take_character("invalid character class range: `\\p`")
         if name == "{":
             end = self._text.find("}", self._position)
             if end < 0:
@@ -275,7 +275,7 @@ class Reader:
             known = add_other_cases(known)
         return ALL & ~known if negated else known
 
-    def _read_code(self, letter: str) -> int:
+    def _read_character_code(self, letter: str) -> int:
         """Read the character of an escape."""
         if letter in ESCAPES:
             return ESCAPES[letter]
@@ -304,8 +304,8 @@ class Reader:
     def _read_octal(self, first: str) -> int:
         """Read octal digits; a single one other than 0 would be a backreference, which RE2 does not have."""
         digits = first
-        while len(digits) < 3 and self._peek() in tuple("01234567"):
-            digits += self._next()
+        while len(digits) < 3 and self._peek_character() in tuple("01234567"):
+            digits += self._take_character()
         if first != "0" and len(digits) == 1:
             raise InvalidPattern("invalid escape sequence", f"\\{first}")
         return int(digits, 8)
@@ -316,7 +316,7 @@ class Reader:
         start = self._position - 1
         negated = self._take_text("^")
         bits, first = 0, True
-        while first or self._peek() != "]":
+        while first or self._peek_character() != "]":
             if self._position >= len(self._text):
                 raise InvalidPattern("missing closing ]", self._text[start:])
             bits |= self._read_member()
@@ -335,13 +335,13 @@ class Reader:
             self._position = end + 2
             bits = POSIX_CLASSES[name.removeprefix("^")]
             return ALL & ~bits if name.startswith("^") else bits
-        character = self._next()
+        character = self._take_character()
         if character == "\\":
-            letter = self._next(TRAILING)
+            letter = self._take_character(TRAILING)
             known = self._read_class_escape(letter)
             if known is not None:
                 return known
-            low = self._read_code(letter)
+            low = self._read_character_code(letter)
         else:
             low = ord(character)
         return self._read_range(low)
@@ -349,20 +349,20 @@ class Reader:
     def _read_range(self, low: int) -> int:
         """Read the end of a range that begins with `low`; return its characters, or `low` alone."""
         high = low
-        if self._peek() == "-" and self._text[self._position + 1 : self._position + 2] not in ("]", ""):
+        if self._peek_character() == "-" and self._text[self._position + 1 : self._position + 2] not in ("]", ""):
             self._position += 1
-            character = self._next()
-            high = self._read_code(self._next(TRAILING)) if character == "\\" else ord(character)
+            character = self._take_character()
+            high = self._read_character_code(self._take_character(TRAILING)) if character == "\\" else ord(character)
             if high < low:
                 raise InvalidPattern("invalid character class range", f"{chr(low)}-{chr(high)}")
         return ALL & ((1 << high + 1) - (1 << low)) if low < 128 else 0
 
     # --- text -----------------------------------------------------------------------------------
 
-    def _peek(self) -> str:
+    def _peek_character(self) -> str:
         return self._text[self._position : self._position + 1]
 
-    def _next(self, missing: str = "unexpected end") -> str:
+    def _take_character(self, missing: str = "unexpected end") -> str:
         if self._position >= len(self._text):
             raise InvalidPattern(missing)
         self._position += 1

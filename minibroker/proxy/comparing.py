@@ -17,7 +17,7 @@ from minibroker.protocol.legible import make_legible
 from minibroker.protocol.primitives import MalformedMessage, format_uuid
 from minibroker.protocol.records.batch import MAGIC, set_checksum
 from minibroker.protocol.records.formats import iterate_batches_in
-from minibroker.proxy.requests import is_understood
+from minibroker.proxy.requests import is_known_version
 from minibroker.quantities import format_count
 from minibroker.testing.seen.exchange import Exchange, decode_answer
 
@@ -58,7 +58,7 @@ class Identities:
     def translate_request(self, exchange: Exchange) -> bytes:
         """Return the frame of a request with the ids of the new cluster."""
         key, version, frame = exchange.api_key, exchange.version, exchange.request_bytes
-        if not self._known or not is_understood(key, version):
+        if not self._known or not is_known_version(key, version):
             return frame
         try:
             _, position = RequestHeader.decode_from(frame, get_request_header_version(key, version))
@@ -105,7 +105,7 @@ def list_differences(exchange: Exchange, answer: bytes, identities: Identities) 
     """Return a line for each field of an answer that is not as it was recorded, and learn ids."""
     if answer == exchange.answer_bytes:
         return []
-    if not is_understood(exchange.api_key, exchange.version):
+    if not is_known_version(exchange.api_key, exchange.version):
         return [f"other bytes: {len(answer)} in the place of {len(exchange.answer_bytes)}"]
     before = exchange.answer
     try:
@@ -141,10 +141,10 @@ def _compare_leaves(old: Any, new: Any, path: str, name: str, learn: Learn) -> I
         if len(old) != len(new):
             yield f"{path}: {format_count(len(new), 'item')} in the place of {len(old)}"
     elif old != new and not learn(name, old, new):
-        yield f"{path}: {_show_value(new)} in the place of {_show_value(old)}"
+        yield f"{path}: {_format_value(new)} in the place of {_format_value(old)}"
 
 
-def _show_value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return f"{len(value)} bytes" if len(value) != 16 else format_uuid(bytes(value))
     return make_legible(str(value), SHOWN_CHARACTERS)

@@ -38,8 +38,13 @@ from minibroker.proxy.directions import FromClient, FromNode
 from minibroker.proxy.frame_splitting import SIZE, Splitter
 from minibroker.proxy.learning import NAMING
 from minibroker.proxy.passing_requests import Known, Pending, Stranger
-from minibroker.proxy.requests import START, find_api_key, is_answered, is_request, is_understood, read_client_id
-from minibroker.proxy.rewritten_addresses import has_addresses, limit_versions, list_endpoints, rewrite_endpoints
+from minibroker.proxy.requests import START, find_api_key, is_answered, is_known_version, is_request, read_client_id
+from minibroker.proxy.rewritten_addresses import (
+    has_addresses,
+    list_endpoints,
+    remove_unknown_versions,
+    rewrite_endpoints,
+)
 from minibroker.proxy.sides import Side
 
 if TYPE_CHECKING:
@@ -115,14 +120,14 @@ class Conversation:
         """Close the other side as this one was closed."""
         if side is self.client:
             for pending in list(self._pending):
-                pending.drop()
+                pending.end_without_answer()
             self._pending.clear()
             self._sent.clear()
             self._proxy.on_closed(self)
             self._client_is_lost = True
         else:
             for pending in list(self._sent):
-                pending.drop()
+                pending.end_without_answer()
             self._sent.clear()
         if error is None:
             side.other.close()
@@ -145,7 +150,7 @@ class Conversation:
     def take_request(self, data: bytes | bytearray) -> None:
         """Take a whole request of the client."""
         frame = memoryview(data)[SIZE.size :]
-        if self._is_token(frame):
+        if self._is_sasl_token(frame):
             self.upstream.write(data)
             return
         pending = self._begin_pending(frame, len(data))
@@ -161,18 +166,18 @@ class Conversation:
         request = Stranger() if pending.request is None else pending.request
         ask = partial(self._ask_node, pending)
         pending.call = Call(context, route, pending.correlation_id, request, frame.toreadonly(), ask, interceptors)
-        self._run_hooks(pending, pending.call)
+        self._run_request_hooks(pending, pending.call)
 
     def on_request_begins(self, head: memoryview, size_bytes: int) -> None:
         """Forward a request whose pieces follow."""
         frame = head[SIZE.size :]
-        if self._is_token(frame):
+        if self._is_sasl_token(frame):
             return
         if self._proxy.interceptors:
             log.warning("a request of %d bytes of %s passes without the journal and faults", size_bytes, self.peer)
-        self._note_sending(self._begin_pending(frame, size_bytes), frame)
+        self._note_forwarded(self._begin_pending(frame, size_bytes), frame)
 
-    def _is_token(self, frame: memoryview) -> bool:
+    def _is_sasl_token(self, frame: memoryview) -> bool:
         """Return whether a frame is no request, as raw SASL tokens are none."""
         if not is_request(frame, strictly=self._has_tokens):
             return True
@@ -183,7 +188,7 @@ class Conversation:
         key, version, correlation_id = START.unpack_from(frame)
         pending = Pending(self, find_api_key(key), version, correlation_id, size_bytes)
         self.counts.before_request(cast(Call, pending))
-        pending.is_known = is_understood(key, version)
+        pending.is_known = is_known_version(key, version)
         if not pending.is_known and has_addresses(key, version):
             log.warning("%s asks in version %d of API %d, which is not known: addresses pass", self.peer, version, key)
         pending.client_id = read_client_id(frame)
@@ -208,15 +213,15 @@ class Conversation:
             request = pending.request
             self.software = f"{request.client_software_name} {request.client_software_version}".strip()
 
-    def _run_hooks(self, pending: Pending, call: Call) -> None:
+    def _run_request_hooks(self, pending: Pending, call: Call) -> None:
         """Run the hooks of a request, and the handler behind them."""
         delayed = DelayedOperation(
-            call.run(), Slicer(), partial(self._finish_call, pending), partial(self._fail_client, pending)
+            call.run(), Slicer(), partial(self._finish_call, pending), partial(self._fail_call_and_close, pending)
         )
         try:
             outcome = delayed.run_first_slice()
         except Exception as error:
-            self._fail_client(pending, error)
+            self._fail_call_and_close(pending, error)
             return
         if outcome is not delayed:
             self._finish_call(pending, outcome)
@@ -225,7 +230,7 @@ class Conversation:
         if not pending.is_forwarded:
             self._held, self.client.splitter.held = pending, True
 
-    def _fail_client(self, pending: Pending, error: Exception) -> None:
+    def _fail_call_and_close(self, pending: Pending, error: Exception) -> None:
         """Close the client's connection, as a hook wants it, or has failed."""
         assert pending.call is not None
         if not isinstance(error, Unanswerable):
@@ -242,18 +247,18 @@ class Conversation:
             pending.set_body(request)
         self._forward_request(pending)
         if self._held is pending:
-            self._go_on_behind_held()
+            self._resume_after_held_request()
         return None if pending.answer is None else await pending.answer
 
     def _forward_request(self, pending: Pending) -> None:
         data, pending.data = pending.data, b""
-        self._note_sending(pending, memoryview(data)[SIZE.size :])
+        self._note_forwarded(pending, memoryview(data)[SIZE.size :])
         if self._is_paused.is_set():
             self._delayed.append(data)
         else:
             self.upstream.write(data)
 
-    def _note_sending(self, pending: Pending, frame: memoryview) -> None:
+    def _note_forwarded(self, pending: Pending, frame: memoryview) -> None:
         """Note that a request goes to the node now."""
         pending.is_forwarded = True
         if pending.api_key == ApiKey.PRODUCE and not is_answered(frame, pending.version):
@@ -265,7 +270,7 @@ class Conversation:
         if pending.api_key == ApiKey.SASL_HANDSHAKE and pending.version == 0:
             self._has_tokens = True
 
-    def _go_on_behind_held(self) -> None:
+    def _resume_after_held_request(self) -> None:
         """Go on with the requests behind one that was held."""
         self._held = None
         self._proxy.call_soon(self._resume_reading)
@@ -308,10 +313,10 @@ class Conversation:
 
     def wants_next_answer(self) -> bool:
         """Return whether the next answer is needed whole."""
-        return self._answers_login or (bool(self._sent) and self.wants_answer(self._sent[0]))
+        return self._is_answer_to_login or (bool(self._sent) and self.wants_answer(self._sent[0]))
 
     @property
-    def _answers_login(self) -> bool:
+    def _is_answer_to_login(self) -> bool:
         return self._is_paused.is_set() and self._earlier_answers <= 0
 
     def _find_answered_request(self) -> Pending:
@@ -320,8 +325,8 @@ class Conversation:
 
     def take_answer(self, data: bytes | bytearray) -> None:
         """Take a whole answer of the node."""
-        if self._answers_login and self._login is not None:
-            self._login.take(data)
+        if self._is_answer_to_login and self._login is not None:
+            self._login.receive_bytes(data)
             return
         if not self._sent:
             self.client.write(data)  # to a token
@@ -333,7 +338,7 @@ class Conversation:
         if pending.call is None:
             if pending.message is not None:
                 self.counts.alter_response(cast(Call, pending), pending.message)
-            self.send_answers_in_order(pending, self._make_items(pending))
+            self.send_answers_in_order(pending, self._encode_answer_if_changed(pending))
         elif pending.answer is not None:
             pending.answer.resolve(AS_IT_CAME if pending.message is None else pending.message)
 
@@ -390,7 +395,7 @@ class Conversation:
     def _rewrite_addresses(self, pending: Pending, message: Message) -> None:
         """Replace addresses; close the client if there is no port for a node."""
         if pending.api_key == ApiKey.API_VERSIONS:
-            pending.is_changed = limit_versions(message)
+            pending.is_changed = remove_unknown_versions(message)
         elif has_addresses(pending.api_key, pending.version):
             endpoints = list_endpoints(message)
             pending.is_changed = bool(endpoints)
@@ -400,7 +405,7 @@ class Conversation:
                 log.error("closing %s: %s", self.peer, error)
                 self.close()
 
-    def _make_items(self, pending: Pending) -> list[Any]:
+    def _encode_answer_if_changed(self, pending: Pending) -> list[Any]:
         """Return the answer for the client: the bytes that came, unless something has changed it."""
         if not pending.is_changed or pending.message is None:
             return [pending.raw]
@@ -417,7 +422,7 @@ class Conversation:
         call = pending.call
         assert call is not None
         if self._held is pending:
-            self._go_on_behind_held()
+            self._resume_after_held_request()
         pending.delayed = None
         if response is None:
             self.send_answers_in_order(pending, [])
@@ -465,7 +470,7 @@ class Conversation:
         ends = CLOSE in items
         written_bytes = self._write_items(items[: items.index(CLOSE)] if ends else items)
         if ends and not written_bytes:
-            pending.drop()
+            pending.end_without_answer()
             return True
         sent_bytes = pending.passing_bytes or written_bytes
         self.counts.on_sent(cast(Call, pending), sent_bytes, self.known.clock.monotonic_ms() - pending.started_ms)
@@ -487,5 +492,5 @@ class Conversation:
         self._pending.clear()
         self._sent.clear()
         for pending in dropped:
-            pending.drop()
+            pending.end_without_answer()
         self.close()

@@ -50,7 +50,7 @@ class Recording:
         self._thread = threading.Thread(target=self._write_exchanges, name="minibroker-recording", daemon=True)
         self._thread.start()
 
-    def add(self, exchange: Exchange, server: str) -> None:
+    def add_exchange(self, exchange: Exchange, server: str) -> None:
         """Write an exchange soon, or leave it out."""
         if self.failure is not None or self._waiting_bytes > WAITING_BYTES:
             self.left_out += 1

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 1 << 30  # of which the newest frames are kept: to read them takes a minute
 
 
-def make_saved_app(path: Path, closing: asyncio.Event) -> Application:
+def make_app_for_saved_exchanges(path: Path, closing: asyncio.Event) -> Application:
     """Return an application that shows the exchanges of a file. Raises FlowError, OSError."""
     size_bytes = path.stat().st_size
     if size_bytes > MOST_BYTES:
         raise FlowError(f"{path} has {size_bytes >> 20:,} MiB, and {MOST_BYTES >> 20:,} are read at most")
-    return make_exchanges_app(read_exchanges(path), path, closing)
+    return make_app_for_exchanges(read_exchanges(path), path, closing)
 
 
-def make_exchanges_app(
+def make_app_for_exchanges(
     exchanges: Iterable[Exchange], path: Path, closing: asyncio.Event, logs: Path | None = None
 ) -> Application:
     """Return an application that shows exchanges that a file had, and the logs, if any, that were saved with them."""

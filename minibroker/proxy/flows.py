@@ -31,19 +31,23 @@ class FlowError(ValueError):
     """A file that has no exchanges, or a line that is none; the message is one line."""
 
 
-def make_first_line(upstream: str) -> bytes:
+def encode_file_header(upstream: str) -> bytes:
     """Return the first line of a file."""
-    return b"{" + _format_inner({"kind": KIND, "format": FORMAT, "minibroker": __version__, "upstream": upstream}) + END
+    return (
+        b"{"
+        + _encode_json_members({"kind": KIND, "format": FORMAT, "minibroker": __version__, "upstream": upstream})
+        + END
+    )
 
 
-def make_line(exchange: Exchange, server: str) -> bytes:
+def encode_exchange(exchange: Exchange, server: str) -> bytes:
     """Return the line of an exchange with the node at this address."""
-    return b"".join(iterate_pieces_of_line(exchange, server))
+    return b"".join(encode_exchange_in_pieces(exchange, server))
 
 
-def iterate_pieces_of_line(exchange: Exchange, server: str) -> Iterator[bytes]:
+def encode_exchange_in_pieces(exchange: Exchange, server: str) -> Iterator[bytes]:
     """Yield the line of an exchange in pieces, as its frames may be large."""
-    yield _make_head(exchange, server)
+    yield _encode_fields_without_frames(exchange, server)
     for name, frame in (("request_hex", exchange.request_bytes), ("answer_hex", exchange.answer_bytes)):
         if frame:
             yield f',"{name}":"'.encode()
@@ -52,11 +56,11 @@ def iterate_pieces_of_line(exchange: Exchange, server: str) -> Iterator[bytes]:
     yield END
 
 
-def _make_head(exchange: Exchange, server: str) -> bytes:
+def _encode_fields_without_frames(exchange: Exchange, server: str) -> bytes:
     """Return the beginning of a line: all but the frames."""
     # Not by `json`, which is slow for many small values, and would look at each character of frames.
     origin = (exchange.api, exchange.version, exchange.client_id, exchange.node_id, exchange.connection)
-    parts = [b'{"number":%d,%b' % (exchange.number, _encode_origin(*origin, server, exchange.software))]
+    parts = [b'{"number":%d,%b' % (exchange.number, _encode_client_and_server(*origin, server, exchange.software))]
     parts.append(b',"started_ms":%d,"outcome":"%b"' % (exchange.started_ms, exchange.outcome.encode()))
     if exchange.duration_ms is not None:
         parts.append(b',"duration_ms":%.3f' % exchange.duration_ms)
@@ -64,18 +68,18 @@ def _make_head(exchange: Exchange, server: str) -> bytes:
         parts.append(b',"ended_before":%d' % exchange.ended_before)
     for name, words in (("errors", exchange.errors), ("faults", exchange.faults)):
         if words:
-            parts.append(b"," + _format_inner({name: words}))
+            parts.append(b"," + _encode_json_members({name: words}))
     return b"".join(parts)
 
 
 @lru_cache(1000)
-def _encode_origin(
+def _encode_client_and_server(
     api: str, version: int, client_id: str | None, node: int, connection: str, server: str, software: str
 ) -> bytes:
     """Return what the requests of an API on a connection have in common."""
     names = {"client_id": client_id, "connection": connection, "server": server, "software": software}
     values = {"api": api, "version": version, "node": node}
-    return _format_inner(values | {name: value for name, value in names.items() if value})
+    return _encode_json_members(values | {name: value for name, value in names.items() if value})
 
 
 def read_exchanges(path: Path) -> Iterator[Exchange]:
@@ -114,7 +118,7 @@ def parse_exchange(values: dict[str, Any]) -> Exchange:
     exchange.software = make_legible(str(values.get("software", "")))
     exchange.user, exchange.mechanism = (_make_legible_or_none(values.get(name)) for name in ("user", "mechanism"))
     exchange.started_ms = int(values.get("started_ms", 0))
-    exchange.duration_ms = None if values.get("duration_ms") is None else _check_finite(values["duration_ms"])
+    exchange.duration_ms = None if values.get("duration_ms") is None else _check_duration_ms(values["duration_ms"])
     exchange.ended_before = None if values.get("ended_before") is None else int(values["ended_before"])
     exchange.outcome = make_legible(str(values.get("outcome", "answered")))
     exchange.errors, exchange.refusals, exchange.faults = (
@@ -127,13 +131,13 @@ def _make_legible_or_none(value: Any) -> str | None:
     return None if value is None else make_legible(str(value))
 
 
-def _check_finite(number: Any) -> float:
+def _check_duration_ms(number: Any) -> float:
     if not isfinite(number):
         raise ValueError(f"it took {number} ms")
     return float(number)
 
 
-def _format_inner(values: dict[str, Any]) -> bytes:
+def _encode_json_members(values: dict[str, Any]) -> bytes:
     """Return an object without its braces."""
     return json.dumps(values, separators=(",", ":")).encode()[1:-1]
 

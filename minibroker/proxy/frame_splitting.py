@@ -1,7 +1,7 @@
 """Splits a stream into frames. Frames that somebody wants are collected whole, all others pass in pieces.
 
-    size | head ... |  wanted: one call of `frame`
-                    |  else: `on_frame_begins` with the head, then `piece` for each part
+    size | head ... |  wanted: one call of `take_frame`
+                    |  else: `on_frame_begins` with the head, then `take_piece` for each part
 
 A stream whose sizes make no sense is no stream of frames; it passes as it is from there on.
 """
@@ -60,7 +60,7 @@ class Receiver(Protocol):
 
 
 class Splitter:
-    """The state of one stream. While it is `held`, bytes wait in its backlog; `resume` goes on with them."""
+    """The state of one stream. While it is `held`, bytes wait in its backlog; `resume_after_hold` goes on with them."""
 
     __slots__ = (
         "_backlog",
@@ -109,11 +109,11 @@ class Splitter:
     def take_received(self, scratch: memoryview, count: int) -> None:
         """Take the bytes at the start of what `room` has returned."""
         if self._whole and not self.held:
-            self._note_filled(count)
+            self._count_filled_bytes(count)
         else:
-            self.feed(scratch[:count])
+            self.feed_bytes(scratch[:count])
 
-    def feed(self, data: memoryview) -> None:
+    def feed_bytes(self, data: memoryview) -> None:
         """Take the next bytes of the stream, which are copied."""
         if self._backlog:
             self._backlog += data
@@ -121,15 +121,15 @@ class Splitter:
                 return
             data = memoryview(bytes(self._backlog))
             self._backlog.clear()
-        position = self._pass_on(data)
+        position = self._split_frames(data)
         if position < len(data):
             self._backlog += data[position:]
 
-    def resume(self) -> None:
+    def resume_after_hold(self) -> None:
         """Go on after a hold."""
         self.held = False
         if self._backlog:
-            self.feed(memoryview(b""))
+            self.feed_bytes(memoryview(b""))
 
     def pass_incomplete_frame(self) -> None:
         """Pass on what there is of a frame whose rest will never come."""
@@ -144,7 +144,7 @@ class Splitter:
         self._memory.release_bytes(len(self._whole))
         self._collected, self._whole = None, memoryview(b"")
 
-    def _pass_on(self, data: memoryview) -> int:
+    def _split_frames(self, data: memoryview) -> int:
         """Pass on what can be passed on; return how many bytes were taken."""
         position, end = 0, len(data)
         while position < end and not self.held:
@@ -159,7 +159,7 @@ class Splitter:
             elif self._whole:
                 stop = min(position + len(self._whole) - self._filled_bytes, end)
                 self._whole[self._filled_bytes : self._filled_bytes + stop - position] = data[position:stop]
-                self._note_filled(stop - position)
+                self._count_filled_bytes(stop - position)
                 position = stop
             elif self._collected is not None:
                 position = self._collect_bytes(self._collected, data, position)
@@ -189,7 +189,7 @@ class Splitter:
         if len(collected) < wanted:
             return stop
         if len(collected) > SIZE.size or _read_size(collected) <= 0:
-            self._decide_on_pieces(collected)
+            self._decide_whether_to_collect_frame(collected)
         return stop
 
     def _count_wanted_bytes(self, collected: bytearray) -> int:
@@ -198,7 +198,7 @@ class Splitter:
             return SIZE.size
         return min(SIZE.size + max(_read_size(collected), 0), HEAD_BYTES)
 
-    def _note_filled(self, count: int) -> None:
+    def _count_filled_bytes(self, count: int) -> None:
         """Note that bytes were put into the memory of a wanted frame; pass it on once it is whole."""
         self._filled_bytes += count
         if self._filled_bytes == len(self._whole):
@@ -206,7 +206,7 @@ class Splitter:
             self.close()
             self._receiver.take_frame(frame)
 
-    def _decide_on_pieces(self, collected: bytearray) -> None:
+    def _decide_whether_to_collect_frame(self, collected: bytearray) -> None:
         """Decide whether a frame passes in pieces, as its head is here."""
         size = _read_size(collected)
         size_bytes = SIZE.size + size

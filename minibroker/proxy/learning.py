@@ -38,14 +38,14 @@ class Image:
         for topic in response.topics:
             topic_id = getattr(topic, "topic_id", ZERO_UUID)
             if topic.name and topic_id != ZERO_UUID:
-                self._learn_name(Topic(topic.name, topic_id))
+                self._learn_topic_name(Topic(topic.name, topic_id))
 
     def name_of(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, if an answer has named it."""
         topic = self.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
-    def _learn_name(self, topic: Topic) -> None:
+    def _learn_topic_name(self, topic: Topic) -> None:
         known = self.topics.pop(topic.name, None)
         if known is not None and known != topic:
             self.topics_by_id.pop(known.topic_id, None)

@@ -143,7 +143,7 @@ class Pending:
         """Close the client's connection once earlier answers are sent."""
         self._of.send_answers_in_order(self, [CLOSE])
 
-    def drop(self) -> None:
+    def end_without_answer(self) -> None:
         """End the request without an answer, as the client or the node has gone."""
         delayed, self.delayed = self.delayed, None
         if delayed is not None:

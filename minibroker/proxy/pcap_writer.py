@@ -32,7 +32,7 @@ _SIZE: Final = Struct(">i")
 Address = IPv4Address | IPv6Address
 
 
-def make_file_head() -> bytes:
+def make_pcap_header() -> bytes:
     """Return the head of a pcap file."""
     return pack("<IHHiIII", MICROSECONDS, 2, 4, 0, 0, SNAPSHOT_BYTES, RAW_IP)
 
@@ -98,10 +98,10 @@ def _write_segments(stream: Stream, sender: int, frame: bytes, at_us: int) -> It
     """Return the packets of a frame. What the stream has sent is known at once, so that others may follow."""
     before = list(stream.sent_bytes)
     stream.sent_bytes[sender] += _SIZE.size + len(frame)
-    return _write_packets(stream.ends, sender, frame, at_us, before)
+    return _split_into_packets(stream.ends, sender, frame, at_us, before)
 
 
-def _write_packets(ends: Ends, sender: int, frame: bytes, at_us: int, sent_bytes: list[int]) -> Iterator[bytes]:
+def _split_into_packets(ends: Ends, sender: int, frame: bytes, at_us: int, sent_bytes: list[int]) -> Iterator[bytes]:
     head = _SIZE.pack(len(frame))
     for start in range(-len(head), len(frame), SEGMENT_BYTES):
         piece = head + frame[: start + SEGMENT_BYTES] if start < 0 else bytes(frame[start : start + SEGMENT_BYTES])
@@ -115,14 +115,14 @@ def _make_packet(ends: Ends, sender: int, flags: int, data: bytes, at_us: int, s
     sequence = sent_bytes[sender] & 0xFFFFFFFF
     acknowledged = sent_bytes[1 - sender] & 0xFFFFFFFF if flags & ACK else 0
     head = _TCP.pack(source.port, target.port, sequence, acknowledged, _TCP.size // 4 << 4, flags, WINDOW, 0, 0)
-    addresses = _make_same_kind(source.address, target.address)
+    addresses = _convert_to_same_ip_version(source.address, target.address)
     pseudo = b"".join(each.packed for each in addresses) + pack(">II", len(head) + len(data), TCP)
     checksum = _compute_checksum(pseudo + head + data)
     packet = _make_ip_packet(addresses, head[:16] + pack(">H", checksum) + head[18:] + data)
     return _PACKET.pack(at_us // 1_000_000, at_us % 1_000_000, len(packet), len(packet)) + packet
 
 
-def _make_same_kind(source: Address, target: Address) -> tuple[Address, Address]:
+def _convert_to_same_ip_version(source: Address, target: Address) -> tuple[Address, Address]:
     """Return both as IPv4 or both as IPv6, as a packet has only one kind."""
     if source.version == target.version:
         return source, target

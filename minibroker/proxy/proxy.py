@@ -25,7 +25,7 @@ from minibroker.broker.server import BindError
 from minibroker.client.asynchronous import LoopLink, LoopNetwork
 from minibroker.client.client_errors import FAILURES, SettingError
 from minibroker.client.connection_settings import Address, ClientSettings, parse_addresses
-from minibroker.client.opening import log_in_again, open_link
+from minibroker.client.opening import negotiate_and_authenticate, reauthenticate
 from minibroker.proxy.conversation import Conversation
 from minibroker.proxy.frame_splitting import Memory
 from minibroker.proxy.passing_requests import Known
@@ -62,14 +62,14 @@ class ProxyFaults(Faults):
 @hide_names(
     *(
         "loop",
-        "on_loop",
+        "call_on_loop",
         "is_running",
         "moving_clock",
         "interceptors",
         "when_reset",
-        "put_first",
+        "add_interceptor_first",
         "witnesses",
-        "tell",
+        "tell_witnesses",
         "shared",
         "memory",
     ),
@@ -107,7 +107,7 @@ class Proxy(Served):
         `listener_config` has a broker's settings that begin with `ssl.`; with them, clients must use TLS.
         `advertised_host` is what clients get as its host. Raises SettingError, SettingsError.
         """
-        self.upstream: Final = _take_only(parse_addresses(upstream))
+        self.upstream: Final = _get_only_upstream(parse_addresses(upstream))
         settings = {**(upstream_config or {}), "bootstrap.servers": str(self.upstream)}
         self.client_settings: Final = ClientSettings(settings, CLIENT_ID)
         self._listening = Listening(_parse_address(listen), advertised_host, listener_config or {})
@@ -132,13 +132,13 @@ class Proxy(Served):
 
     # --- life -------------------------------------------------------------------------------------
 
-    def _begin_on(self, loop: Loop) -> None:
+    def _set_loop(self, loop: Loop) -> None:
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the proxy has been started already")
         self._loop = loop
 
-    async def _serve_first(self) -> None:
+    async def _serve_on_new_loop(self) -> None:
         running = asyncio.get_running_loop()
         self._clock = MovingClock(SystemClock(running))
         self._known = Known(self._clock)
@@ -148,7 +148,7 @@ class Proxy(Served):
             raise StartError(str(error)) from None
         await self._nodes.wait_until_started()
 
-    async def _close_last_loop(self) -> None:
+    async def _close_served(self) -> None:
         nodes, self._nodes = self._nodes, None
         if nodes is None:
             return
@@ -187,12 +187,12 @@ class Proxy(Served):
     @property
     def bootstrap_servers(self) -> str:
         """Return HOST:PORT of the proxy, for clients. Raises NotRunning."""
-        return str(Address(self._all.get_advertised_host("localhost"), self._all.first.port))
+        return str(Address(self._running_nodes.get_advertised_host("localhost"), self._running_nodes.first.port))
 
     @property
     def ports(self) -> dict[str, int]:
         """Return the listening port for each address of a node. Raises NotRunning."""
-        return self.on_loop(lambda: {str(node.address): node.port for node in self._all})
+        return self.call_on_loop(lambda: {str(node.address): node.port for node in self._running_nodes})
 
     @property
     def lends_its_login(self) -> bool:
@@ -205,7 +205,7 @@ class Proxy(Served):
         return self._nodes is not None
 
     @property
-    def _all(self) -> Nodes:
+    def _running_nodes(self) -> Nodes:
         if self._nodes is None:
             raise NotRunning("the proxy is not running")
         return self._nodes
@@ -219,25 +219,25 @@ class Proxy(Served):
             raise NotRunning("the proxy is not running")
         return self._clock
 
-    def put_first(self, interceptor: Interceptor) -> None:
+    def add_interceptor_first(self, interceptor: Interceptor) -> None:
         """Add an interceptor before all others."""
         self.interceptors.insert(0, interceptor)
 
-    def tell(self, kind: str, text: str) -> None:
+    def tell_witnesses(self, kind: str, text: str) -> None:
         """Tell those who watch the proxy what a test does to it. Call it on the loop."""
         for witness in self.witnesses if self._clock is not None else ():
             witness(kind, text)
 
-    def on_loop(self, function: Callable[[], Result]) -> Result:
+    def call_on_loop(self, function: Callable[[], Result]) -> Result:
         """Call `function` on the proxy's loop, or here while there is none; return its result."""
-        return function() if self._loop is None else self._loop.call(function)
+        return function() if self._loop is None else self._loop.call_on_loop(function)
 
     # --- for conversations ------------------------------------------------------------------------
 
     @property
     def shared(self) -> Shared:
         """Return what all sockets share."""
-        return self._all.shared
+        return self._running_nodes.shared
 
     @property
     def known(self) -> Known:
@@ -256,7 +256,7 @@ class Proxy(Served):
 
     def make_address_mapper(self, local_host: str) -> Show:
         """Return the function that gives the nodes' addresses for clients that have connected to this host."""
-        return functools.partial(self._all.get_advertised_address, local_host=local_host)
+        return functools.partial(self._running_nodes.get_advertised_address, local_host=local_host)
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """Return the name of a topic, if an answer has named it."""
@@ -305,7 +305,7 @@ class Proxy(Served):
             link = await network.connect(address.host, address.port, settings, timeout_s)
             try:
                 if settings.credentials is not None:
-                    await open_link(link, settings, network, timeout_s)
+                    await negotiate_and_authenticate(link, settings, network, timeout_s)
             except BaseException:
                 link.close()
                 raise
@@ -315,23 +315,23 @@ class Proxy(Served):
             conversation.client.close()
             return
         if link.is_open() and conversation.client.is_open:
-            link.hand_over(conversation.upstream)
-            await self._keep_logged_in(conversation, link)
+            link.hand_over_transport(conversation.upstream)
+            await self._reauthenticate_in_time(conversation, link)
         else:
             link.close()
             conversation.client.close()
 
-    async def _keep_logged_in(self, conversation: Conversation, link: LoopLink) -> None:
+    async def _reauthenticate_in_time(self, conversation: Conversation, link: LoopLink) -> None:
         """Renew the login in time, if it ends at all; close the client if that fails."""
         try:
-            await keep_logged_in(conversation, link, self.client_settings, self.known.clock)
+            await reauthenticate_in_time(conversation, link, self.client_settings, self.known.clock)
         except FAILURES as error:
             reason = str(error) or "it takes too long"
             log.warning("closing %s: cannot log in again at %s: %s", conversation.peer, conversation.server, reason)
             conversation.close()
 
 
-def _take_only(upstreams: list[Address]) -> Address:
+def _get_only_upstream(upstreams: list[Address]) -> Address:
     """Return the only address of a list. Raises SettingError."""
     if len(upstreams) > 1:
         raise SettingError("a proxy has one bootstrap server, which tells it the others")
@@ -356,16 +356,16 @@ class Renewed(Protocol):
         """Send what was held."""
 
 
-async def keep_logged_in(conversation: Renewed, link: LoopLink, settings: ClientSettings, clock: Clock) -> None:
+async def reauthenticate_in_time(conversation: Renewed, link: LoopLink, settings: ClientSettings, clock: Clock) -> None:
     """Log in again each time, until the task is cancelled. Raises one of `FAILURES`."""
     network = LoopNetwork()
     while link.expires_s < float("inf"):
         is_due = asyncio.Event()
-        timer = clock.call_later((link.expires_s - network.now()) * 1000, is_due.set)
+        timer = clock.call_later((link.expires_s - network.read_clock_s()) * 1000, is_due.set)
         try:
             await is_due.wait()
         finally:
             timer.cancel()
         await conversation.hold_requests(link)
-        await log_in_again(link, settings, network, settings.setup_timeout_ms / 1000)
+        await reauthenticate(link, settings, network, settings.setup_timeout_ms / 1000)
         conversation.release_requests()

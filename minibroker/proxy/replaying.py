@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from minibroker.client.asynchronous import AsyncClient, LoopNetwork
 from minibroker.client.client_errors import FAILURES
 from minibroker.client.connection_settings import Address, ClientSettings
-from minibroker.client.opening import open_link
+from minibroker.client.opening import negotiate_and_authenticate
 from minibroker.protocol.apis import ApiKey
 from minibroker.proxy.comparing import Identities, list_differences
 from minibroker.proxy.requests import is_answered
@@ -44,16 +44,16 @@ class Replay:
         self._nodes: Mapping[int, Address] = {}
         self._lines: dict[str, Line] = {}
 
-    async def run(self, exchanges: Iterable[Exchange]) -> AsyncIterator[Replayed]:
+    async def replay_exchanges(self, exchanges: Iterable[Exchange]) -> AsyncIterator[Replayed]:
         """Send all requests, and yield what came of each, in their order. Raises ClientError, OSError."""
-        self._nodes = await _find_nodes(self._settings)
+        self._nodes = await _fetch_node_addresses(self._settings)
         running: list[tuple[float, asyncio.Task[Replayed]]] = []  # by the number of the request that waits for it
         try:
             for exchange in sorted(exchanges, key=lambda each: each.number):
                 while running and (before := min(running, key=lambda each: each[0]))[0] <= exchange.number:
                     running.remove(before)
                     yield await before[1]
-                running.append((_find_end_time(exchange), asyncio.create_task(self._replay_exchange(exchange))))
+                running.append((_get_end_time(exchange), asyncio.create_task(self._replay_exchange(exchange))))
                 await asyncio.sleep(0)  # so that its bytes are written before those of the next one
             for _, task in sorted(running, key=lambda each: each[0]):
                 yield await task
@@ -124,13 +124,13 @@ class Line:
         link = await network.connect(self._address.host, self._address.port, settings, timeout_s)
         try:
             if settings.credentials is not None:
-                await open_link(link, settings, network, timeout_s)
+                await negotiate_and_authenticate(link, settings, network, timeout_s)
         except BaseException:
             link.close()
             raise
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
-        transport = link.hand_over(protocol)
+        transport = link.hand_over_transport(protocol)
         return reader, asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class Line:
             opening.cancel()
 
 
-async def _find_nodes(settings: ClientSettings) -> Mapping[int, Address]:
+async def _fetch_node_addresses(settings: ClientSettings) -> Mapping[int, Address]:
     """Return the addresses of all nodes. Raises ClientError."""
     async with AsyncClient(settings) as client:
         await client.reach()  # which does not try again for long
@@ -150,5 +150,5 @@ async def _find_nodes(settings: ClientSettings) -> Mapping[int, Address]:
         return {each.node_id: Address(each.host, each.port) for each in answer.brokers}
 
 
-def _find_end_time(exchange: Exchange) -> float:
+def _get_end_time(exchange: Exchange) -> float:
     return float("inf") if exchange.ended_before is None else exchange.ended_before

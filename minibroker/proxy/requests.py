@@ -31,7 +31,7 @@ def find_api_key(number: int) -> int:
     return ApiKey(number) if number in _KNOWN else number
 
 
-def is_understood(api_key: int, version: int) -> bool:
+def is_known_version(api_key: int, version: int) -> bool:
     """Return whether the messages of an API and version are declared."""
     return api_key in _KNOWN and version in get_request_class(api_key).versions
 
@@ -49,13 +49,13 @@ def read_client_id(frame: memoryview) -> str | None:
 def is_answered(frame: memoryview, version: int) -> bool:
     """Return whether a Produce, of which at least the first bytes are here, has another `acks` than 0."""
     try:
-        acks: int = LENGTH.unpack_from(frame, _find_position_of_acks(frame, version))[0]
+        acks: int = LENGTH.unpack_from(frame, _find_acks_position(frame, version))[0]
     except (error, IndexError, ValueError):
         return True  # of a version that is not known
     return acks != 0
 
 
-def _find_position_of_acks(frame: memoryview, version: int) -> int:
+def _find_acks_position(frame: memoryview, version: int) -> int:
     length: int = LENGTH.unpack_from(frame, START.size)[0]
     position = START.size + LENGTH.size + max(length, 0)
     known = get_request_class(ApiKey.PRODUCE).versions

@@ -63,7 +63,7 @@ def rewrite_endpoints(endpoints: list[Endpoint], show: Show) -> None:
         struct.host, struct.port = show(struct.host, struct.port, node_id)
 
 
-def limit_versions(response: Any) -> bool:
+def remove_unknown_versions(response: Any) -> bool:
     """Take versions out of an ApiVersions answer whose addresses could not be rewritten. Return whether there were any.
 
     They are those of future releases. Without this, a client would leave the proxy without a word.

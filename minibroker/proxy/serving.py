@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from minibroker.addresses import HostPort
 from minibroker.broker.process import make_stop_event, run_process, wait_for_stop
 from minibroker.proxy.exchange_writer import GATHERED_BYTES, Recording
-from minibroker.proxy.flows import iterate_pieces_of_line, make_first_line
-from minibroker.proxy.pcap_writer import Packets, make_file_head
+from minibroker.proxy.flows import encode_exchange_in_pieces, encode_file_header
+from minibroker.proxy.pcap_writer import Packets, make_pcap_header
 from minibroker.proxy.proxy import Proxy
 from minibroker.testing.seen.exchange import Exchange
 
@@ -40,15 +40,15 @@ def run_proxy(proxy: Proxy, wishes: Wishes) -> None:
         proxy.faults.load(wishes.faults)
     with contextlib.ExitStack() as files:
         recordings = _open_recordings(proxy, wishes, files)
-        printing = None if wishes.shows is None else Recording(sys.stdout.buffer, b"", _print_exchange)
+        printing = None if wishes.shows is None else Recording(sys.stdout.buffer, b"", _format_exchange_line)
         if printing is not None:
             files.callback(printing.close)
         if wishes.explorer is None and wishes.control is None:
-            proxy.journal.keep_at_most(0, 0)  # nobody asks it; each exchange is told when it has ended
+            proxy.journal.set_limits(0, 0)  # nobody asks it; each exchange is told when it has ended
         if recordings or printing is not None or wishes.control is not None:
             proxy.journal.on()
         if recordings or printing is not None:
-            proxy.journal.when_ended.append(_make_listener(proxy, recordings, printing, wishes.shows))
+            proxy.journal.when_ended.append(_make_exchange_listener(proxy, recordings, printing, wishes.shows))
         run_process(_serve_proxy(proxy, wishes))
         left_out = sum(each.left_out for each in recordings)
         if left_out:
@@ -99,8 +99,8 @@ def _open_recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) 
     """Return the files to write, created. Raises OSError."""
     recordings = []
     for path, head, format in (
-        (wishes.flows, make_first_line(str(proxy.upstream)), iterate_pieces_of_line),
-        (wishes.packets, make_file_head(), Packets().iterate_packets),
+        (wishes.flows, encode_file_header(str(proxy.upstream)), encode_exchange_in_pieces),
+        (wishes.packets, make_pcap_header(), Packets().iterate_packets),
     ):
         if path is not None:
             file = files.enter_context(path.open("wb", buffering=GATHERED_BYTES))
@@ -110,7 +110,7 @@ def _open_recordings(proxy: Proxy, wishes: Wishes, files: contextlib.ExitStack) 
     return recordings
 
 
-def _make_listener(
+def _make_exchange_listener(
     proxy: Proxy,
     recordings: list[Recording],
     printing: Recording | None,
@@ -119,12 +119,12 @@ def _make_listener(
     def tell(exchange: Exchange) -> None:
         server = proxy.find_server(exchange.connection)
         for recording in recordings:
-            recording.add(exchange, server)
+            recording.add_exchange(exchange, server)
         if printing is not None and shows is not None and shows(exchange):
-            printing.add(exchange, server)
+            printing.add_exchange(exchange, server)
 
     return tell
 
 
-def _print_exchange(exchange: Exchange, _: str) -> Iterable[bytes]:
+def _format_exchange_line(exchange: Exchange, _: str) -> Iterable[bytes]:
     return (f"{exchange}\n".encode(),)

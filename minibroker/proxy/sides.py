@@ -111,7 +111,7 @@ class Side(asyncio.BufferedProtocol):
 
     def resume_splitting(self) -> None:
         """Go on with what waits in its splitter."""
-        self.splitter.resume()
+        self.splitter.resume_after_hold()
         if not self.splitter.is_full:
             self.resume_reading("backlog")
 

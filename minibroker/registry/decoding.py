@@ -132,15 +132,15 @@ def format_json(value: Any, indent: int | None = None, most: int | None = None) 
     Bytes are as Avro's JSON has them, a character each; times and decimals are as they print. Raises DecodingError for
     values that are nested too deep, TypeError and ValueError for those that no JSON can have, such as a circle.
     """
-    encoder = json.JSONEncoder(indent=indent, default=_show_value, ensure_ascii=False)
+    encoder = json.JSONEncoder(indent=indent, default=_convert_value_for_json, ensure_ascii=False)
     try:
-        text = encoder.encode(value) if most is None else _join_beginning(encoder.iterencode(value), most)
+        text = encoder.encode(value) if most is None else _join_until_limit(encoder.iterencode(value), most)
     except RecursionError:
         raise DecodingError("it is nested too deep to be shown") from None
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _join_beginning(pieces: Iterator[str], most: int) -> str:
+def _join_until_limit(pieces: Iterator[str], most: int) -> str:
     """Return joined pieces; of more than `most` characters the beginning, and a line that says so."""
     found: list[str] = []
     left = most
@@ -152,5 +152,5 @@ def _join_beginning(pieces: Iterator[str], most: int) -> str:
     return "".join(found)
 
 
-def _show_value(value: Any) -> str:
+def _convert_value_for_json(value: Any) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)

@@ -27,9 +27,17 @@ if TYPE_CHECKING:
     from minibroker.testing.verbs.share_verbs import ShareGroupVerbs
 
 INNER = (  # for the test kit itself
-    *("loop", "on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),
-    *("interceptors", "put_first", "measured", "count_into", "when_reset", "end_test", "registry_requests"),
-    *("defaults", "has_registry", "first_records", "first_cluster_id", "witnesses", "tell"),
+    *("loop", "call_on_loop", "running", "moving_clock", "ports", "is_stopped", "emulated", "watch", "share_history"),
+    *(
+        "interceptors",
+        "add_interceptor_first",
+        "measured",
+        "set_measurements",
+        "when_reset",
+        "end_test",
+        "registry_requests",
+    ),
+    *("defaults", "has_registry", "first_records", "first_cluster_id", "witnesses", "tell_witnesses"),
 )
 SETTLE_SECONDS = 10.0  # how long to wait after a move for other threads: compaction, removal of files
 
@@ -66,9 +74,9 @@ class TestClock:
         """
         clock, by_ms = self._broker.moving_clock, parse_milliseconds(by)
         span = format_span(round(by_ms))
-        self._broker.tell("clock", f"advance {span if span[0].isdigit() else f'1 {span}'}")
+        self._broker.tell_witnesses("clock", f"advance {span if span[0].isdigit() else f'1 {span}'}")
         for _ in range(JUMPS):
-            clock.jump(by_ms / JUMPS)
+            clock.move_ahead(by_ms / JUMPS)
             await asyncio.sleep(0)
         await self._wait_for_threads(clock)
 
@@ -78,7 +86,7 @@ class TestClock:
         """Wait until no other thread works for the broker."""
         until = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < until:
-            clock.jump(0)
+            clock.move_ahead(0)
             await asyncio.sleep(0)
             cleaning = self._broker.is_running and self._broker.running.is_cleaning
             if not clock.busy and not cleaning:
@@ -89,18 +97,18 @@ class TestClock:
     def freeze(self) -> None:
         """Stop the clock; only `advance` moves it."""
         self._broker.moving_clock.freeze()
-        self._broker.tell("clock", "freeze")
+        self._broker.tell_witnesses("clock", "freeze")
 
     @immediate
     def unfreeze(self) -> None:
         """Let the clock run again."""
         self._broker.moving_clock.unfreeze()
-        self._broker.tell("clock", "unfreeze")
+        self._broker.tell_witnesses("clock", "unfreeze")
 
     @property
     def frozen(self) -> bool:
         """Return whether the clock is stopped."""
-        return self.loop.call(lambda: self._broker.moving_clock.frozen)
+        return self.loop.call_on_loop(lambda: self._broker.moving_clock.frozen)
 
 
 @hide_names(*INNER)

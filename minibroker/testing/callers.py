@@ -11,11 +11,11 @@ PACKAGE: Final = "minibroker.testing"  # where tests import errors from; pytest 
 OURS: Final = sys.stdlib_module_names - {"test"} | {"minibroker"}  # a test may be in a package of this name
 
 
-def without_our_frames(error: BaseException) -> BaseException:
+def remove_own_traceback(error: BaseException) -> BaseException:
     """Return an error without its traceback, unless that leads into a function of the test."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return error.with_traceback(None) if all(map(_is_ours, frames)) else error
+    return error.with_traceback(None) if all(map(_is_own_frame, frames)) else error
 
 
-def _is_ours(frame: FrameType) -> bool:
+def _is_own_frame(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] in OURS

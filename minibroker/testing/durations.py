@@ -14,7 +14,7 @@ Arguments = tuple[Any, ...]
 Words = dict[str, Any]
 
 
-def parse_span(duration: Duration) -> str | timedelta:
+def add_unit_to_duration(duration: Duration) -> str | timedelta:
     """Return a duration with its unit: a number is one of seconds. Raises ValueError for what is no duration."""
     if isinstance(duration, str | timedelta):
         return duration
@@ -25,7 +25,7 @@ def parse_span(duration: Duration) -> str | timedelta:
     return timedelta(seconds=duration)
 
 
-def make_span_reader(verb: Callable[..., Any]) -> Callable[[Arguments, Words], tuple[Arguments, Words]]:
+def make_duration_converter(verb: Callable[..., Any]) -> Callable[[Arguments, Words], tuple[Arguments, Words]]:
     """Return a function that gives the durations among the arguments of a method their units.
 
     Durations are annotated as such, also in the TypedDict of further keyword arguments. The arguments begin after the
@@ -36,14 +36,17 @@ def make_span_reader(verb: Callable[..., Any]) -> Callable[[Arguments, Words], t
     places = [positional.index(name) for name in names if name in positional]
 
     def read(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
-        spans = {name: parse_span(words[name]) for name in names if words.get(name) is not None}
-        placed = [parse_span(each) if at in places and each is not None else each for at, each in enumerate(arguments)]
+        spans = {name: add_unit_to_duration(words[name]) for name in names if words.get(name) is not None}
+        placed = [
+            add_unit_to_duration(each) if at in places and each is not None else each
+            for at, each in enumerate(arguments)
+        ]
         return tuple(placed), words | spans
 
-    return read if names else _leave_unread
+    return read if names else _keep_arguments
 
 
-def _leave_unread(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
+def _keep_arguments(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
     return arguments, words
 
 

@@ -28,8 +28,8 @@ from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.lifecycle import StartError
 from minibroker.operating_system import make_event_loop
 from minibroker.protocol.errors import KafkaError
-from minibroker.testing.callers import PACKAGE, without_our_frames
-from minibroker.testing.durations import make_span_reader
+from minibroker.testing.callers import PACKAGE, remove_own_traceback
+from minibroker.testing.durations import make_duration_converter
 
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
@@ -70,7 +70,7 @@ class Loop:
     def _is_here(self) -> bool:
         return threading.current_thread() is self._thread
 
-    def call(self, function: Callable[[], Result]) -> Result:
+    def call_on_loop(self, function: Callable[[], Result]) -> Result:
         """Run `function` on the loop; return what it returns, or raise what it raises. Any thread may call this.
 
         Raises NotRunning in a fork of the loop's process, as `run` and `arun` do.
@@ -82,7 +82,7 @@ class Loop:
         self._loop.call_soon_threadsafe(_settle_future, done, function)
         return done.result()
 
-    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def run_on_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` on the loop; block until it is done, and return its result.
 
         Raises RuntimeError in the loop's own thread, which must not block, and NotRunning if the loop ends first.
@@ -105,7 +105,7 @@ class Loop:
         if _is_in_task() and not (self._is_here and isinstance(self, LoopThread)):
             raise RuntimeError(f"{verb}() blocks, and this is a coroutine in an event loop: await a{verb}() instead")
 
-    async def arun(self, work: Coroutine[Any, Any, Result]) -> Result:
+    async def arun_on_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run `work` on the loop; await its result, from any asyncio loop or from trio."""
         if self.is_elsewhere:
             work.close()
@@ -180,7 +180,7 @@ def shorten_tracebacks(verb: Callable[Arguments, Result]) -> Callable[Arguments,
         try:
             return verb(*args, **kwargs)
         except (*EXPECTED, KeyboardInterrupt) as error:
-            raise without_our_frames(error) from error.__cause__
+            raise remove_own_traceback(error) from error.__cause__
 
     return call
 
@@ -205,9 +205,9 @@ class Served(Runs):
     @shorten_tracebacks
     def start(self) -> Self:
         """Serve in a thread of its own. Raises StartError, SettingsError."""
-        self._begin_on(LoopThread())
+        self._set_loop(LoopThread())
         try:
-            self.loop.run(self._serve_first())
+            self.loop.run_on_loop(self._serve_on_new_loop())
         except BaseException:
             self._end_loop()
             raise
@@ -215,9 +215,9 @@ class Served(Runs):
 
     async def astart(self) -> Self:
         """Serve in the running event loop. Raises StartError, SettingsError."""
-        self._begin_on(CallersLoop())
+        self._set_loop(CallersLoop())
         try:
-            await self._serve_first()
+            await self._serve_on_new_loop()
         except BaseException:
             self._end_loop()
             raise
@@ -227,7 +227,7 @@ class Served(Runs):
         """Stop cleanly, and remove temporary data. In a fork of the process, do nothing."""
         if self._loop is not None and not self._loop.is_elsewhere:
             try:
-                self.loop.run(self._close_last_loop())
+                self.loop.run_on_loop(self._close_served())
             finally:
                 self._end_loop()
 
@@ -235,18 +235,18 @@ class Served(Runs):
         """Stop as `stop` does."""
         if self._loop is not None and not self._loop.is_elsewhere:
             try:
-                await self.loop.arun(self._close_last_loop())
+                await self.loop.arun_on_loop(self._close_served())
             finally:
                 self._end_loop()
 
-    def _begin_on(self, loop: Loop) -> None:
+    def _set_loop(self, loop: Loop) -> None:
         """Take the loop. Raises RuntimeError if there is one."""
         raise NotImplementedError
 
-    async def _serve_first(self) -> None:
+    async def _serve_on_new_loop(self) -> None:
         raise NotImplementedError
 
-    async def _close_last_loop(self) -> None:
+    async def _close_served(self) -> None:
         raise NotImplementedError
 
     def _end_loop(self) -> None:
@@ -256,13 +256,13 @@ class Served(Runs):
 
 def immediate(verb: Callable[Concatenate[Owner, Arguments], Result]) -> Callable[Concatenate[Owner, Arguments], Result]:
     """Make `verb` run on the loop of its object. It does not wait for anything but its turn there."""
-    read = make_span_reader(verb)
+    read = make_duration_converter(verb)
 
     @wraps(verb)
     @shorten_tracebacks
     def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         args, kwargs = read(args, kwargs)  # type: ignore[assignment]
-        return owner.loop.call(lambda: verb(owner, *args, **kwargs))
+        return owner.loop.call_on_loop(lambda: verb(owner, *args, **kwargs))
 
     return call
 
@@ -274,7 +274,7 @@ def blocking(
 
     In a coroutine it raises RuntimeError, which names the method to be awaited.
     """
-    read = make_span_reader(verb)
+    read = make_duration_converter(verb)
 
     @wraps(verb)
     @shorten_tracebacks
@@ -282,7 +282,7 @@ def blocking(
         loop = owner.loop
         loop.check_may_block(verb.__name__)
         args, kwargs = read(args, kwargs)  # type: ignore[assignment]
-        return loop.run(verb(owner, *args, **kwargs))
+        return loop.run_on_loop(verb(owner, *args, **kwargs))
 
     return call
 
@@ -292,16 +292,16 @@ def await_blocking(
 ) -> Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]]:
     """Return the coroutine function of a `blocking` method, which runs it on the loop of its object."""
     verb: Callable[Concatenate[Owner, Arguments], Coroutine[Any, Any, Result]] = blocked.__wrapped__  # type: ignore[attr-defined]
-    read = make_span_reader(verb)
+    read = make_duration_converter(verb)
 
     @wraps(verb)
     async def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         __tracebackhide__ = True
         try:
             args, kwargs = read(args, kwargs)  # type: ignore[assignment]
-            return await owner.loop.arun(verb(owner, *args, **kwargs))
+            return await owner.loop.arun_on_loop(verb(owner, *args, **kwargs))
         except EXPECTED as error:
-            raise without_our_frames(error) from error.__cause__
+            raise remove_own_traceback(error) from error.__cause__
 
     call.__name__, call.__qualname__ = f"a{verb.__name__}", f"a{verb.__name__}"
     return call

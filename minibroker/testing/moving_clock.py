@@ -46,13 +46,13 @@ class MovingClock:
 
     def run_aside(self, work: Work, done: Done) -> None:
         """Run `work` in another thread, then `done` on the loop."""
-        self._system.run_aside(work, lambda error: self._tell_done(done, error))
+        self._system.run_aside(work, lambda error: self._call_done(done, error))
 
     def run_detached(self, work: Work, done: Done) -> None:
         """Run `work` in a thread of its own, then `done` on the loop, unless the process ends before."""
-        self._system.run_detached(work, lambda error: self._tell_done(done, error))
+        self._system.run_detached(work, lambda error: self._call_done(done, error))
 
-    def _tell_done(self, done: Done, error: Exception | None) -> None:
+    def _call_done(self, done: Done, error: Exception | None) -> None:
         done(error)
         if self.after is not None:
             self.after()
@@ -104,7 +104,7 @@ class MovingClock:
             self._frozen_at = None
             self._set_alarm()
 
-    def jump(self, by_ms: float) -> None:
+    def move_ahead(self, by_ms: float) -> None:
         """Move ahead, and run the timers that are due then, in the order of their times."""
         self._ahead_ms += by_ms
         self._wall_ahead_ms += by_ms

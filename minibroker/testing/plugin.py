@@ -100,13 +100,15 @@ def kafka(request: pytest.FixtureRequest, _kafka_start: Start) -> Broker:
         broker = _reset_broker(request.getfixturevalue("kafka_broker"))
         _watch_broker(request.node, broker)
     else:
-        broker = _from_marker(lambda: _kafka_start(**words))
+        broker = _fail_without_traceback(lambda: _kafka_start(**words))
     if fill is not None:
-        _from_marker(lambda: broker.fill(request.path.parent / fill if isinstance(fill, str | Path) else fill))
+        _fail_without_traceback(
+            lambda: broker.fill(request.path.parent / fill if isinstance(fill, str | Path) else fill)
+        )
     return broker
 
 
-def _from_marker(work: Callable[[], Made]) -> Made:
+def _fail_without_traceback(work: Callable[[], Made]) -> Made:
     """Return the result of `work`. If what the marker or `kafka_settings` say is wrong, fail without a traceback."""
     from minibroker.testing.loops import EXPECTED
 
@@ -186,14 +188,14 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        _add_brokers(report, list(_iterate_brokers(item)), item.config.getoption(REPORT, None))
+        _add_broker_sections(report, list(_iterate_brokers(item)), item.config.getoption(REPORT, None))
     if call.when == "teardown":  # after all fixtures, which may need it
         item.stash[SEEN] = []
-        _end_brokers(item.session)
+        _end_brokers_of_last_test(item.session)
     return report
 
 
-def _add_brokers(report: pytest.TestReport, brokers: list[tuple[Broker, int]], path: str | None) -> None:
+def _add_broker_sections(report: pytest.TestReport, brokers: list[tuple[Broker, int]], path: str | None) -> None:
     """Add what the brokers of a failed test have seen to its report, and its section for the page at `path`."""
     if not brokers:
         return
@@ -210,12 +212,12 @@ def _add_brokers(report: pytest.TestReport, brokers: list[tuple[Broker, int]], p
 
 @pytest.hookimpl(trylast=True)  # after the fixtures of a test that Ctrl-C has ended
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    _end_brokers(session)
+    _end_brokers_of_last_test(session)
     for ports in session.stash.get(LEFT, ()):
         ports.close()
 
 
-def _end_brokers(session: pytest.Session) -> None:
+def _end_brokers_of_last_test(session: pytest.Session) -> None:
     """End the brokers of a test that is over.
 
     Clients that it left open find nobody there any more: its ports stay reserved, so that no broker of a later test

@@ -19,7 +19,7 @@ from minibroker.broker.process import Announce, make_stop_event, run_process, wa
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
-from minibroker.testing.embedded.given_settings import check_without_warnings
+from minibroker.testing.embedded.given_settings import suppress_settings_warnings
 
 ANY_PORT = "0"
 
@@ -64,7 +64,7 @@ async def _run_broker(settings: Settings, nodes: int, announce: Announce, wishes
             bind_metrics(settings, wishes.metrics_port, clock.wall_ms, over_tls=wishes.metrics_tls)
         )
         if measured is not None:
-            broker.count_into(measured)
+            broker.set_measurements(measured)
         await serving.enter_async_context(broker)
         await serving.enter_async_context(
             serve_metrics(measured, lambda: broker.running if broker.is_running else None)
@@ -95,7 +95,7 @@ def _make_broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:
     texts: dict[str, Any] = dict(settings.static_texts)
     if wishes.security or settings["test.security"]:
         texts.setdefault("listeners", settings["listeners"])  # whose protocol changes
-    with check_without_warnings():
+    with suppress_settings_warnings():
         broker = Broker(
             texts,
             nodes=nodes,

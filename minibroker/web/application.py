@@ -25,9 +25,9 @@ class Application:
         self.routes: list[Route] = []
         self._by_length: defaultdict[int, list[Route]] = defaultdict(list)
         self._guard, self._mistake = guard, mistake
-        self.add(routes)
+        self.add_routes(routes)
 
-    def add(self, routes: Iterable[Route]) -> None:
+    def add_routes(self, routes: Iterable[Route]) -> None:
         """Add routes. Of those that match a request the first answers."""
         for route in routes:
             self.routes.append(route)
@@ -38,7 +38,7 @@ class Application:
         try:
             route = self._find_route(request)
             if route is None:
-                return make_redirection(find_other_path(request))
+                return make_redirection(toggle_last_slash_of_path(request))
             if route.is_guarded:
                 self._guard(request)
             return await route(request)
@@ -57,7 +57,7 @@ class Application:
         """Return the route of a request, None if its path has one with or without a slash. Raises Refused."""
         routes = self._find_routes_of_path(request.segments)
         if not routes:
-            if self._find_routes_of_path(_with_or_without_slash(request.segments)):
+            if self._find_routes_of_path(_toggle_last_slash(request.segments)):
                 return None
             raise Refused(404, "Not Found")
         method = "GET" if request.method == "HEAD" else request.method
@@ -87,11 +87,11 @@ def _get_variables(route: Route, segments: list[str]) -> dict[str, str]:
     return {part[1:-1]: each for part, each in zip(route.parts, segments, strict=True) if part[:1] == "{"}
 
 
-def _with_or_without_slash(segments: list[str]) -> list[str]:
+def _toggle_last_slash(segments: list[str]) -> list[str]:
     return segments[:-1] if segments[-1:] == [""] else [*segments, ""]
 
 
-def find_other_path(request: Request) -> str:
+def toggle_last_slash_of_path(request: Request) -> str:
     """Return the path of a request with a slash if it has none, and without if it has one."""
-    path = "/" + "/".join(quote(each, safe="") for each in _with_or_without_slash(request.segments))
+    path = "/" + "/".join(quote(each, safe="") for each in _toggle_last_slash(request.segments))
     return f"{path}?{request.query_string}" if request.query_string else path

@@ -102,7 +102,7 @@ class HttpConnection(asyncio.Protocol):
             try:
                 event = self.parser.next_event()
             except h11.RemoteProtocolError as error:
-                return self.refuse(error.error_status_hint)
+                return self.refuse_request(error.error_status_hint)
             if event is h11.PAUSED:
                 return self.transport.pause_reading()
             if isinstance(event, h11.Request):
@@ -118,35 +118,35 @@ class HttpConnection(asyncio.Protocol):
 
     def _begin_request(self, request: h11.Request) -> None:
         if self._is_one_too_many:
-            return self.refuse(503)
+            return self.refuse_request(503)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in request.headers}:
-            return self.refuse(400)  # a proxy may have read another body (RFC 9112, 6.1)
+            return self.refuse_request(400)  # a proxy may have read another body (RFC 9112, 6.1)
         self.cycle = Cycle(self, request)
         task = asyncio.get_running_loop().create_task(self.cycle.run(self._application))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def refuse(self, status: int) -> None:
+    def refuse_request(self, status: int) -> None:
         """Answer a request in the application's place, unless it has begun to, and close the connection."""
         if self.parser.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             headers = [(b"content-length", b"0"), (b"connection", b"close")]  # an answer to HEAD has no body, either
-            self.write([_make_head(status, headers), h11.EndOfMessage()])
+            self.write_events([_make_head(status, headers), h11.EndOfMessage()])
         self.transport.close()
 
-    def write(self, events: Iterable[Any]) -> None:
+    def write_events(self, events: Iterable[Any]) -> None:
         """Write what h11 makes of these events."""
         self.transport.write(b"".join(self.parser.send(event) or b"" for event in events))
 
     def begin_next_request(self) -> None:
         """Go on with the next request, if the connection stays."""
         if self.parser.our_state is not h11.DONE:
-            return self._close_behind_body()
+            return self._close_after_body()
         if self.parser.their_state is h11.DONE:
             self.parser.start_next_cycle()
         self.transport.resume_reading()
         self.handle_events()
 
-    def _close_behind_body(self) -> None:
+    def _close_after_body(self) -> None:
         """Close the connection, but read on for a moment if the client still sends a body: then it sees the answer."""
         if self.parser.their_state is not h11.SEND_BODY or not self.transport.can_write_eof():
             return self.transport.close()
@@ -193,7 +193,7 @@ class Cycle:
         except Exception:
             log.exception("a request failed: %s %r", self._scope["method"], self._scope["raw_path"])
             if not self._connection.transport.is_closing():
-                self._connection.refuse(500)
+                self._connection.refuse_request(500)
         if not self.response_complete:
             self._connection.transport.close()
 
@@ -215,7 +215,7 @@ class Cycle:
         """Return the next part of the body, or that the client is gone or has its answer."""
         connection = self._connection
         if connection.parser.they_are_waiting_for_100_continue and not connection.transport.is_closing():
-            connection.write([h11.InformationalResponse(status_code=100, headers=[])])
+            connection.write_events([h11.InformationalResponse(status_code=100, headers=[])])
         while not (self._body or self.is_disconnected or self.response_complete):
             if self._is_whole and not self._was_told:
                 break
@@ -247,7 +247,7 @@ class Cycle:
         if not message.get("more_body", False):
             events.append(h11.EndOfMessage())
             self.response_complete = True
-        connection.write(events)
+        connection.write_events(events)
         if self.response_complete:
             self.changed.set()
             connection.begin_next_request()

@@ -30,8 +30,8 @@ def describe_routes(
 ) -> dict[str, Any]:
     """Return the description. `errors` are those of every route, and `schemas` those that no type has."""
     found = [each for each in routes if each.tag]
-    kinds = dict.fromkeys(kind for route in found for kind in _iterate_kinds(route))
-    parts, named = msgspec.json.schema_components(list(kinds), schema_hook=_get_own_schema, ref_template=REF)
+    kinds = dict.fromkeys(kind for route in found for kind in _iterate_described_types(route))
+    parts, named = msgspec.json.schema_components(list(kinds), schema_hook=_get_declared_schema, ref_template=REF)
     of_kind = dict(zip(kinds, map(_simplify_schema, parts), strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in found:
@@ -47,39 +47,39 @@ def describe_routes(
     }
 
 
-def _get_own_schema(kind: Any) -> Any:
+def _get_declared_schema(kind: Any) -> Any:
     return kind.schema
 
 
-def _iterate_kinds(route: Route) -> Iterable[Any]:
+def _iterate_described_types(route: Route) -> Iterable[Any]:
     """Yield the types of a route that are described."""
     yield ErrorAnswer
-    if route.returned is not None:
-        yield route.returned
-    yield from (each.kind for each in route.in_path)
+    if route.return_type is not None:
+        yield route.return_type
+    yield from (each.kind for each in route.path_parameters)
     if route.method in QUERIED:
-        yield from (each.kind for each in route.elsewhere)
-    elif route.given_kind is not None:
-        yield route.given_kind
+        yield from (each.kind for each in route.query_or_body_parameters)
+    elif route.query_or_body_type is not None:
+        yield route.query_or_body_type
 
 
 def _describe_operation(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
-    queried = route.elsewhere if route.method in QUERIED else []
+    queried = route.query_or_body_parameters if route.method in QUERIED else []
     description: dict[str, Any] = {
         "tags": [route.tag],
         "summary": route.name.replace("_", " ").title(),
         "description": get_description(route),
         "operationId": route.name,
         "parameters": [
-            *(_describe_parameter(each, "path", of_kind) for each in route.in_path),
+            *(_describe_parameter(each, "path", of_kind) for each in route.path_parameters),
             *(_describe_parameter(each, "query", of_kind) for each in queried),
         ],
         "responses": _describe_responses(route, of_kind, errors),
     }
     if not description["parameters"]:
         del description["parameters"]
-    if route.method not in QUERIED and route.given_kind is not None:
-        schema = _add_title(of_kind[route.given_kind], route.elsewhere[0].name)
+    if route.method not in QUERIED and route.query_or_body_type is not None:
+        schema = _add_title_if_unnamed(of_kind[route.query_or_body_type], route.query_or_body_parameters[0].name)
         description["requestBody"] = {"content": {JSON: {"schema": schema}}, "required": True}
         if not route.needs_body:
             description["requestBody"] = {"content": {JSON: {"schema": {"anyOf": [schema, {"type": "null"}]}}}}
@@ -102,16 +102,18 @@ def _describe_parameter(parameter: Parameter, source: str, of_kind: Mapping[Any,
 
 def _describe_responses(route: Route, of_kind: Mapping[Any, Any], errors: Mapping[int, str]) -> dict[str, Any]:
     good: dict[str, Any] = {"description": "Successful Response"}
-    if route.returned is not None:
-        good["content"] = {JSON: {"schema": _add_title(of_kind[route.returned], f"response {route.name}")}}
+    if route.return_type is not None:
+        good["content"] = {
+            JSON: {"schema": _add_title_if_unnamed(of_kind[route.return_type], f"response {route.name}")}
+        }
     bad = {
         str(status): {"description": meaning, "content": {JSON: {"schema": of_kind[ErrorAnswer]}}}
         for status, meaning in sorted({**errors, **route.errors}.items())
     }
-    return {str(route.good_status): good, **bad}
+    return {str(route.success_status): good, **bad}
 
 
-def _add_title(schema: Any, name: str) -> Any:
+def _add_title_if_unnamed(schema: Any, name: str) -> Any:
     """Return a schema with a title, from which generators make the name of a class, if it has no name."""
     return schema if "$ref" in schema else schema | {"title": name.replace("_", " ").title()}
 

@@ -61,7 +61,7 @@ def read_json(data: bytes, kind: Any) -> Any:
             plain = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as malformed:
             raise NotUnderstood(f"body: not JSON: {str(malformed).removeprefix(MALFORMED)}") from None
-        raise NotUnderstood(_make_line("body", str(error), kind, plain)) from None
+        raise NotUnderstood(_make_mistake_line("body", str(error), kind, plain)) from None
 
 
 def read_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
@@ -69,10 +69,10 @@ def read_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
     try:
         return msgspec.convert(texts, kind, strict=False, dec_hook=convert_value)
     except msgspec.ValidationError as error:
-        raise NotUnderstood(_make_line(source, str(error), kind, texts)) from None
+        raise NotUnderstood(_make_mistake_line(source, str(error), kind, texts)) from None
 
 
-def _make_line(source: str, error: str, kind: Any, value: Any) -> str:
+def _make_mistake_line(source: str, error: str, kind: Any, value: Any) -> str:
     """Return what is wrong with a value, and where it is."""
     match = AT.fullmatch(error)
     assert match is not None
@@ -83,13 +83,13 @@ def _make_line(source: str, error: str, kind: Any, value: Any) -> str:
             name = " ".join(what.removeprefix(mistake).strip("`").split())
             return f"{'.'.join([source, *filter(None, steps), name])}: {said}"
     where = ".".join([source, *filter(None, steps)])
-    shown = f", not {_find_value(value, steps)!r:.{MOST_SHOWN}}"
-    if not isinstance(_find_value(value, steps), str | int | float) or SECRET.search(where):
+    shown = f", not {_get_value_at_path(value, steps)!r:.{MOST_SHOWN}}"
+    if not isinstance(_get_value_at_path(value, steps), str | int | float) or SECRET.search(where):
         shown = ""
     return f"{where}: {_explain_mistake(what, kind, steps)}{shown}"
 
 
-def _find_value(value: Any, steps: list[str]) -> Any:
+def _get_value_at_path(value: Any, steps: list[str]) -> Any:
     for step in steps:
         with suppress(LookupError, ValueError, TypeError):
             value = value[int(step) if isinstance(value, list) else step]
@@ -101,15 +101,15 @@ def _find_value(value: Any, steps: list[str]) -> Any:
 def _explain_mistake(what: str, kind: Any, steps: list[str]) -> str:
     """Return what is wrong as people say it."""
     if found := WRONG_TYPE.fullmatch(what):
-        return f"must be {_translate_kinds(found[1])}"
+        return f"must be {_translate_type_names(found[1])}"
     if found := WRONG_SIZE.fullmatch(what):
-        return f"must be {_translate_kinds(found[1])} {found[2]}"
+        return f"must be {_translate_type_names(found[1])} {found[2]}"
     if what.startswith(WRONG_VALUE):
         return f"must be {_list_choices(kind, steps)}"
     return what
 
 
-def _translate_kinds(text: str) -> str:
+def _translate_type_names(text: str) -> str:
     return " or ".join(WORDS.get(each, each) for each in text.split(" | ") if each != "null")
 
 

@@ -82,37 +82,37 @@ class Route:
         return tuple(part[1:-1] for part in self.parts if part[:1] == "{")
 
     @cached_property
-    def in_path(self) -> list[Parameter]:
+    def path_parameters(self) -> list[Parameter]:
         """The parameters that come from the path."""
         return [each for each in self.parameters if each.name in self.variables]
 
     @cached_property
-    def elsewhere(self) -> list[Parameter]:
+    def query_or_body_parameters(self) -> list[Parameter]:
         """The parameters that come from the query or the body."""
         return [each for each in self.parameters if each.name not in self.variables]
 
     @cached_property
-    def path_kind(self) -> Any:
+    def path_type(self) -> Any:
         """The type of the path's variables."""
-        return make_struct("Path", self.in_path)
+        return make_struct("Path", self.path_parameters)
 
     @cached_property
-    def given_kind(self) -> Any:
+    def query_or_body_type(self) -> Any:
         """The type of the query or the body, None without either."""
         if self.method in QUERIED:
-            return make_struct("Query", self.elsewhere)
-        if not self.elsewhere:
+            return make_struct("Query", self.query_or_body_parameters)
+        if not self.query_or_body_parameters:
             return None
-        whole = self.elsewhere[0]
-        return whole.kind if whole.is_whole else make_struct(self.body or self.name, self.elsewhere)
+        whole = self.query_or_body_parameters[0]
+        return whole.kind if whole.is_whole else make_struct(self.body or self.name, self.query_or_body_parameters)
 
     @cached_property
     def needs_body(self) -> bool:
         """Return whether a request needs a body."""
-        return self.is_wanted or any(each.is_required for each in self.elsewhere)
+        return self.is_wanted or any(each.is_required for each in self.query_or_body_parameters)
 
     @cached_property
-    def returned(self) -> Any:
+    def return_type(self) -> Any:
         """The type of what is returned, None for nothing."""
         if self.status == 204:
             return None
@@ -125,9 +125,9 @@ class Route:
         return make_struct(name, [Parameter(field_name, kind)], strict=False)
 
     @cached_property
-    def good_status(self) -> int:
+    def success_status(self) -> int:
         """The status of an answer that is no error."""
-        return self.status or (204 if self.returned is None else 200)
+        return self.status or (204 if self.return_type is None else 200)
 
     async def __call__(self, request: Request) -> Answer:
         """Answer a request. Raises NotUnderstood, and what the function raises."""
@@ -135,24 +135,26 @@ class Route:
             result = self.function(request)
         else:
             given = await self._read_arguments(request)
-            owners = [] if self.owner is None else [self._find_owner(given)]
+            owners = [] if self.owner is None else [self._make_owner(given)]
             result = self.function(*owners, **given)
         if inspect.isawaitable(result):
             result = await result
         return self._make_answer(result)
 
-    def _find_owner(self, given: dict[str, Any]) -> Any:
+    def _make_owner(self, given: dict[str, Any]) -> Any:
         assert self.owner is not None
         return self.owner(**{each.name: given.pop(each.name) for each in iterate_parameters(self.owner)})
 
     async def _read_arguments(self, request: Request) -> dict[str, Any]:
         """Return the arguments of the function."""
         given = _list_fields(
-            read_texts("path", {name: request.variables[name] for name in self.variables}, self.path_kind)
+            read_texts("path", {name: request.variables[name] for name in self.variables}, self.path_type)
         )
         if self.method in QUERIED:
-            return given | self._list_entries(read_texts("query", _take_last_values(request.query), self.given_kind))
-        return given if self.given_kind is None else given | await self._read_body(request)
+            return given | self._list_given_arguments(
+                read_texts("query", _take_last_values(request.query), self.query_or_body_type)
+            )
+        return given if self.query_or_body_type is None else given | await self._read_body(request)
 
     async def _read_body(self, request: Request) -> dict[str, Any]:
         data = await request.read(self.most_bytes)
@@ -162,24 +164,26 @@ class Route:
             return {}
         if not _is_json(request.headers.get("content-type", "")):
             raise NotUnderstood("body: must be JSON, which its Content-Type says: application/json")
-        found, first = read_json(data, self.given_kind), self.elsewhere[0]
+        found, first = read_json(data, self.query_or_body_type), self.query_or_body_parameters[0]
         if not first.is_whole:
-            return self._list_entries(found)
+            return self._list_given_arguments(found)
         return found if first.kind == dict[str, Any] and not self.whole else {first.name: found}
 
-    def _list_entries(self, struct: Any) -> dict[str, Any]:
+    def _list_given_arguments(self, struct: Any) -> dict[str, Any]:
         """Return arguments, without entries of a TypedDict that are not given."""
-        absent = {each.name for each in self.elsewhere if each.of_many and getattr(struct, each.name) is None}
+        absent = {
+            each.name for each in self.query_or_body_parameters if each.of_many and getattr(struct, each.name) is None
+        }
         return {name: value for name, value in _list_fields(struct).items() if name not in absent}
 
     def _make_answer(self, result: Any) -> Answer:
         if isinstance(result, Answer):
             return result
-        if self.good_status == 204:
+        if self.success_status == 204:
             return Answer(status=204)
-        return make_json_answer(self._show_result(result), self.good_status)
+        return make_json_answer(self._convert_result(result), self.success_status)
 
-    def _show_result(self, result: Any) -> Any:
+    def _convert_result(self, result: Any) -> Any:
         """Return what the answer's type has of a result."""
         if isinstance(self.answer, str):
             return {self.answer.partition(".")[2]: result}

@@ -36,7 +36,7 @@ def iterate_parameters(function: Callable[..., Any]) -> Iterator[Parameter]:
         kind = _evaluate_hint(parameter.annotation, names)
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             if str(parameter.annotation).startswith("Unpack["):
-                yield from _iterate_entries(get_args(kind)[0])
+                yield from _iterate_entries_of_typed_dict(get_args(kind)[0])
             else:
                 yield Parameter(parameter.name, dict[str, Any], is_whole=True)
         else:
@@ -44,7 +44,7 @@ def iterate_parameters(function: Callable[..., Any]) -> Iterator[Parameter]:
             yield Parameter(parameter.name, kind, default, is_struct(kind))
 
 
-def _iterate_entries(many: Any) -> Iterator[Parameter]:
+def _iterate_entries_of_typed_dict(many: Any) -> Iterator[Parameter]:
     """Yield the entries of a TypedDict."""
     names = vars(sys.modules[many.__module__])
     for name, hint in many.__annotations__.items():
@@ -91,7 +91,7 @@ _STRUCTS: dict[str, Any] = {}
 def make_struct(name: str, parameters: Collection[Parameter], *, strict: bool = True) -> Any:
     """Return the type of an object that has these parameters, and if `strict` no others. There is one of a kind."""
     fields = [
-        (each.name, each.kind) if each.is_required else (each.name, each.kind, _make_default(each.default))
+        (each.name, each.kind) if each.is_required else (each.name, each.kind, _copy_default(each.default))
         for each in parameters
     ]
     key = repr((name, fields, strict))
@@ -99,5 +99,5 @@ def make_struct(name: str, parameters: Collection[Parameter], *, strict: bool = 
     return _STRUCTS.setdefault(key, made)
 
 
-def _make_default(value: Any) -> Any:
+def _copy_default(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value

@@ -44,7 +44,7 @@ class StalledConnections:
         now, before = self._now(), self._seen
         self._seen = {}
         for connection in list(self._connections):
-            if _is_answering(connection):
+            if _waits_for_application(connection):
                 continue
             seen = Progress(connection.cycle, connection.transport.get_write_buffer_size(), now)
             known = before.get(connection, seen)
@@ -56,7 +56,7 @@ class StalledConnections:
                 self._seen[connection] = seen
 
 
-def _is_answering(connection: Any) -> bool:
+def _waits_for_application(connection: Any) -> bool:
     """Return whether the next step is the application's; it has a limit of its own for the body of a request."""
     cycle, is_over = connection.cycle, connection.transport.is_closing()  # which lasts until all is read
     return cycle is not None and not (cycle.response_complete or is_over or connection.flow.write_paused)

@@ -34,7 +34,10 @@ def conversation(asked: bytes | Stream, answered: bytes | Stream) -> Conversatio
 
 def ids(pairs: list[Pair]) -> list[tuple[int | None, int | None]]:
     return [
-        (each.request.correlation_id if each.request else None, each.answer.answered_id if each.answer else None)
+        (
+            each.request.correlation_id if each.request else None,
+            each.answer.correlation_id_of_answer if each.answer else None,
+        )
         for each in pairs
     ]
 

@@ -10,7 +10,14 @@ import pytest
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap
-from minibroker.cli.places import Where, find_offsets_at, limit_to_log, list_partitions, parse_topics, parse_where
+from minibroker.cli.places import (
+    Where,
+    find_offsets_at,
+    limit_offset_to_log,
+    list_partitions,
+    parse_offset_or_time,
+    parse_topics,
+)
 from minibroker.client.blocking import Client
 from minibroker.testing import Broker
 from tests.cases import for_each
@@ -60,20 +67,20 @@ def test_an_invalid_pattern_is_rejected_with_the_reason() -> None:
     ],
 )
 def test_a_position_is_parsed_as_a_keyword_an_offset_or_a_time(text: str, where: Where) -> None:
-    assert parse_where(text) == where
+    assert parse_offset_or_time(text) == where
 
 
 @for_each("text", ["", "first", "9" * 19, "9" * 1000, "2026-13-01", "1.5", "0=", "x=1", "two hours ago"])
 def test_an_invalid_position_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not earliest, latest, an offset"):
-        parse_where(text)
+        parse_offset_or_time(text)
 
 
 @pytest.mark.parametrize(("wanted", "expected"), [(1, 2), (2, 2), (5, 5), (10, 10), (11, 10)])
 def test_an_offset_outside_the_log_is_moved_into_it_with_a_note(
     wanted: int, expected: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert limit_to_log(PLACE, wanted, 2, 10) == expected
+    assert limit_offset_to_log(PLACE, wanted, 2, 10) == expected
     assert ("orders-1" in capsys.readouterr().err) == (wanted != expected)
 
 
@@ -130,13 +137,13 @@ def test_patterns_are_shell_patterns_or_regular_expressions(
 def test_each_partition_starts_at_the_offset_named_for_it(
     client: Client, places: list[str], offsets: list[int]
 ) -> None:
-    found = find_offsets_at(client, [EU0, EU1], [parse_where(text) for text in places], "earliest")
+    found = find_offsets_at(client, [EU0, EU1], [parse_offset_or_time(text) for text in places], "earliest")
     assert found == dict(zip((EU0, EU1), offsets, strict=True))
 
 
 def test_a_position_in_an_unread_partition_is_rejected(client: Client) -> None:
     with pytest.raises(click.ClickException, match="there is no partition 7 among those"):
-        find_offsets_at(client, [EU0, EU1], [parse_where("7=1")], "earliest")
+        find_offsets_at(client, [EU0, EU1], [parse_offset_or_time("7=1")], "earliest")
 
 
 def test_reading_the_metadata_log_suggests_dump(client: Client) -> None:

@@ -6,7 +6,7 @@ import re
 
 from docs.pages.settings import markdown
 from minibroker.broker.configs.settings_table import SETTINGS
-from minibroker.cli.settings_help import HEAD, iterate_rows
+from minibroker.cli.settings_help import HEAD, iterate_setting_rows
 from tests.cli.conftest import Run
 
 
@@ -14,19 +14,19 @@ def test_the_settings_page_has_a_row_for_each_setting() -> None:
     _, *table = markdown().split(f"\n| {' | '.join(HEAD)} |\n")[1].splitlines()
     cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in table]
     assert [tuple(each[:2]) for each in cells] == [
-        tuple(name and f"`{name}`" for name in row[:2]) for row in iterate_rows()
+        tuple(name and f"`{name}`" for name in row[:2]) for row in iterate_setting_rows()
     ]
     assert [each for each in cells if len(each) != len(HEAD) or not each[-1]] == []
 
 
 def test_each_public_setting_is_explained() -> None:
-    named = {cell for row in iterate_rows() for cell in row[:2] if cell}
+    named = {cell for row in iterate_setting_rows() for cell in row[:2] if cell}
     public = [row for row in SETTINGS if not row.internal]
     assert {name for row in public for name in (row.name, row.topic) if name} == named
 
 
 def test_a_default_that_differs_from_kafkas_is_marked() -> None:
-    defaults = {row[0]: row[3] for row in iterate_rows()}
+    defaults = {row[0]: row[3] for row in iterate_setting_rows()}
     assert defaults["listeners"] == "PLAINTEXT://127.0.0.1:9092 (Kafka: PLAINTEXT://:9092)"
     assert defaults["log.dir"] == "minibroker-data (Kafka: /tmp/kafka-logs)"
     assert defaults["log.retention.ms"] == "log.retention.minutes or log.retention.hours"

@@ -36,18 +36,18 @@ def answer(message: Message, version: int, correlation_id: int) -> bytes:
 def give(made: Connection, data: bytes) -> None:
     """Hand bytes over as a socket does: as many at a time as there is room for."""
     while data:
-        with made.buffer() as buffer:
+        with made.get_buffer() as buffer:
             count = min(len(buffer), len(data))
             assert count > 0
             buffer[:count] = data[:count]
-        made.received(count)
+        made.take_received(count)
         data = data[count:]
 
 
 def test_a_request_is_sent_as_a_frame_with_a_header() -> None:
     made = connection()
-    first, data = made.send(HeartbeatRequest(group_id="g", member_id="m"), 0)
-    second, _ = made.send(HeartbeatRequest(), 0)
+    first, data = made.encode_request(HeartbeatRequest(group_id="g", member_id="m"), 0)
+    second, _ = made.encode_request(HeartbeatRequest(), 0)
     assert data == bytes.fromhex("00000016 000c 0000 00000000 0002 6d65 0001 67 00000000 0001 6d")
     assert (first, second) == (0, 1)
 
@@ -56,7 +56,7 @@ def test_a_request_is_sent_as_a_frame_with_a_header() -> None:
 def test_responses_are_decoded_from_any_pieces(data: st.DataObject) -> None:
     made = connection()
     codes = data.draw(st.lists(st.integers(0, 131), min_size=1, max_size=5))
-    ids = [made.send(HeartbeatRequest(), 4)[0] for _ in codes]
+    ids = [made.encode_request(HeartbeatRequest(), 4)[0] for _ in codes]
     stream = b"".join(
         answer(HeartbeatResponse(error_code=code), 4, number) for number, code in zip(ids, codes, strict=True)
     )
@@ -72,8 +72,8 @@ def test_a_large_response_is_received_completely_before_the_next(size: int) -> N
     topic = FetchResponse.FetchableTopicResponse
     records = bytes(range(256)) * (size // 256)
     full = FetchResponse(responses=[topic(topic="t", partitions=[topic.PartitionData(records=records)])])
-    large, _ = made.send(FetchRequest(), 12)
-    small, _ = made.send(HeartbeatRequest(), 4)
+    large, _ = made.encode_request(FetchRequest(), 12)
+    small, _ = made.encode_request(HeartbeatRequest(), 4)
     give(made, answer(full, 12, large) + answer(HeartbeatResponse(error_code=7), 4, small))
     assert bytes(made.answers[large].responses[0].partitions[0].records) == records
     assert made.answers[small].error_code == 7
@@ -84,17 +84,17 @@ def test_records_of_a_response_stay_valid_when_more_is_received() -> None:
     topic = FetchResponse.FetchableTopicResponse
     for letter in (b"a", b"b"):
         full = FetchResponse(responses=[topic(topic="t", partitions=[topic.PartitionData(records=letter * 100)])])
-        give(made, answer(full, 12, made.send(FetchRequest(), 12)[0]))
+        give(made, answer(full, 12, made.encode_request(FetchRequest(), 12)[0]))
     assert [bytes(made.answers[each].responses[0].partitions[0].records)[:1] for each in (0, 1)] == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("size", [0, -1, MAX_BYTES + 1, 0x7FFFFFFF, -0x80000000])
 def test_an_invalid_length_is_rejected_before_memory_is_allocated(size: int) -> None:
     made = connection()
-    made.send(HeartbeatRequest(), 4)
+    made.encode_request(HeartbeatRequest(), 4)
     with pytest.raises(ProtocolError, match=f"a frame of {size} bytes"):
         give(made, struct.pack(">i", size))
-    assert len(made.buffer()) < 1 << 20
+    assert len(made.get_buffer()) < 1 << 20
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_an_invalid_length_is_rejected_before_memory_is_allocated(size: int) -> 
 )
 def test_a_malformed_response_is_rejected(data: bytes, message: str) -> None:
     made = connection()
-    made.send(HeartbeatRequest(), 4)
+    made.encode_request(HeartbeatRequest(), 4)
     with pytest.raises(ProtocolError, match=message):
         give(made, data)
 
@@ -121,20 +121,20 @@ def test_a_response_without_a_request_is_rejected() -> None:
 
 def test_a_broker_that_rejects_our_api_versions_answers_in_version_0() -> None:
     made = connection()
-    number, _ = made.send(ApiVersionsRequest(), 4)
+    number, _ = made.encode_request(ApiVersionsRequest(), 4)
     give(made, answer(ApiVersionsResponse(error_code=35), 0, number))
     assert made.answers[number].error_code == 35
 
 
 def test_the_newest_common_version_is_used() -> None:
     made = connection(METADATA=range(0, 8), FETCH=range(4, 100), HEARTBEAT=range(3, 5))
-    assert made.version(MetadataRequest) == 7
-    assert made.version(MetadataRequest, highest=3) == 3
-    assert made.version(FetchRequest) == FetchRequest.versions[-1]
+    assert made.choose_version(MetadataRequest) == 7
+    assert made.choose_version(MetadataRequest, highest=3) == 3
+    assert made.choose_version(FetchRequest) == FetchRequest.versions[-1]
     for request, lowest, highest, words in (
         (MetadataRequest, 8, 100, "the broker supports versions 0 to 7 of Metadata, but we need 8 or newer"),
         (HeartbeatRequest, 0, 2, "the broker supports versions 3 to 4 of Heartbeat"),
         (ApiVersionsRequest, 0, 100, "the broker does not support ApiVersions"),
     ):
         with pytest.raises(UnsupportedVersion, match=words):
-            made.version(request, lowest, highest)
+            made.choose_version(request, lowest, highest)

@@ -6,7 +6,12 @@ import pytest
 
 from minibroker.client import client_mechanisms
 from minibroker.client.client_errors import AuthenticationFailed
-from minibroker.client.client_mechanisms import Exchange, prove_password, send_password, send_token
+from minibroker.client.client_mechanisms import (
+    Exchange,
+    authenticate_by_oauthbearer,
+    authenticate_by_plain,
+    authenticate_by_scram,
+)
 from tests.cases import for_each
 
 # RFC 5802, section 5, and RFC 7677, section 3: hash, nonce, and what client and server say by turns.
@@ -42,21 +47,21 @@ def says(exchange: Exchange, answer: str | bytes) -> bytes | None:
 
 
 def begun() -> Exchange:
-    exchange = prove_password("sha256", "user", "pencil", NONCE)
+    exchange = authenticate_by_scram("sha256", "user", "pencil", NONCE)
     next(exchange)
     return exchange
 
 
 @pytest.mark.parametrize(("hash_name", "nonce", "words"), [RFC_5802, RFC_7677], ids=["RFC 5802", "RFC 7677"])
 def test_scram_messages_equal_those_of_the_rfcs(hash_name: str, nonce: str, words: list[str]) -> None:
-    exchange = prove_password(hash_name, "user", "pencil", nonce)
+    exchange = authenticate_by_scram(hash_name, "user", "pencil", nonce)
     assert next(exchange).decode() == words[0]
     assert says(exchange, words[1]) == words[2].encode()
     assert says(exchange, words[3]) is None
 
 
 def test_a_user_name_is_escaped_and_each_nonce_is_unique() -> None:
-    first, second = (next(prove_password("sha512", "a=b,c", "secret")).decode() for _ in range(2))
+    first, second = (next(authenticate_by_scram("sha512", "a=b,c", "secret")).decode() for _ in range(2))
     assert first.startswith("n,,n=a=3Db=2Cc,r=") and first != second
 
 
@@ -108,19 +113,19 @@ def test_an_excessive_iteration_count_is_rejected_cheaply(monkeypatch: pytest.Mo
 
 
 def test_plain_sends_name_and_password() -> None:
-    exchange = send_password("alice", "söcret")
+    exchange = authenticate_by_plain("alice", "söcret")
     assert next(exchange) == "\0alice\0söcret".encode()
     assert says(exchange, "") is None
 
 
 def test_a_token_is_sent_with_its_extensions() -> None:
-    exchange = send_token("a.b.", {"traceId": "7"})
+    exchange = authenticate_by_oauthbearer("a.b.", {"traceId": "7"})
     assert next(exchange) == b"n,,\x01auth=Bearer a.b.\x01traceId=7\x01\x01"
     assert says(exchange, "") is None
 
 
 def test_a_rejected_token_is_not_in_the_error() -> None:
-    exchange = send_token("a.b.", {})
+    exchange = authenticate_by_oauthbearer("a.b.", {})
     next(exchange)
     assert says(exchange, '{"status":"invalid_token"}') == b"\x01"
     with pytest.raises(AuthenticationFailed, match="refuses the token"):

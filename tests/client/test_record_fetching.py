@@ -91,7 +91,7 @@ def test_a_partition_can_be_added_to_a_reader(kafka: Broker) -> None:
     with client_of(kafka) as client:
         reader = Reader(client, {("t", 0): 0})
         assert values(reader) == []
-        reader.add({("t", 1): 0})
+        reader.add_partitions({("t", 1): 0})
         assert values(reader) == [b"0"]
         assert reader.positions == {("t", 0): 0, ("t", 1): 1}
 

@@ -20,7 +20,7 @@ def written(broker: Broker, *values: bytes, partition: int | None = None, timeou
     with Client(ClientSettings(settings)) as client:
         writer = Writer(client, "t", outcomes.append, timeout_ms=timeout_ms)
         for value in values:
-            writer.add(Record(-1, 0, None, value), partition)
+            writer.add_record(Record(-1, 0, None, value), partition)
         writer.flush()
     return outcomes
 
@@ -60,7 +60,7 @@ def test_an_idempotent_producer_writes_no_duplicate_after_a_lost_response(kafka:
         writer = Writer(client, "t", outcomes.append, identity=ProducerIdentity(client))
         for value in (b"a", b"b"):
             kafka.faults.add(api="Produce", topic="t", close="after", times=1)
-            writer.add(Record(-1, 0, None, value))
+            writer.add_record(Record(-1, 0, None, value))
             writer.flush()
     assert outcomes == [Outcome(0, 1, 0), Outcome(0, 1, 1)]
     assert [record.value for record in kafka.records("t")] == [b"a", b"b"]
@@ -71,9 +71,9 @@ def test_a_second_producer_of_a_transactional_id_fences_the_first(kafka: Broker)
     with Client(ClientSettings({"bootstrap.servers": kafka.bootstrap_servers})) as client:
         first = ProducerIdentity(client, "x")
         writer = Writer(client, "t", outcomes.append, identity=first)
-        writer.add(Record(-1, 0, None, b"a"))
+        writer.add_record(Record(-1, 0, None, b"a"))
         writer.flush()
         ProducerIdentity(client, "x")
         with pytest.raises(ClientError, match="transaction x: (PRODUCER_FENCED|INVALID_PRODUCER_EPOCH)"):
-            first.end(commits=True)
+            first.end_transaction(commits=True)
         assert list(Reader(client, {("t", 0): 0}).poll(0)) == []

@@ -65,8 +65,8 @@ def endpoint() -> Iterator[str]:
 def test_a_token_is_requested_once_while_it_is_valid(endpoint: str) -> None:
     module = {"clientId": "me", "clientSecret": "s", "scope": "a b", "extension_cluster": "c1"}
     tokens = make_token_source(module, {URL: endpoint})
-    assert [tokens.token(), tokens.token()] == ["token-1", "token-1"]
-    assert tokens.extensions() == {"cluster": "c1"}
+    assert [tokens.get_token(), tokens.get_token()] == ["token-1", "token-1"]
+    assert tokens.get_extensions() == {"cluster": "c1"}
     assert [form for _, form in Endpoint.asked] == ["grant_type=client_credentials&scope=a+b"]
 
 
@@ -74,25 +74,27 @@ def test_a_token_without_a_lifetime_is_requested_each_time(endpoint: str) -> Non
     Endpoint.life_s = 0
     settings = {URL: endpoint, "sasl.oauthbearer.client.id": "me", "sasl.oauthbearer.client.secret": "s"}
     tokens = make_token_source({}, {**settings, "sasl.oauthbearer.extensions": "a=1, b=2"})
-    assert [tokens.token(), tokens.token()] == ["token-1", "token-2"]
-    assert tokens.extensions() == {"a": "1", "b": "2"}
+    assert [tokens.get_token(), tokens.get_token()] == ["token-1", "token-2"]
+    assert tokens.get_extensions() == {"a": "1", "b": "2"}
 
 
 def test_an_error_of_the_token_endpoint_is_reported(endpoint: str) -> None:
     with pytest.raises(TokenError, match=f"no token from {endpoint}: HTTPError: HTTP Error 401"):
-        make_token_source({"clientId": "me", "clientSecret": "wrong"}, {URL: endpoint}).token()
+        make_token_source({"clientId": "me", "clientSecret": "wrong"}, {URL: endpoint}).get_token()
 
 
 def test_the_client_secret_is_not_sent_to_a_redirected_address(endpoint: str) -> None:
     with pytest.raises(TokenError, match="HTTP Error 401"):
-        make_token_source({"clientId": "me", "clientSecret": "s"}, {URL: endpoint.replace("/token", "/moved")}).token()
+        make_token_source(
+            {"clientId": "me", "clientSecret": "s"}, {URL: endpoint.replace("/token", "/moved")}
+        ).get_token()
     assert Endpoint.asked == [("", "")]
 
 
 def test_only_the_beginning_of_an_endless_token_response_is_read(endpoint: str) -> None:
     Endpoint.padding = b" " * ANSWER_BYTES
     with pytest.raises(TokenError, match="no token from .*: JSONDecodeError"):
-        make_token_source({"clientId": "me", "clientSecret": "s"}, {URL: endpoint}).token()
+        make_token_source({"clientId": "me", "clientSecret": "s"}, {URL: endpoint}).get_token()
 
 
 def test_a_token_in_a_file_is_read_each_time(tmp_path: Path) -> None:
@@ -100,7 +102,7 @@ def test_a_token_in_a_file_is_read_each_time(tmp_path: Path) -> None:
     tokens = make_token_source({}, {URL: file.as_uri()})
     for content in ("one\n", "two"):
         file.write_text(content)
-        assert tokens.token() == content.strip()
+        assert tokens.get_token() == content.strip()
 
 
 def test_an_unsecured_token_has_the_given_claims() -> None:
@@ -109,7 +111,7 @@ def test_an_unsecured_token_has_the_given_claims() -> None:
         "unsecuredLoginNumberClaim_level": "3",
         "unsecuredLoginLifetimeSeconds": "60",
     }
-    header, claims, signature = make_token_source(module, {}).token().split(".")
+    header, claims, signature = make_token_source(module, {}).get_token().split(".")
     read = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
     assert (read["sub"], read["level"], read["exp"] - read["iat"], signature) == ("alice", 3, 60, "")
 

@@ -91,7 +91,7 @@ def test_a_listener_that_is_removed_at_once_is_not_opened(port: int) -> None:
             for listeners in (added, FIRST, added, FIRST):
                 broker.running.cluster.controller.change_config(BROKER_RESOURCE, "1", {"listeners": listeners})
 
-        broker.on_loop(change_twice)
+        broker.call_on_loop(change_twice)
         assert not answers(port)
         assert change(broker, listeners=added) == ErrorCode.NONE
         assert answers(port)

@@ -62,7 +62,7 @@ def address(broker: Broker, listener: int) -> str:
 
 
 def principals(broker: Broker) -> set[str]:
-    connections = broker.loop.call(lambda: broker.running.server.list_connections())
+    connections = broker.loop.call_on_loop(lambda: broker.running.server.list_connections())
     return {str(connection.principal) for connection in connections}
 
 

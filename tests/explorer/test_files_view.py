@@ -16,7 +16,7 @@ from minibroker.explorer.files_view import (
     WINDOW_ENTRIES,
     describe_segment,
     find_file_below,
-    show_content,
+    show_file_content,
 )
 from minibroker.storage.inspection.inspected_files import InspectedFile
 from minibroker.testing import Broker
@@ -48,12 +48,12 @@ def test_a_log_is_shown_byte_by_byte(explored: Broker) -> None:
 def test_a_large_log_is_shown_from_any_batch(explored: Broker) -> None:
     for number in range(6):
         explored.produce("orders", f"{number}" * 100_000)
-    first = show_content(inspected(explored))
+    first = show_file_content(inspected(explored))
     assert first["next"] is not None and first["size"] > WINDOW_BYTES
-    following = show_content(inspected(explored), first["next"])
+    following = show_file_content(inspected(explored), first["next"])
     assert following["start"] == first["next"]
     assert following["tree"]["rows"][1]["name"] == "batch [0]"
-    inside = show_content(inspected(explored), first["next"] + 10)
+    inside = show_file_content(inspected(explored), first["next"] + 10)
     assert inside["start"] == first["next"]
 
 
@@ -85,7 +85,7 @@ def test_a_damaged_file_is_shown_up_to_the_damage(tmp_path: Path) -> None:
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(os.urandom(1000))
     found = find_file_below(tmp_path, path.name)
-    assert "problem" in str(show_content(found)["tree"]["rows"])
+    assert "problem" in str(show_file_content(found)["tree"]["rows"])
     assert find_damage(found)
 
 
@@ -166,10 +166,10 @@ def test_a_large_index_is_shown_in_portions(tmp_path: Path, suffix: str, entry: 
     path = tmp_path / f"00000000000000000000.{suffix}"
     path.write_bytes(b"".join(struct.pack(entry, *[number + 1] * len(entry[1:])) for number in range(count)))
     found = find_file_below(tmp_path, path.name)
-    first = show_content(found)
+    first = show_file_content(found)
     assert (first["size"], first["next"]) == (count * size, WINDOW_ENTRIES * size)
     assert len([row for row in first["tree"]["rows"] if row["depth"] == 1]) == WINDOW_ENTRIES
-    last = show_content(found, first["next"] + 1)
+    last = show_file_content(found, first["next"] + 1)
     assert (last["start"], last["next"]) == (first["next"], None)
     names = [row["name"] for row in last["tree"]["rows"] if row["depth"] == 1]
     assert names == [f"entry [{number}]" for number in range(WINDOW_ENTRIES, count)]
@@ -178,5 +178,5 @@ def test_a_large_index_is_shown_in_portions(tmp_path: Path, suffix: str, entry: 
 def test_a_long_checkpoint_file_is_read_only_once(tmp_path: Path) -> None:
     path = tmp_path / "replication-offset-checkpoint"
     path.write_text("".join(["0\n30000\n", *(f"topic {number} 7\n" for number in range(30_000))]))
-    rows = show_content(find_file_below(tmp_path, path.name))["tree"]["rows"]
+    rows = show_file_content(find_file_below(tmp_path, path.name))["tree"]["rows"]
     assert (rows[3]["value"], rows[3]["meaning"]) == ('"topic 0 7"', "topic topic, partition 0, offset 7")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from minibroker.explorer.copies import make_copies
+from minibroker.explorer.copies import make_copyable_texts
 from minibroker.explorer.effects import list_effects
 from minibroker.explorer.feeds import COLUMNS, Feed
 from minibroker.explorer.frames_view import list_filter_words
@@ -46,7 +46,7 @@ def rows_until(broker: Broker, api: str, outcome: str = "answered", after: int =
 
 
 def portion(broker: Broker, feed: Feed) -> Any:
-    return broker.loop.run(feed.take_next_portion())
+    return broker.loop.run_on_loop(feed.take_next_portion())
 
 
 def test_the_stream_contains_past_and_new_frames(explored: Broker) -> None:
@@ -134,7 +134,7 @@ def test_a_rejected_request_has_no_effects(explored: Broker) -> None:
 def test_a_frame_is_copied_in_all_forms(explored: Broker) -> None:
     produce(explored, "orders", b"it's\n")
     exchange = last(explored, "Produce")
-    copies = make_copies(exchange, "127.0.0.1:9092", lambda _: None)
+    copies = make_copyable_texts(exchange, "127.0.0.1:9092", lambda _: None)
     assert bytes.fromhex(copies["hex"])[4:] == exchange.request_bytes
     assert copies["kcat"] == r"printf %b $'it\047s\012' | kcat -b 127.0.0.1:9092 -P -t orders -p 0 -k key"
     assert list(copies) == ["hex", "JSON", "Python", "kcat"]
@@ -144,7 +144,7 @@ def test_the_copied_python_code_runs(explored: Broker) -> None:
     explored.create_topic("orders")
     produce(explored)
     exchange = last(explored, "Metadata")
-    program = make_copies(exchange, explored.bootstrap_servers, lambda _: None)["Python"]
+    program = make_copyable_texts(exchange, explored.bootstrap_servers, lambda _: None)["Python"]
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (ran.stderr, "cluster_id" in ran.stdout) == ("", True)
 
@@ -163,4 +163,4 @@ def test_nothing_follows_the_journal_while_no_explorer_is_open() -> None:
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH])
 def test_a_large_frame_is_not_copied(api_key: ApiKey) -> None:
-    assert make_copies(Exchange(1, api_key, 9, 1, bytes(1 << 17)), "127.0.0.1:9092", lambda _: None) == {}
+    assert make_copyable_texts(Exchange(1, api_key, 9, 1, bytes(1 << 17)), "127.0.0.1:9092", lambda _: None) == {}

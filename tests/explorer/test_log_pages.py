@@ -10,7 +10,7 @@ import pytest
 
 from minibroker.explorer import log_pages
 from minibroker.explorer.log_pages import BATCH_BYTES
-from minibroker.explorer.trying import Composed, encode_request
+from minibroker.explorer.trying import Composed, encode_composed_request
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
@@ -32,7 +32,7 @@ def bomb(*records: Record, codec: Compression = Compression.ZSTD) -> bytes:
 def append(broker: Broker, batch: bytes) -> None:
     partition = {"index": 0, "records": f"hex:{batch.hex()}"}
     fields = {"acks": -1, "timeout_ms": 1000, "topic_data": [{"name": "orders", "partition_data": [partition]}]}
-    frame = encode_request(Composed(api="Produce", version=9, fields=fields), 0)
+    frame = encode_composed_request(Composed(api="Produce", version=9, fields=fields), 0)
     assert "NONE" in json.dumps(ask(broker, "try/send", "POST", {"hex": frame.hex()}))
 
 
@@ -41,7 +41,7 @@ def large(explored: Broker, monkeypatch: pytest.MonkeyPatch) -> Broker:
     """Return a broker whose explorer notes which threads decompress, and how much."""
     explored.create_topic("orders")
     chunks = log_pages.iterate_payload_chunks
-    loop = explored.on_loop(threading.current_thread)
+    loop = explored.call_on_loop(threading.current_thread)
 
     def noted(*where: Any) -> Any:
         assert threading.current_thread() is not loop
@@ -95,10 +95,12 @@ def test_a_batch_with_a_too_large_block_is_reported(large: Broker) -> None:
 def test_only_the_selected_large_value_is_saved_completely(explored: Broker) -> None:
     explored.create_topic("orders")
     append(explored, bomb(Record(0, 0, b"key", b"x" * (20 * MIB)), Record(0, 0, None, b"other")))
-    partition = explored.on_loop(lambda: explored.running.cluster.image.topics["orders"].find_partition(0))
+    partition = explored.call_on_loop(lambda: explored.running.cluster.image.topics["orders"].find_partition(0))
 
     def part(offset: int, *, is_key: bool) -> list[Any] | None:
-        pieces: list[Any] | None = explored.loop.run(log_pages.read_whole_part(partition, offset, is_key=is_key))
+        pieces: list[Any] | None = explored.loop.run_on_loop(
+            log_pages.read_key_or_value(partition, offset, is_key=is_key)
+        )
         return pieces
 
     whole = part(0, is_key=False) or []

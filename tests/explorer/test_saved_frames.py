@@ -17,8 +17,8 @@ from minibroker.explorer.feeds import COLUMNS, Feed
 from minibroker.explorer.saved_frames import SavedFrames
 from minibroker.protocol.apis import ApiKey
 from minibroker.proxy import exploring
-from minibroker.proxy.exploring import make_saved_app
-from minibroker.proxy.flows import FlowError, make_first_line, make_line, read_exchanges
+from minibroker.proxy.exploring import make_app_for_saved_exchanges
+from minibroker.proxy.flows import FlowError, encode_exchange, encode_file_header, read_exchanges
 from minibroker.testing import Broker
 from minibroker.testing.seen.exchange import Exchange
 from tests.asking_applications import Asking
@@ -53,7 +53,7 @@ def exchange(number: int, frame: bytes = b"\0\3\0\11\0\0\0\1") -> Exchange:
 def test_saved_frames_are_listed_in_order_of_their_start() -> None:
     frames = SavedFrames(map(exchange, (7, 3, 10**30, 4)))
     assert [row["number"] for row in rows(frames)] == [1, 2, 3, 4]
-    assert [frames.number(number) for number in (0, 5)] == [None, None]
+    assert [frames.get_exchange(number) for number in (0, 5)] == [None, None]
 
 
 def test_the_newest_saved_frames_are_kept() -> None:
@@ -63,7 +63,7 @@ def test_the_newest_saved_frames_are_kept() -> None:
 
 
 def test_a_saved_frame_is_shown_with_fields_and_topic_name(saved: Path) -> None:
-    page = Asking(make_saved_app(saved, asyncio.Event()))
+    page = Asking(make_app_for_saved_exchanges(saved, asyncio.Event()))
     about = page.get("/explorer/api/about").json
     assert (about["views"], about["path"]) == (["frames"], str(saved))
     produced = next(row for row in rows(SavedFrames(read_exchanges(saved))) if row["api"] == "Produce")
@@ -78,8 +78,8 @@ def test_a_saved_frame_is_shown_with_fields_and_topic_name(saved: Path) -> None:
 def test_frames_saved_by_a_proxy_are_shown_whatever_their_bytes(tmp_path: Path) -> None:
     damaged = exchange(1, b"\0\3\0\11\0\0\0\1\xff\xff\xff\xff\xff")
     damaged.answer_bytes, damaged.faults = b"\xff", ("\u202e<script>",)
-    (tmp_path / "it").write_bytes(make_first_line("k:1") + make_line(damaged, "k:1"))
-    page = Asking(make_saved_app(tmp_path / "it", asyncio.Event()))
+    (tmp_path / "it").write_bytes(encode_file_header("k:1") + encode_exchange(damaged, "k:1"))
+    page = Asking(make_app_for_saved_exchanges(tmp_path / "it", asyncio.Event()))
     frame = page.get("/explorer/api/frames/1").json
     assert dict(zip(COLUMNS, frame["row"], strict=True))["faults"] == ["\\u202e<script>"]
     assert "problem" in json.dumps(frame["request"]) and "problem" in json.dumps(frame["answer"])
@@ -107,4 +107,4 @@ def test_a_file_of_frames_that_is_too_large_is_rejected_before_it_is_read(tmp_pa
     with large.open("wb") as file:
         file.truncate(exploring.MOST_BYTES + 1)  # which takes no place on the disk
     with pytest.raises(FlowError, match=r"large.flows has 1,024 MiB, and 1,024 are read at most$"):
-        make_saved_app(large, asyncio.Event())
+        make_app_for_saved_exchanges(large, asyncio.Event())

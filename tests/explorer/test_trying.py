@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from minibroker.broker.requests.served import SERVED
-from minibroker.explorer.trees import make_tree
-from minibroker.explorer.trying import Composed, _Form, encode_request
+from minibroker.explorer.trees import make_tree_of_parts
+from minibroker.explorer.trying import Composed, _Form, encode_composed_request
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.explaining.messages import explain_request
 from minibroker.testing import Broker
@@ -39,7 +39,7 @@ def test_the_form_of_each_request_starts_with_valid_values(key: ApiKey) -> None:
         values = _Form(version, version in message.flexible, message.versions[-1], "orders", bytes(16)).choose_values(
             message
         )
-        frame = encode_request(Composed(api=get_api_name(key), version=version, fields=values), 0)
+        frame = encode_composed_request(Composed(api=get_api_name(key), version=version, fields=values), 0)
         assert list(explain_request(frame).iterate_problems()) == []
 
 
@@ -131,13 +131,13 @@ def test_large_requests_are_explained_outside_of_the_event_loop(
 
     def noted(*given: Any) -> Any:
         threads.append(threading.current_thread())
-        return make_tree(*given)
+        return make_tree_of_parts(*given)
 
-    monkeypatch.setattr("minibroker.explorer.trying.make_tree", noted)
+    monkeypatch.setattr("minibroker.explorer.trying.make_tree_of_parts", noted)
     digits = composed(explored, "Metadata", 9)
     ask(explored, "try/explain", "POST", {"hex": digits})
     ask(explored, "try/send", "POST", {"hex": digits})
-    assert len(threads) == 3 and explored.on_loop(threading.current_thread) not in threads
+    assert len(threads) == 3 and explored.call_on_loop(threading.current_thread) not in threads
 
 
 def test_too_large_responses_and_requests_are_rejected(explored: Broker) -> None:

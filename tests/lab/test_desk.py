@@ -34,7 +34,7 @@ class Page:
         message = {"ask": self._last, "method": method, "target": target, "body": None, "headers": {}}
         if body is not None:
             message |= {"body": json.dumps(body), "headers": {"content-type": "application/json"}}
-        self.desk.take(message)
+        self.desk.take_message(message)
         return self._last
 
     async def ask(self, method: str, target: str, body: Any = None) -> tuple[int, bytes]:
@@ -83,7 +83,7 @@ async def test_a_streamed_response_continues_until_the_page_stops_it(page: Page)
     text = b""
     while b"event: frames" not in text:
         text += (await page.messages.get()).get("piece", b"")
-    page.desk.take({"stop": number})
+    page.desk.take_message({"stop": number})
     for _ in range(20):  # each is a frame, and nothing of the stream comes between
         code = "import asyncio\nawait broker.aproduce('orders', 'tea')\nawait asyncio.sleep(0.02)"
         await page.data("lab/run", {"code": code})
@@ -173,7 +173,7 @@ async def test_a_saved_state_is_opened_with_its_logs_and_its_frames(page: Page, 
     saved = tmp_path / "state.zip"
     saved.write_bytes(content)
     page.desk.clients.remove_all()
-    await page.desk.open(saved)
+    await page.desk.open_file(saved)
     assert "kept" in [topic["name"] for topic in (await page.data("topics"))["topics"]]
     assert (await page.data("frames/1"))["title"]
     assert (await page.data("about"))["nodes"] == [1, 2, 3]
@@ -184,7 +184,7 @@ async def test_files_of_logs_that_no_broker_can_open_are_shown(page: Page, tmp_p
     with zipfile.ZipFile(saved, "w") as archive:
         archive.writestr("meta.properties", "version=1\nnode.id=1\ncluster.id=\n")
         archive.writestr("__cluster_metadata-0/00000000000000000000.log", b"no batch" * 20)
-    await page.desk.open(saved)
+    await page.desk.open_file(saved)
     about = await page.data("about")
     assert about["views"] == ["frames", "files"]
     assert about["path"].startswith("strange.zip, with which no broker starts: ")
@@ -207,7 +207,7 @@ async def test_a_broker_with_the_node_id_of_the_saved_logs_opens_them(
     with zipfile.ZipFile(saved, "w") as archive:
         for path in logs.rglob("*"):
             archive.write(path, path.relative_to(logs))
-    await page.desk.open(saved)
+    await page.desk.open_file(saved)
     about = await page.data("about")
     found = about["nodes"] if "nodes" in about else re.search("was written by [^,]*", about["path"])[0]  # type: ignore[index]
     assert found == shown
@@ -220,10 +220,10 @@ async def test_saved_frames_are_shown_without_logs(page: Page, tmp_path: Path) -
     saved.write_bytes(content)
     with zipfile.ZipFile(saved) as archive:
         archive.extract("frames.flows", tmp_path)
-    await page.desk.open(tmp_path / "frames.flows")
+    await page.desk.open_file(tmp_path / "frames.flows")
     assert (await page.data("about"))["views"] == ["frames"]
     with pytest.raises(LabFileError):
-        await page.desk.open(_written(tmp_path / "no.zip", b"PK\x03\x04 no archive"))
+        await page.desk.open_file(_written(tmp_path / "no.zip", b"PK\x03\x04 no archive"))
 
 
 def _written(path: Path, content: bytes) -> Path:

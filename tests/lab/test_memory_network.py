@@ -22,7 +22,7 @@ async def network(monkeypatch: pytest.MonkeyPatch) -> MemoryNetwork:
     for name in ("socket", "getaddrinfo", "getfqdn"):
         monkeypatch.setattr(socket, name, getattr(socket, name))
     network = MemoryNetwork(asyncio.get_running_loop())
-    network.install()
+    network.replace_sockets()
     return network
 
 

@@ -104,7 +104,7 @@ def test_a_failing_hook_closes_the_clients_connection(
     failing: type[Interceptor], caplog: pytest.LogCaptureFixture
 ) -> None:
     with connected() as (proxy, client, node):
-        proxy.put_first(failing())
+        proxy.add_interceptor_first(failing())
         asked = request(METADATA, 1, 7, b"\0\0\0\0")
         client.sendall(asked)
         if failing is FailingAtResponses:

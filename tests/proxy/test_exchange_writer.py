@@ -23,16 +23,16 @@ from minibroker.proxy.exchange_writer import LARGE_BYTES, WAITING_BYTES, Recordi
 from minibroker.proxy.flows import (
     PIECE_BYTES,
     FlowError,
-    iterate_pieces_of_line,
-    make_first_line,
-    make_line,
+    encode_exchange,
+    encode_exchange_in_pieces,
+    encode_file_header,
     read_exchanges,
 )
-from minibroker.proxy.pcap_writer import Packets, make_file_head
+from minibroker.proxy.pcap_writer import Packets, make_pcap_header
 from minibroker.proxy.proxy import Proxy
 from minibroker.proxy.replaying import Line, Replay, Replayed
 from minibroker.testing import Broker
-from minibroker.testing.seen.exchange import Exchange, keep_frame
+from minibroker.testing.seen.exchange import Exchange, copy_request_without_secrets
 from tests.cases import for_each
 from tests.proxy.upstreams import PATIENCE_S, request
 
@@ -52,7 +52,7 @@ def metadata_exchange(number: int = 1, connection: str = "10.0.0.1:5000") -> Exc
 
 def test_a_saved_exchange_is_read_unchanged(tmp_path: Path) -> None:
     written = metadata_exchange()
-    (tmp_path / "it").write_bytes(make_first_line("k:1") + make_line(written, "k:1"))
+    (tmp_path / "it").write_bytes(encode_file_header("k:1") + encode_exchange(written, "k:1"))
     (read,) = read_exchanges(tmp_path / "it")
     names = ("number", "api_key", "version", "correlation_id", "client_id", "node_id", "connection", "started_ms")
     for name in (*names, "duration_ms", "ended_before", "outcome", "request_bytes", "answer_bytes", "faults", "errors"):
@@ -96,11 +96,11 @@ def test_exchanges_are_omitted_if_the_disk_is_too_slow() -> None:
     recording = Recording(file, b"head", lambda each, server: [b"x"])
     with recording._lock:
         recording._waiting_bytes = WAITING_BYTES + 1  # as if the thread had not come to it
-    recording.add(exchange, "")
+    recording.add_exchange(exchange, "")
     assert recording.left_out == 1
     with recording._lock:
         recording._waiting_bytes = 0
-    recording.add(exchange, "")
+    recording.add_exchange(exchange, "")
     recording.close()
     assert file.getvalue() == b"headx"
 
@@ -111,14 +111,14 @@ def test_a_large_exchange_is_formatted_in_pieces_in_a_thread(tmp_path: Path) -> 
     pieces: list[bytes] = []
 
     def format(each: Exchange, server: str) -> Iterator[bytes]:
-        for piece in iterate_pieces_of_line(each, server):
+        for piece in encode_exchange_in_pieces(each, server):
             assert threading.current_thread() is not threading.main_thread()
             pieces.append(piece)
             yield piece
 
     with open(tmp_path / "it", "wb") as file:
-        recording = Recording(file, make_first_line("k:1"), format)
-        recording.add(exchange, "k:1")
+        recording = Recording(file, encode_file_header("k:1"), format)
+        recording.add_exchange(exchange, "k:1")
         recording.close()
     (read,) = read_exchanges(tmp_path / "it")
     assert read.answer_bytes == exchange.answer_bytes and max(map(len, pieces)) <= 2 * PIECE_BYTES
@@ -137,9 +137,9 @@ def test_packets_are_written_in_the_order_of_their_exchanges() -> None:
 def test_an_unchanged_large_frame_is_kept_without_a_copy() -> None:
     data = bytearray(2 << 20)
     frame = memoryview(data)[4:]
-    assert cast(memoryview, keep_frame(ApiKey.PRODUCE, 9, frame.toreadonly())).obj is data
-    assert isinstance(keep_frame(ApiKey.PRODUCE, 9, frame), bytes)
-    assert isinstance(keep_frame(ApiKey.PRODUCE, 9, frame[: 1 << 10].toreadonly()), bytes)
+    assert cast(memoryview, copy_request_without_secrets(ApiKey.PRODUCE, 9, frame.toreadonly())).obj is data
+    assert isinstance(copy_request_without_secrets(ApiKey.PRODUCE, 9, frame), bytes)
+    assert isinstance(copy_request_without_secrets(ApiKey.PRODUCE, 9, frame[: 1 << 10].toreadonly()), bytes)
 
 
 def test_a_recording_is_written_without_being_closed() -> None:
@@ -152,7 +152,7 @@ def test_a_recording_is_written_without_being_closed() -> None:
 
     recording = Recording(Watched(), b"head", lambda each, server: [b"x"])
     for _ in range(3):
-        recording.add(metadata_exchange(), "")
+        recording.add_exchange(metadata_exchange(), "")
     assert written.wait(PATIENCE_S)
     recording.close()
 
@@ -165,7 +165,7 @@ def test_a_failed_recording_is_reported_at_the_end() -> None:
     file = io.BytesIO()
     recording = Recording(file, b"", lambda each, server: [b"x"])
     recording._file = Full()
-    recording.add(metadata_exchange(), "")
+    recording.add_exchange(metadata_exchange(), "")
     with pytest.raises(OSError, match="No space left"):
         recording.close()
 
@@ -193,7 +193,7 @@ def word_sum(data: bytes) -> int:
 )
 def test_packets_contain_the_frames_in_order_with_right_checksums(client: str, server: str) -> None:
     packets, exchange = Packets(), metadata_exchange(connection=client)
-    data = make_file_head() + b"".join(
+    data = make_pcap_header() + b"".join(
         [*packets.iterate_packets(exchange, server), *packets.iterate_packets(exchange, server)]
     )
     streams: dict[int, bytes] = {}
@@ -218,7 +218,7 @@ def replayed(exchanges: list[Exchange], servers: str) -> dict[int, Replayed]:
 
 async def _replayed(exchanges: list[Exchange], servers: str) -> dict[int, Replayed]:
     settings = ClientSettings({"bootstrap.servers": servers, "request.timeout.ms": "60000"})
-    return {each.exchange.number: each async for each in Replay(settings).run(exchanges)}
+    return {each.exchange.number: each async for each in Replay(settings).replay_exchanges(exchanges)}
 
 
 def session(broker: Broker, directory: Path) -> list[Exchange]:
@@ -238,8 +238,8 @@ def session(broker: Broker, directory: Path) -> list[Exchange]:
             assert consumer.poll(PATIENCE_S) is not None
         consumer.commit(asynchronous=False)
         consumer.close()
-        lines = b"".join(make_line(each, "") for each in proxy.journal.requests() if each.outcome != "open")
-    (directory / "flows").write_bytes(make_first_line("") + lines)
+        lines = b"".join(encode_exchange(each, "") for each in proxy.journal.requests() if each.outcome != "open")
+    (directory / "flows").write_bytes(encode_file_header("") + lines)
     return list(read_exchanges(directory / "flows"))
 
 
@@ -278,7 +278,7 @@ def test_a_replay_reports_requests_whose_connection_was_closed() -> None:
 
 
 def test_each_line_of_a_recording_is_a_json_object() -> None:
-    values = json.loads(make_line(metadata_exchange(), "k:1"))
+    values = json.loads(encode_exchange(metadata_exchange(), "k:1"))
     assert (values["api"], values["server"], values["duration_ms"]) == ("Metadata", "k:1", 4.5)
     assert bytes.fromhex(values["request_hex"])[:4] == b"\0\3\0\x09"
 

@@ -47,7 +47,7 @@ def frame(size: int) -> bytes:
 def fed(receiver: Receiver, data: bytes, step: int, memory: Memory | None = None) -> Splitter:
     splitter = receiver.splitter = Splitter(receiver, memory or Memory())
     for start in range(0, len(data), step):
-        splitter.feed(memoryview(data)[start : start + step])
+        splitter.feed_bytes(memoryview(data)[start : start + step])
     return splitter
 
 
@@ -84,9 +84,9 @@ def test_bytes_behind_a_held_frame_wait_until_it_is_released() -> None:
     data = frame(3) + frame(5) + frame(7)
     splitter = fed(receiver, data, len(data))
     assert receiver.frames == [frame(3)]
-    splitter.feed(memoryview(frame(9)))
+    splitter.feed_bytes(memoryview(frame(9)))
     assert receiver.frames == [frame(3)]
-    splitter.resume()
+    splitter.resume_after_hold()
     assert receiver.passed == data + frame(9)
 
 
@@ -104,7 +104,7 @@ def test_frames_without_room_in_memory_are_forwarded_in_pieces() -> None:
     splitter = fed(first, data[:-1], HEAD_BYTES, memory)
     fed(second, data, HEAD_BYTES, memory)
     assert second.begun == [len(data)] and second.passed == data
-    splitter.feed(memoryview(data[-1:]))
+    splitter.feed_bytes(memoryview(data[-1:]))
     assert first.frames == [data]
     assert memory.held_bytes == 0
 

@@ -354,8 +354,8 @@ def test_a_client_keeps_its_connection_beyond_the_session_expiry() -> None:
 
 
 def pass_time(proxy: Proxy, by_ms: float) -> None:
-    proxy.on_loop(lambda: proxy.moving_clock.jump(by_ms))
-    proxy.on_loop(lambda: None)  # behind the task that was woken
+    proxy.call_on_loop(lambda: proxy.moving_clock.move_ahead(by_ms))
+    proxy.call_on_loop(lambda: None)  # behind the task that was woken
 
 
 class Node:

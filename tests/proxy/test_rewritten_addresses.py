@@ -22,8 +22,8 @@ from minibroker.proxy.rewritten_addresses import (
     FIRST_VERSIONS,
     Shown,
     has_addresses,
-    limit_versions,
     list_endpoints,
+    remove_unknown_versions,
     rewrite_endpoints,
 )
 from tests.proxy.upstreams import PATIENCE_S, answer, connected, exactly, request
@@ -74,9 +74,9 @@ def test_only_api_versions_with_unknown_addresses_are_omitted() -> None:
     each = ApiVersionsResponse.ApiVersion
     versions = [each(api_key=3, min_version=0, max_version=known + 1), each(api_key=8, min_version=0, max_version=99)]
     response = ApiVersionsResponse(api_keys=versions)
-    assert limit_versions(response)
+    assert remove_unknown_versions(response)
     assert [each.max_version for each in response.api_keys] == [known, 99]
-    assert not limit_versions(response)
+    assert not remove_unknown_versions(response)
 
 
 def test_a_node_of_a_later_release_is_limited_to_known_versions() -> None:

@@ -30,7 +30,9 @@ def produce(broker: Broker, topic: str, *pairs: tuple[str | None, str]) -> None:
 
 
 def log_start_offset(broker: Broker, topic: str) -> int:
-    return broker.loop.call(lambda: broker.running.cluster.image.topics[topic].partitions[0].log.log_start_offset)
+    return broker.loop.call_on_loop(
+        lambda: broker.running.cluster.image.topics[topic].partitions[0].log.log_start_offset
+    )
 
 
 def test_retention_deletes_records_only_after_its_days() -> None:
@@ -154,7 +156,7 @@ def test_a_delayed_fetch_ends_after_its_max_wait() -> None:
 
         def waiting() -> int:
             topics = broker.running.cluster.image.topics
-            return broker.loop.call(lambda: len(topics["t"].partitions[0].waiters) if "t" in topics else 0)
+            return broker.loop.call_on_loop(lambda: len(topics["t"].partitions[0].waiters) if "t" in topics else 0)
 
         until = time.monotonic() + 20
         while not waiting():

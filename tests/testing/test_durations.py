@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.testing import Broker, Expired
-from minibroker.testing.durations import parse_span
+from minibroker.testing.durations import add_unit_to_duration
 from minibroker.testing.faults.rules import Rule
 
 
@@ -23,13 +23,13 @@ from minibroker.testing.faults.rules import Rule
     ],
 )
 def test_a_number_is_a_duration_in_seconds(given: Any, span: object) -> None:
-    assert parse_span(given) == span
+    assert add_unit_to_duration(given) == span
 
 
 @pytest.mark.parametrize("given", [True, None, [1], b"1 s", -1, float("nan"), float("inf"), 1e300])
 def test_an_invalid_duration_is_an_error(given: Any) -> None:
     with pytest.raises(ValueError, match="is no duration|no span of time"):
-        parse_span(given)
+        add_unit_to_duration(given)
 
 
 def test_a_wait_ends_after_its_timeout_in_seconds() -> None:

@@ -429,7 +429,7 @@ async def test_either_backend(kafka, anyio_backend):
     import anyio
     with anyio.move_on_after(0.05):
         await kafka.aexpect("t", 2, timeout="1 hour")
-    while kafka.on_loop(lambda: kafka.watch in kafka.interceptors):
+    while kafka.call_on_loop(lambda: kafka.watch in kafka.interceptors):
         await anyio.sleep(0)
     if anyio_backend == "trio":
         from minibroker.testing import Broker

@@ -48,7 +48,7 @@ def test_internal_names_of_the_test_kit_are_not_offered() -> None:
             "loop",
             "interceptors",
             "watch",
-            "on_loop",
+            "call_on_loop",
             "moving_clock",
         }
         fault = broker.faults.add(api="Fetch", delay="1 s")

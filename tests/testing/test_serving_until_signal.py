@@ -127,7 +127,7 @@ def measured() -> Iterator[Measurements]:
 
 def test_responses_by_faults_are_counted_and_recorded_in_the_journal(measured: Measurements) -> None:
     broker = Broker()
-    broker.count_into(measured)
+    broker.set_measurements(measured)
     with broker:
         broker.journal.on()
         fault = broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=1)
@@ -141,7 +141,7 @@ def test_responses_by_faults_are_counted_and_recorded_in_the_journal(measured: M
 
 def test_a_request_lost_at_a_paused_node_is_counted_as_lost(measured: Measurements) -> None:
     broker = Broker()
-    broker.count_into(measured)
+    broker.set_measurements(measured)
     with broker:
         node_id = next(iter(broker.ports.listeners))
         broker.pause_node(node_id)
@@ -159,7 +159,7 @@ def test_a_request_lost_at_a_paused_node_is_counted_as_lost(measured: Measuremen
 
 def test_a_reset_clears_cleaner_gauges_and_keeps_cleaner_counters(measured: Measurements) -> None:
     broker = Broker()
-    broker.count_into(measured)
+    broker.set_measurements(measured)
     with broker:
         measured.cleaner.cleanings = measured.cleaner.uncleanable = 3
         measured.cleaner.max_dirty_ratio = 0.9
@@ -170,7 +170,7 @@ def test_a_reset_clears_cleaner_gauges_and_keeps_cleaner_counters(measured: Meas
 def test_a_scrape_continues_during_a_reset(measured: Measurements) -> None:
     async def scraped() -> str:
         broker = Broker()
-        broker.count_into(measured)
+        broker.set_measurements(measured)
         async with broker:
             await broker.acreate_topic("t", 400)
             running = broker.running

@@ -44,7 +44,7 @@ def values(broker: Broker, count: int, topic: str = "t") -> list[bytes | None]:
 
 def waiting_fetches(broker: Broker) -> int:
     cluster: Cluster = broker.running.cluster
-    return broker.loop.call(
+    return broker.loop.call_on_loop(
         lambda: sum(len(p.waiters) for topic in cluster.image.topics.values() for p in topic.partitions)
     )
 

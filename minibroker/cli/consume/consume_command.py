@@ -15,7 +15,7 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_client_options
-from minibroker.cli.consume.consume_file import write_file
+from minibroker.cli.consume.consume_file import write_records_file
 from minibroker.cli.consume.consume_lines import (
     NULL,
     Decoders,
@@ -28,7 +28,7 @@ from minibroker.cli.consume.consume_lines import (
     parse_format,
 )
 from minibroker.cli.consume.consume_sources import ChosenSource, GroupSource, Selection, Source
-from minibroker.cli.places import Topics, Where, is_pattern, parse_topics, parse_where
+from minibroker.cli.places import Topics, Where, is_pattern, parse_offset_or_time, parse_topics
 from minibroker.cli.schemas.registries import make_registry_options
 from minibroker.cli.shared import NamedCommand, make_completer, make_json_option
 
@@ -44,9 +44,9 @@ LAST_MAX: Final = 1_000_000  # they are kept in memory
 @click.command(cls=NamedCommand)
 @click.argument("topics", metavar="TOPIC[:P,...]...", nargs=-1, required=True, type=parse_topics,
                 shell_complete=make_completer("topics"))  # fmt: skip
-@click.option("--from", "-o", "start", metavar="WHERE", type=parse_where, multiple=True,
+@click.option("--from", "-o", "start", metavar="WHERE", type=parse_offset_or_time, multiple=True,
               help="earliest, latest, an offset, -N for N before the end, or a time.  [default: earliest]")  # fmt: skip
-@click.option("--to", "end", metavar="WHERE", type=parse_where, multiple=True,
+@click.option("--to", "end", metavar="WHERE", type=parse_offset_or_time, multiple=True,
               help="End before this place.  [default: the end]")  # fmt: skip
 @click.option("--last", "-n", type=click.IntRange(1, LAST_MAX), help="Only the last N records, by their timestamps.")
 @click.option(
@@ -119,11 +119,11 @@ def consume(
          "--to": end, "--last": last, "--follow": follow, "--out": out, "--count": count, "--timeout": timeout_s}
     )  # fmt: skip
     if out is not None:
-        bootstrap, read_committed = _split_isolation(bootstrap)
-        written = write_file(out, bootstrap, topics, partitions, start, end, committed=read_committed)
+        bootstrap, read_committed = _split_off_isolation_level(bootstrap)
+        written = write_records_file(out, bootstrap, topics, partitions, start, end, committed=read_committed)
         click.echo(f"{written:,} record{'' if written == 1 else 's'} written to {out}")
         return
-    schemas = registry if decode and not _are_internal(topics) else None
+    schemas = registry if decode and not _are_internal_topics(topics) else None
     decoders = _find_decoders(topics) if decode and schemas is None else {}
     if form is not None:
         line = make_formatter(form, os.fsencode(null or ""), is_terminal=sys.stdout.isatty())
@@ -134,7 +134,7 @@ def consume(
         line = make_schema_formatter(schemas, line, as_json=as_json)
     else:
         line = make_json_formatter(decoders) if as_json else make_decoding_formatter(decoders, line) if decode else line
-    bootstrap, read_committed = _split_isolation(bootstrap)
+    bootstrap, read_committed = _split_off_isolation_level(bootstrap)
     selected = [(name, indexes or partitions) for name, indexes in topics]
     with connect_client(bootstrap) as client:
         source = make_source(client, group, Selection(selected, start, end, last, follow, read_committed))
@@ -170,7 +170,7 @@ def _check_option_combination(given: dict[str, object]) -> None:
             raise click.UsageError(f"{other} cannot be used with {one}, {why}")
 
 
-def _are_internal(topics: Sequence[Topics]) -> bool:
+def _are_internal_topics(topics: Sequence[Topics]) -> bool:
     """Return whether all topics are internal ones of Kafka."""
     from minibroker.cli.dump.dump_records import COORDINATORS_TOPICS, METADATA_TOPIC
 
@@ -190,7 +190,7 @@ def _find_decoders(topics: Sequence[Topics]) -> Decoders:
     return {name: decoder for name, decoder in decoders.items() if decoder is not None}
 
 
-def _split_isolation(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
+def _split_off_isolation_level(bootstrap: Bootstrap) -> tuple[Bootstrap, bool]:
     """Return the servers without the isolation level, and whether it is to read committed records only."""
     settings = dict(bootstrap.settings)
     level = settings.pop("isolation.level", ISOLATION_LEVELS[0])

@@ -12,7 +12,7 @@ import click
 
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.places import Topics, Where, is_pattern
-from minibroker.cli.shared import make_failure
+from minibroker.cli.shared import make_operation_error
 
 if TYPE_CHECKING:
     from minibroker.pipeline.opened_log import Log, Place
@@ -21,7 +21,7 @@ SUFFIXES: Final = (".parquet", ".arrow")
 REMEDY: Final = "--out needs the extra arrow: python3 -m pip install pyarrow numpy"
 
 
-def write_file(
+def write_records_file(
     path: str,
     bootstrap: Bootstrap,
     topics: Sequence[Topics],
@@ -37,12 +37,12 @@ def write_file(
     try:
         from minibroker.pipeline.log_source import PipelineError
 
-        with _replace_when_whole(path) as unfinished:
+        with _replace_file_when_complete(path) as unfinished:
             count = _write_rows(str(unfinished), path, _open_logs(bootstrap, topics, partitions, start, end, committed))
     except ImportError:
-        raise make_failure(REMEDY) from None
+        raise make_operation_error(REMEDY) from None
     except (OSError, PipelineError) as error:
-        raise make_failure(str(error)) from None
+        raise make_operation_error(str(error)) from None
     return count
 
 
@@ -63,8 +63,8 @@ def _open_logs(
             bootstrap.servers,
             name,
             partitions=indexes or partitions,
-            start=_parse_edge(start, "earliest"),
-            end=_parse_edge(end, "latest"),
+            start=_choose_start_or_end(start, "earliest"),
+            end=_choose_start_or_end(end, "latest"),
             isolation="read_committed" if committed else "read_uncommitted",
             client=dict(bootstrap.settings),
         )
@@ -72,7 +72,7 @@ def _open_logs(
     ]
 
 
-def _parse_edge(places: Sequence[Where], word: str) -> Place:
+def _choose_start_or_end(places: Sequence[Where], word: str) -> Place:
     """Return an edge for all partitions; `word` is that of the log itself. Raises click.UsageError for others."""
     where = places[0] if places else Where(word)
     if len(places) > 1 or where.partition is not None or where.kind not in (word, "offset", "time"):
@@ -83,7 +83,7 @@ def _parse_edge(places: Sequence[Where], word: str) -> Place:
 
 
 @contextmanager
-def _replace_when_whole(path: str) -> Iterator[Path]:
+def _replace_file_when_complete(path: str) -> Iterator[Path]:
     """Yield a file beside another one, whose name it takes when it is whole. An error removes it."""
     unfinished = Path(path).with_name(f".{Path(path).name}.unfinished")
     try:

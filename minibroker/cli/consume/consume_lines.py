@@ -128,7 +128,7 @@ def parse_format(text: str) -> str:
 
 def make_formatter(text: str, null: bytes, *, is_terminal: bool) -> Formatter:
     """Return the formatter of a valid format. Bytes stay as they are, but are made safe for a terminal."""
-    shown = _make_readable if is_terminal else bytes
+    shown = _escape_control_characters if is_terminal else bytes
     parts: list[Part] = []
     position = 0
     for token in _TOKEN.finditer(text):
@@ -159,11 +159,11 @@ def make_line_formatter(null: bytes, key_separator: str | None, *, timestamps: b
     if timestamps:
         parts += [_format_instant, tab]
     if headers:
-        parts += [_make_headers_part(_make_readable, null), tab]
+        parts += [_make_headers_part(_escape_control_characters, null), tab]
     if key_separator is not None:
         separator = os.fsencode(key_separator)
-        parts += [_make_key_part(_make_readable, null), lambda found: separator]
-    return _join_parts([*parts, _make_value_part(_make_readable, null), lambda found: b"\n"])
+        parts += [_make_key_part(_escape_control_characters, null), lambda found: separator]
+    return _join_parts([*parts, _make_value_part(_escape_control_characters, null), lambda found: b"\n"])
 
 
 def _join_parts(parts: Iterable[Part]) -> Formatter:
@@ -171,7 +171,7 @@ def _join_parts(parts: Iterable[Part]) -> Formatter:
     return lambda found: b"".join([part(found) for part in all_parts])
 
 
-def _make_readable(data: bytes) -> bytes:
+def _escape_control_characters(data: bytes) -> bytes:
     return format_readable(data).encode()
 
 
@@ -182,15 +182,15 @@ def make_decoding_formatter(decoders: Decoders, otherwise: Formatter) -> Formatt
     """Return the formatter of a line with what a record means. One of an unknown kind is printed as `otherwise`."""
 
     def line(found: Found) -> bytes:
-        from minibroker.cli.dump.dump_text import format_meaning
+        from minibroker.cli.dump.dump_text import format_decoded_record
 
-        said = decode_meaning(decoders, found)
-        return otherwise(found) if said is None else f"{format_meaning(said)}\n".encode()
+        said = decode_internal_record(decoders, found)
+        return otherwise(found) if said is None else f"{format_decoded_record(said)}\n".encode()
 
     return line
 
 
-def decode_meaning(decoders: Decoders, found: Found) -> Pair | None:
+def decode_internal_record(decoders: Decoders, found: Found) -> Pair | None:
     """Return the messages in a record. If they are unknown, return None, and say so on stderr."""
     from minibroker.cli.dump.dump_records import Undecodable
 
@@ -207,12 +207,12 @@ def decode_meaning(decoders: Decoders, found: Found) -> Pair | None:
 
 def make_json_formatter(decoders: Decoders) -> Formatter:
     """Return the formatter of a line of JSON, with the meaning of records if there are decoders."""
-    from minibroker.cli.dump.dump_records import make_meaning_object
+    from minibroker.cli.dump.dump_records import make_decoded_record_object
 
     def line(found: Found) -> bytes:
         document = make_record_object(found.partition, found.record)
-        said = decode_meaning(decoders, found) if decoders else None
-        return json.dumps(document if said is None else document | make_meaning_object(said)).encode() + b"\n"
+        said = decode_internal_record(decoders, found) if decoders else None
+        return json.dumps(document if said is None else document | make_decoded_record_object(said)).encode() + b"\n"
 
     return line
 

@@ -88,7 +88,7 @@ class ChosenSource:
         """Read partitions and topics that are new, from their beginning."""
         known = self._reader.positions
         new = [each for each in list_partitions(self._client, self._selection.topics) if each not in known]
-        self._reader.add(find_offsets_at(self._client, new, (), "earliest"))
+        self._reader.add_partitions(find_offsets_at(self._client, new, (), "earliest"))
         self._grown_s = time.monotonic()
 
 

@@ -26,7 +26,7 @@ from minibroker.client.client_errors import (
 )
 from minibroker.client.cluster_client import format_reason
 from minibroker.client.connection_settings import Address, ClientSettings
-from minibroker.client.opening import open_link
+from minibroker.client.opening import negotiate_and_authenticate
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
@@ -79,7 +79,7 @@ class Step(NamedTuple):
     network: BlockingNetwork
     clusters: dict[Address, str]
 
-    def client_settings(self) -> ClientSettings:
+    def make_client_settings(self) -> ClientSettings:
         """Return the checked settings of a client of this address."""
         timeout_ms = str(max(1, round(self.timeout_s * 1000)))
         times = {
@@ -106,12 +106,12 @@ def examine_server(
     step = Step(address, settings, timeout_s, network, {} if clusters is None else clusters)
     yield from _find_unused_settings(settings)
     probe = yield from _check_port(step)
-    if probe is None or not (yield from _check_speaker(step, probe)):
+    if probe is None or not (yield from _check_spoken_protocol(step, probe)):
         return
     metadata = yield from _check_login(step)
     if metadata is None:
         return
-    if (yield from _check_nodes(step, metadata)):
+    if (yield from _check_advertised_addresses(step, metadata)):
         yield from _check_clock(step)
 
 
@@ -142,7 +142,9 @@ def _check_port(step: Step, whose: str = "", advice: str = "") -> Generator[Find
         infos = look_up_host(host, port, step.timeout_s)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        yield Finding("problem", f"{host}{whose} cannot be looked up: {reason}", advice or _advise_on_name(host))
+        yield Finding(
+            "problem", f"{host}{whose} cannot be looked up: {reason}", advice or _advise_on_unresolved_host(host)
+        )
         return None
     ips = list(dict.fromkeys(str(info[4][0]) for info in infos))
     if ips != [host]:
@@ -159,17 +161,18 @@ def _check_port(step: Step, whose: str = "", advice: str = "") -> Generator[Find
     kind: Literal["warning", "problem"] = "warning" if answered else "problem"
     for ip, result in results.items():
         if isinstance(result, OSError):
-            text = f"{Address(ip, port)}{whose} does not accept connections: {_explain_error(result, step.timeout_s)}"
+            reason = _explain_connect_error(result, step.timeout_s)
+            text = f"{Address(ip, port)}{whose} does not accept connections: {reason}"
             others = "Clients that try this address first are slow or fail. Use an address in place of the name."
             yield Finding(kind, text, others if answered else advice or _advise_on_port(ip, result))
     return answered[0] if answered else None
 
 
-def _explain_error(error: OSError, timeout_s: float) -> str:
+def _explain_connect_error(error: OSError, timeout_s: float) -> str:
     return f"no answer in {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error.strerror or error)
 
 
-def _advise_on_name(host: str) -> str:
+def _advise_on_unresolved_host(host: str) -> str:
     if "." not in host:
         return (
             "A name without a dot is often that of a container, which only its own Docker or Kubernetes network knows. "
@@ -198,7 +201,7 @@ def _is_in_container() -> bool:
 # --- what speaks there ----------------------------------------------------------------------------------
 
 
-def _check_speaker(step: Step, found: Probe) -> Generator[Finding, None, bool]:
+def _check_spoken_protocol(step: Step, found: Probe) -> Generator[Finding, None, bool]:
     """Compare what speaks on the port with the settings. Return whether to go on."""
     wants_tls = str(step.settings.get("security.protocol", "PLAINTEXT")).strip().upper().endswith("SSL")
     if found.speaker is Speaker.TLS:
@@ -213,7 +216,7 @@ def _check_speaker(step: Step, found: Probe) -> Generator[Finding, None, bool]:
         return not wants_tls
     does_not_say = found.speaker in (Speaker.CLOSES, Speaker.SILENT)
     text = found.speaker.value if does_not_say else f"speaks {found.speaker.value}, not Kafka's protocol"
-    yield Finding("problem", f"the server {text}", _describe_speaker(found.speaker))
+    yield Finding("problem", f"the server {text}", _advise_on_spoken_protocol(found.speaker))
     return False
 
 
@@ -226,7 +229,7 @@ def _describe_tls(wants_tls: bool) -> tuple[str, str | None]:
     )
 
 
-def _describe_speaker(speaker: Speaker) -> str:
+def _advise_on_spoken_protocol(speaker: Speaker) -> str:
     if speaker is Speaker.HTTP:
         return "A schema registry, REST proxy, Connect or a web page speaks HTTP. Use the port of a Kafka listener."
     if speaker in (Speaker.CLOSES, Speaker.SILENT):
@@ -252,12 +255,12 @@ def _check_certificate(host: str, der: bytes) -> Findings:
         yield Finding("problem", f"{text}: it is not valid yet", "Check this machine's clock and the server's.")
     else:
         yield Finding("warning" if days < EXPIRES_SOON_DAYS else "ok", f"{text} ({days} days)")
-    if not _is_named(host, names):
+    if not _certificate_names_host(host, names):
         advice = f"Connect to a name in the certificate, or issue one for {host}."
         yield Finding("problem", f"the certificate is not for {host}", advice)
 
 
-def _is_named(host: str, names: Iterable[str]) -> bool:
+def _certificate_names_host(host: str, names: Iterable[str]) -> bool:
     """Return whether a certificate's names have a host; `*` stands for one label."""
     _, _, domain = host.partition(".")
     return any(name.lower() in (host.lower(), f"*.{domain}".lower() if domain else None) for name in names)
@@ -268,11 +271,11 @@ def _is_named(host: str, names: Iterable[str]) -> bool:
 
 def _check_login(step: Step) -> Generator[Finding, None, Any]:
     """Open a connection as a client would, and return the answer to Metadata; None if there is a problem."""
-    settings = step.client_settings()
+    settings = step.make_client_settings()
     link = None
     try:
         link = _open_link(step, settings)
-        yield Finding("ok", _describe_versions(link))
+        yield Finding("ok", _describe_server_release(link))
         if settings.credentials is not None:
             yield Finding("ok", f"logged in by {settings.credentials.mechanism}")
         elif mechanisms := _get_mechanisms(link, step.timeout_s):
@@ -280,9 +283,11 @@ def _check_login(step: Step) -> Generator[Finding, None, Any]:
             text = f"clients must log in, by {' or '.join(mechanisms)}"
             yield Finding("problem", text, f"Set security.protocol={protocol}, sasl.mechanism, and the credentials.")
             return None
-        return _ask_link(link, MetadataRequest(topics=[]), step.timeout_s, lowest=1)
+        return _send_request(link, MetadataRequest(topics=[]), step.timeout_s, lowest=1)
     except FAILURES as error:
-        yield Finding("problem", _describe_failure(error, step.timeout_s), _advise_on_failure(error, settings))
+        yield Finding(
+            "problem", _describe_login_failure(error, step.timeout_s), _advise_on_login_failure(error, settings)
+        )
         return None
     finally:
         if link is not None:
@@ -292,37 +297,39 @@ def _check_login(step: Step) -> Generator[Finding, None, Any]:
 def _open_link(step: Step, settings: ClientSettings) -> SocketLink:
     link = run_coroutine(step.network.connect(*step.address, settings, step.timeout_s))
     try:
-        run_coroutine(open_link(link, settings, step.network, step.timeout_s))
+        run_coroutine(negotiate_and_authenticate(link, settings, step.network, step.timeout_s))
     except BaseException:
         link.close()
         raise
     return link
 
 
-def _ask_link(link: SocketLink, request: Message, timeout_s: float, lowest: int = 0) -> Any:
-    correlation_id, data = link.connection.send(request, link.connection.version(type(request), lowest))
+def _send_request(link: SocketLink, request: Message, timeout_s: float, lowest: int = 0) -> Any:
+    correlation_id, data = link.connection.encode_request(
+        request, link.connection.choose_version(type(request), lowest)
+    )
     run_coroutine(link.write(data, timeout_s))
-    return run_coroutine(link.answer(correlation_id, timeout_s))
+    return run_coroutine(link.wait_for_answer(correlation_id, timeout_s))
 
 
 def _get_mechanisms(link: SocketLink, timeout_s: float) -> list[str]:
     """Return the mechanisms of a listener on which clients must log in; none for another."""
     if ApiKey.SASL_HANDSHAKE not in link.connection.versions:
         return []
-    answer = _ask_link(link, SaslHandshakeRequest(mechanism=""), timeout_s)
+    answer = _send_request(link, SaslHandshakeRequest(mechanism=""), timeout_s)
     return list(answer.mechanisms) if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else []
 
 
-def _describe_versions(link: SocketLink) -> str:
+def _describe_server_release(link: SocketLink) -> str:
     versions = link.connection.versions
-    release = guess_release(versions)
+    release = guess_kafka_release(versions)
     of_release = f", those of Apache Kafka {release}" if release else ""
     refuses_old = versions.get(ApiKey.FETCH, range(1))[0] >= FIRST_FETCH_OF_4_0
     of_clients = "; it refuses clients older than 2.1" if refuses_old else ""
     return f"the server has {len(versions)} APIs{of_release}{of_clients}"
 
 
-def guess_release(versions: Mapping[int, range]) -> str | None:
+def guess_kafka_release(versions: Mapping[int, range]) -> str | None:
     """Return the newest release of Apache Kafka whose requests a server takes, judged by those in `TELLING`."""
     from minibroker.testing.emulation.releases import RELEASES, list_versions
 
@@ -333,11 +340,11 @@ def guess_release(versions: Mapping[int, range]) -> str | None:
     return None
 
 
-def _describe_failure(error: Exception, timeout_s: float) -> str:
-    return _explain_error(error, timeout_s) if isinstance(error, TimeoutError) else format_reason(error)
+def _describe_login_failure(error: Exception, timeout_s: float) -> str:
+    return _explain_connect_error(error, timeout_s) if isinstance(error, TimeoutError) else format_reason(error)
 
 
-def _advise_on_failure(error: Exception, settings: ClientSettings) -> str | None:
+def _advise_on_login_failure(error: Exception, settings: ClientSettings) -> str | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return "Give the certificate of the issuer: --client ssl.ca.location=FILE (PEM)."
     if isinstance(error, ssl.SSLError):
@@ -352,7 +359,7 @@ def _advise_on_failure(error: Exception, settings: ClientSettings) -> str | None
 # --- the cluster's nodes ------------------------------------------------------------------------------------
 
 
-def _check_nodes(step: Step, metadata: Any) -> Generator[Finding, None, bool]:
+def _check_advertised_addresses(step: Step, metadata: Any) -> Generator[Finding, None, bool]:
     """Examine the address that each node advertises. Return whether all can be reached."""
     cluster = getattr(metadata, "cluster_id", None) or "without an id"
     step.clusters.setdefault(step.address, cluster)
@@ -378,7 +385,7 @@ def _check_advertised_address(step: Step, node: Any, cluster: str) -> Generator[
         return False
     theirs = step._replace(address=advertised)
     probe = yield from _check_port(theirs, f", which node {node.node_id} advertises,", f"{ADVERTISED}{LISTENERS}")
-    if probe is None or not (yield from _check_speaker(theirs, probe)):
+    if probe is None or not (yield from _check_spoken_protocol(theirs, probe)):
         return False
     answer = yield from _check_login(theirs)
     if answer is None:
@@ -399,8 +406,8 @@ def _format_count(number: int, what: str) -> str:
 def _check_clock(step: Step) -> Findings:
     """Compare the newest timestamps of records with this machine's clock, as Kafka does not tell the time."""
     try:
-        with Client(step.client_settings(), step.network) as client:
-            newest_ms = max(_iterate_newest_ms(client), default=-1)
+        with Client(step.make_client_settings(), step.network) as client:
+            newest_ms = max(_iterate_newest_timestamps_ms(client), default=-1)
     except ClientError as error:
         yield Finding("warning", f"the topics cannot be examined: {error}")
         return
@@ -412,7 +419,7 @@ def _check_clock(step: Step) -> Findings:
         yield Finding("ok", "no record is from the future, as it might be if a clock were wrong")
 
 
-def _iterate_newest_ms(client: Client) -> Iterator[int]:
+def _iterate_newest_timestamps_ms(client: Client) -> Iterator[int]:
     """Yield the newest timestamp of each partition that has records."""
     leaders: dict[int, list[tuple[str, int]]] = {}
     partitions = [

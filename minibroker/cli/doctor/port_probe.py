@@ -46,7 +46,7 @@ class Probe(NamedTuple):
 
 def probe_port(address: Address, host: str, timeout_s: float) -> Probe:
     """Connect to an IP address of `host`, and find out what answers there. Raises OSError if it refuses."""
-    speaker = _identify_speaker(address, timeout_s)
+    speaker = _identify_protocol(address, timeout_s)
     if speaker not in (Speaker.KAFKA, Speaker.HTTP, Speaker.SSH, Speaker.AMQP):
         certificate = _get_certificate(address, host, timeout_s)
         if certificate is not None or speaker is Speaker.TLS:
@@ -59,13 +59,13 @@ def _speaks_http(address: Address, timeout_s: float) -> bool:
     """Return whether a server answers an HTTP request. Many wait for the end of a line that others do not send."""
     with contextlib.suppress(OSError), socket.create_connection(address, timeout_s) as connected:
         connected.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        return _guess_speaker(connected.recv(START.size)) is Speaker.HTTP
+        return _guess_protocol(connected.recv(START.size)) is Speaker.HTTP
     return False
 
 
-def _identify_speaker(address: Address, timeout_s: float) -> Speaker:
+def _identify_protocol(address: Address, timeout_s: float) -> Speaker:
     """Send an ApiVersions request, and return what the first bytes of the answer look like."""
-    correlation_id, request = Connection("minibroker-doctor", ANSWER_BYTES).send(ApiVersionsRequest(), 0)
+    correlation_id, request = Connection("minibroker-doctor", ANSWER_BYTES).encode_request(ApiVersionsRequest(), 0)
     deadline_s = time.monotonic() + timeout_s
     start = b""
     with socket.create_connection(address, timeout_s) as connected:
@@ -76,16 +76,16 @@ def _identify_speaker(address: Address, timeout_s: float) -> Speaker:
                 received = connected.recv(START.size - len(start))
                 start += received
                 if not received:
-                    return _guess_speaker(start) if start else Speaker.CLOSES
+                    return _guess_protocol(start) if start else Speaker.CLOSES
         except TimeoutError:
-            return _guess_speaker(start) if start else Speaker.SILENT
+            return _guess_protocol(start) if start else Speaker.SILENT
         except OSError:
             return Speaker.CLOSES
     size, answered_id = START.unpack(start)
-    return Speaker.KAFKA if 0 < size <= ANSWER_BYTES and answered_id == correlation_id else _guess_speaker(start)
+    return Speaker.KAFKA if 0 < size <= ANSWER_BYTES and answered_id == correlation_id else _guess_protocol(start)
 
 
-def _guess_speaker(start: bytes) -> Speaker:
+def _guess_protocol(start: bytes) -> Speaker:
     return Speaker(guess_foreign_protocol(start) or Speaker.OTHER)
 
 

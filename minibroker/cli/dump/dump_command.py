@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.dump.dump_records import TOPICS, Decoder, Pair, Undecodable, decode_control, find_decoder
+from minibroker.cli.dump.dump_records import TOPICS, Decoder, Pair, Undecodable, decode_control_record, find_decoder
 from minibroker.cli.shared import make_json_option
 
 if TYPE_CHECKING:
@@ -112,18 +112,18 @@ def _dump_file(inspected: InspectedFile, found: Iterable[Item], decode: Decoder 
     else:
         print(dump_text.make_head_line(inspected, size_bytes))
     with _show_progress(os.path.basename(inspected.path), size_bytes) as advance:
-        for item, said in _iterate_with_meanings(inspected.path, found, decode):
+        for item, said in _iterate_with_decoded_records(inspected.path, found, decode):
             print(
                 json.dumps(dump_json.make_item_object(item, said)) if as_json else dump_text.make_item_line(item, said)
             )
-            counts[dump_text.get_noun(item)] += 1
+            counts[dump_text.get_kind_name(item)] += 1
             advance(item.position)
     if not as_json:
         print(dump_text.make_summary_line(counts))
     return counts
 
 
-def _iterate_with_meanings(
+def _iterate_with_decoded_records(
     path: str, found: Iterable[Item], decode: Decoder | None
 ) -> Iterator[tuple[Item, Pair | None]]:
     """Yield each item, with its meaning if it is a control record or a record of Kafka's own topics."""
@@ -134,7 +134,7 @@ def _iterate_with_meanings(
     decode_this = decode
     for item in found:
         if isinstance(item, FoundBatch):
-            decode_this = decode_control if item.header.is_control else decode
+            decode_this = decode_control_record if item.header.is_control else decode
         if not isinstance(item, FoundRecord) or decode_this is None:
             yield item, None
             continue

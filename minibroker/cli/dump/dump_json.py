@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from os.path import abspath, basename, dirname
 from typing import Any
 
-from minibroker.cli.dump.dump_records import Pair, make_meaning_object
+from minibroker.cli.dump.dump_records import Pair, make_decoded_record_object
 from minibroker.cli.dump.dump_text import get_codec_name
 from minibroker.cli.shared import make_bytes_field
 from minibroker.protocol.records.batch import MAGIC, BatchHeader
@@ -89,7 +89,7 @@ def _make_record_object(found: FoundRecord, said: Pair | None) -> dict[str, Any]
         **make_bytes_field("key", record.key),
         **make_bytes_field("value", record.value),
         "headers": [{"name": name, **make_bytes_field("value", content)} for name, content in record.headers],
-        **({} if said is None else make_meaning_object(said)),
+        **({} if said is None else make_decoded_record_object(said)),
     }
 
 

@@ -38,11 +38,11 @@ Decoder = Callable[[Record], Pair]
 def find_decoder(topic: str | None) -> Decoder | None:
     """Return the decoder of this topic's records, which raises `Undecodable`; None for a topic of applications."""
     if topic == METADATA_TOPIC:
-        return _decode_metadata
+        return _decode_metadata_record
     return _make_internal_decoder(topic) if topic in TOPICS else None
 
 
-def _decode_metadata(record: Record) -> Pair:
+def _decode_metadata_record(record: Record) -> Pair:
     from minibroker.protocol.records.metadata_values import decode_metadata, read_metadata_frame
 
     value = record.value or b""
@@ -65,7 +65,7 @@ def _make_internal_decoder(topic: str) -> Decoder:
     return decode
 
 
-def decode_control(record: Record) -> Pair:
+def decode_control_record(record: Record) -> Pair:
     """Return the type of a control record, and its message. Raises `Undecodable`."""
     from minibroker.protocol.messages.control_records import EndTxnMarker
     from minibroker.protocol.records.control import decode_control_message, decode_control_type
@@ -80,7 +80,7 @@ def decode_control(record: Record) -> Pair:
     return None, Said(kind.name, version, make_plain_message(message, min(version, message.versions[-1])))
 
 
-def make_meaning_object(pair: Pair) -> dict[str, Any]:
+def make_decoded_record_object(pair: Pair) -> dict[str, Any]:
     """Return the fields of a JSON object that say what a record means."""
     return {name: said._asdict() for name, said in zip(("key_says", "value_says"), pair, strict=True) if said}
 

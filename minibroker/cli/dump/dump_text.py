@@ -33,7 +33,7 @@ SHOWN_BYTES = 200  # of a key or value: the rest is in --json
 def make_head_line(inspected: InspectedFile, size_bytes: int) -> str:
     """Return the line that comes first of a file."""
     start = "" if inspected.base_offset is None else f" from offset {inspected.base_offset}"
-    return f"{_format_word(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
+    return f"{_format_value_readably(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
 
 
 def make_item_line(item: Item, said: Pair | None = None) -> str:
@@ -48,13 +48,14 @@ def make_item_line(item: Item, said: Pair | None = None) -> str:
         return f"note at {item.position}: {item.text}"
     if isinstance(item, Line):
         fields = ", ".join(
-            f"{_format_word(name.replace('_', ' '))} {_format_word(value)}" for name, value in item.fields.items()
+            f"{_format_value_readably(name.replace('_', ' '))} {_format_value_readably(value)}"
+            for name, value in item.fields.items()
         )
         return f"  line at {item.position}: {fields}"
     return f"  entry at {item.position}: {_format_entry(item)}"
 
 
-def get_noun(item: Item) -> str:
+def get_kind_name(item: Item) -> str:
     """Return the name of an item's kind in the summary."""
     if isinstance(item, FoundRecord):
         return "record"
@@ -84,11 +85,11 @@ def make_batch_line(found: FoundBatch) -> str:
         return _make_message_line(found)
     records = f"{header.record_count} record{'' if header.record_count == 1 else 's'}"
     parts = [
-        f"offset{_format_span(header.base_offset, header.last_offset)}",
+        f"offset{_format_range(header.base_offset, header.last_offset)}",
         records,
         f"codec {get_codec_name(header)}",
     ]
-    parts += [_format_times(header), f"leader epoch {header.partition_leader_epoch}", *_format_producer(header)]
+    parts += [_format_timestamps(header), f"leader epoch {header.partition_leader_epoch}", *_format_producer(header)]
     parts += ["transactional"] * header.is_transactional + ["control"] * header.is_control
     if header.delete_horizon_ms is not None:
         parts.append(f"delete horizon {format_time(header.delete_horizon_ms)}")
@@ -104,7 +105,7 @@ def _make_message_line(found: FoundBatch) -> str:
             f"wrapper up to offset {header.base_offset}",
             f"codec {get_codec_name(header)}",
         ]
-    parts += [_format_times(header), f"crc {_format_crc(found)}"]
+    parts += [_format_timestamps(header), f"crc {_format_crc(found)}"]
     return f"message at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}"
 
 
@@ -115,17 +116,17 @@ def make_record_line(found: FoundRecord, said: Pair | None) -> str:
     if said is None:
         parts += [f"key {_format_bytes(record.key)}", f"value {_format_bytes(record.value)}"]
     else:
-        parts.append(format_meaning(said))
-    parts += [f"header {_format_word(name)} {_format_bytes(value)}" for name, value in record.headers]
+        parts.append(format_decoded_record(said))
+    parts += [f"header {_format_value_readably(name)} {_format_bytes(value)}" for name, value in record.headers]
     where = f"{found.position} decompressed" if found.is_decompressed else found.position
     return f"  record at {where}, {found.size_bytes} bytes: {', '.join(parts)}"
 
 
-def format_meaning(said: Pair) -> str:
+def format_decoded_record(said: Pair) -> str:
     """Return what a record means: its key, if that is a message, and its value."""
     key, value = said
-    parts = [] if key is None else [_format_said(key)]
-    return ", ".join([*parts, "tombstone" if value is None else _format_said(value)])
+    parts = [] if key is None else [_format_decoded_message(key)]
+    return ", ".join([*parts, "tombstone" if value is None else _format_decoded_message(value)])
 
 
 def make_damage_line(damage: Damage) -> str:
@@ -133,7 +134,7 @@ def make_damage_line(damage: Damage) -> str:
     offset = "" if damage.offset is None else f", offset {damage.offset}"
     passed = f"; {damage.size_bytes} bytes passed over" if damage.size_bytes else ""
     expected = f"expected {damage.expected}, found {damage.found}"
-    return _format_word(f"DAMAGE in {damage.path} at {damage.position}{offset}: {expected}{passed}")
+    return _format_value_readably(f"DAMAGE in {damage.path} at {damage.position}{offset}: {expected}{passed}")
 
 
 def get_codec_name(header: BatchHeader) -> str:
@@ -149,11 +150,11 @@ def format_time(timestamp_ms: int) -> str:
     return format_instant(timestamp_ms)
 
 
-def _format_span(first: int, last: int) -> str:
+def _format_range(first: int, last: int) -> str:
     return f" {first}" if first == last else f"s {first} to {last}"
 
 
-def _format_times(header: BatchHeader) -> str:
+def _format_timestamps(header: BatchHeader) -> str:
     if header.timestamp_type:
         return f"append time {format_time(header.max_timestamp)}"
     first, last = format_time(header.base_timestamp), format_time(header.max_timestamp)
@@ -166,7 +167,7 @@ def _format_producer(header: BatchHeader) -> list[str]:
     if header.producer_id < 0:
         return ["no producer id"]
     sequences = (
-        f"sequence{_format_span(header.base_sequence, header.last_sequence)}" if header.base_sequence >= 0 else ""
+        f"sequence{_format_range(header.base_sequence, header.last_sequence)}" if header.base_sequence >= 0 else ""
     )
     return [f"producer {header.producer_id} epoch {header.producer_epoch} {sequences}".rstrip()]
 
@@ -183,13 +184,13 @@ def _format_bytes(data: bytes | None) -> str:
     return text if len(data) <= SHOWN_BYTES else f"{text}... ({len(data)} bytes)"
 
 
-def _format_word(value: Any) -> str:
+def _format_value_readably(value: Any) -> str:
     return format_readable(str(value).encode("utf-8", "surrogateescape"))
 
 
-def _format_said(said: Said) -> str:
+def _format_decoded_message(said: Said) -> str:
     version = "" if said.version is None else f" v{said.version}"
-    return f"{said.name}{version} {_format_word(json.dumps(said.fields, ensure_ascii=False))}"
+    return f"{said.name}{version} {_format_value_readably(json.dumps(said.fields, ensure_ascii=False))}"
 
 
 def _format_entry(entry: OffsetEntry | TimeEntry | TransactionEntry | ProducerStateEntry) -> str:
@@ -208,7 +209,7 @@ def _format_producer_state(entry: ProducerStateEntry) -> str:
     if entry.last_offset >= 0:
         first = (entry.last_sequence - entry.offset_delta) & MAX_SEQUENCE
         parts.append(
-            f"last batch up to offset {entry.last_offset} with sequence{_format_span(first, entry.last_sequence)}"
+            f"last batch up to offset {entry.last_offset} with sequence{_format_range(first, entry.last_sequence)}"
         )
     parts.append(format_time(entry.timestamp))
     if entry.transaction_first_offset >= 0:

@@ -36,17 +36,17 @@ def collect_pairs(given: Given, answers: bytes | None, selected: Selected) -> li
     Raises click.UsageError if there are none. What is to be said about the capture goes to standard error.
     """
     if answers is None and is_saved_exchanges(given.data):
-        pairs = _list_saved_pairs(given, selected)
+        pairs = _select_saved_pairs(given, selected)
     else:
-        pairs = _list_captured_pairs(
-            _read_captured(given.data) if answers is None else [_connect_two_files(given.data, answers)], selected
+        pairs = _select_captured_pairs(
+            _read_capture(given.data) if answers is None else [_make_connection_of_files(given.data, answers)], selected
         )
     if selected.only is not None and all(each.number != selected.only for each in pairs):
         raise click.UsageError(f"there is no request {selected.only}, the last one is {pairs[-1].number}")
     return pairs
 
 
-def _list_captured_pairs(connections: list[Connection], selected: Selected) -> list[NumberedPair]:
+def _select_captured_pairs(connections: list[Connection], selected: Selected) -> list[NumberedPair]:
     from minibroker.captures.explained_capture import number_pairs
     from minibroker.captures.kafka_streams import find_conversations
 
@@ -55,7 +55,7 @@ def _list_captured_pairs(connections: list[Connection], selected: Selected) -> l
     return number_pairs(conversations.found)
 
 
-def _list_saved_pairs(given: Given, selected: Selected) -> list[NumberedPair]:
+def _select_saved_pairs(given: Given, selected: Selected) -> list[NumberedPair]:
     """Return what a proxy or a journal has saved, by its numbers there."""
     from minibroker.proxy.flows import FlowError, parse_exchanges
 
@@ -104,13 +104,13 @@ def explain_pairs(pairs: list[NumberedPair], only: int | None) -> Iterator[Expla
             explainer.learn_topic_ids(pair)
 
 
-def make_line(numbered: NumberedPair) -> str:
+def format_pair_line(numbered: NumberedPair) -> str:
     """Return a line about a pair: its number, time, client, API, sizes, duration and errors."""
-    from minibroker.captures.explained_capture import CaptureExplainer, format_moment
+    from minibroker.captures.explained_capture import CaptureExplainer, format_capture_time
 
     pair = numbered.pair
     sizes = " > ".join(f"{len(frame.data):,}" if frame else "none" for frame in (pair.request, pair.answer))
-    words = [f"#{numbered.number}", format_moment(pair.time), str(numbered.connection.client), numbered.name]
+    words = [f"#{numbered.number}", format_capture_time(pair.time), str(numbered.connection.client), numbered.name]
     words += [f"{sizes} bytes"]
     words += [f"{pair.duration_ms:.1f} ms"] if pair.duration_ms is not None else []
     errors = [
@@ -122,7 +122,7 @@ def make_line(numbered: NumberedPair) -> str:
     return "  ".join(each for each in [*words, ", ".join(dict.fromkeys(errors))] if each)
 
 
-def _read_captured(data: bytes) -> list[Connection]:
+def _read_capture(data: bytes) -> list[Connection]:
     from minibroker.captures.packets import Capture, Malformed, is_capture
     from minibroker.captures.tcp_streams import collect_connections
     from minibroker.captures.tshark_text import iterate_connections
@@ -141,7 +141,7 @@ def _read_captured(data: bytes) -> list[Connection]:
     return connections
 
 
-def _connect_two_files(asked: bytes, answered: bytes) -> Connection:
+def _make_connection_of_files(asked: bytes, answered: bytes) -> Connection:
     from minibroker.captures.packets import Address
     from minibroker.captures.tcp_streams import Connection, make_stream
 

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from minibroker.cli.explain.explain_input import KINDS, NOTATIONS, Given, Wanted, explain_bytes, guess_kind, read_source
+from minibroker.cli.explain.explain_input import (
+    KINDS,
+    NOTATIONS,
+    Given,
+    Wanted,
+    explain_bytes,
+    guess_input_kind,
+    read_source,
+)
 from minibroker.cli.shared import make_json_option
 
 if TYPE_CHECKING:
@@ -74,7 +82,7 @@ def _is_capture(given: Given, wanted: Wanted) -> bool:
     if wanted.kind != "auto":
         return wanted.kind == "capture"
     is_file = given.path is not None and identify_file(given.path) is not None
-    return guess_kind(given.data, is_file, wanted.api) == "capture"
+    return guess_input_kind(given.data, is_file, wanted.api) == "capture"
 
 
 def _print_diff(given: Given, wanted: Wanted, notation: str, other: str | None, version: int | None) -> None:
@@ -90,13 +98,13 @@ def _print_diff(given: Given, wanted: Wanted, notation: str, other: str | None, 
 
 
 def _explain_capture(given: Given, options: dict[str, Any]) -> None:
-    from minibroker.cli.explain.explain_captures import Selected, collect_pairs, explain_pairs, make_line
+    from minibroker.cli.explain.explain_captures import Selected, collect_pairs, explain_pairs, format_pair_line
 
     answers = None if options["answers"] is None else read_source(options["answers"], options["notation"]).data
     pairs = collect_pairs(given, answers, Selected(options["port"], options["only"]))
     if options["as_list"]:
         for each in pairs:
-            click.echo(make_line(each))
+            click.echo(format_pair_line(each))
         return
     _print_explained(explain_pairs(pairs, options["only"]), options)
 

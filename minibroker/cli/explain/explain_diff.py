@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.explain.explain_input import Given, Wanted, guess_kind, parse_api_key
+from minibroker.cli.explain.explain_input import Given, Wanted, guess_input_kind, parse_api_key
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from minibroker.protocol.explaining.explained_text import format_value
 from minibroker.protocol.headers import (
@@ -27,7 +27,7 @@ SIZE_BYTES = 4
 def list_differences(first: list[Part], second: list[Part]) -> list[str]:
     """Return a line for each difference, "-" of the first and "+" of the second; in wire order of both."""
     is_single = len(first) == len(second) == 1
-    left, right = _index_fields(first, is_single), _index_fields(second, is_single)
+    left, right = _map_paths_to_texts(first, is_single), _map_paths_to_texts(second, is_single)
     lines: list[str] = []
     for path in dict.fromkeys([*left, *right]):
         before, after = left.get(path), right.get(path)
@@ -36,7 +36,7 @@ def list_differences(first: list[Part], second: list[Part]) -> list[str]:
     return lines
 
 
-def _index_fields(parts: list[Part], is_single: bool) -> dict[str, str]:
+def _map_paths_to_texts(parts: list[Part], is_single: bool) -> dict[str, str]:
     found: dict[str, str] = {}
     for index, part in enumerate(parts):
         found.update(_iterate_paths_and_texts(part, part.name if is_single else f"{part.name} {index + 1}"))
@@ -57,7 +57,7 @@ def convert_version(given: Given, wanted: Wanted, version: int) -> tuple[Given, 
 
     Raises click.UsageError for what is no whole message, or has no such version.
     """
-    kind = guess_kind(given.data, False, wanted.api) if wanted.kind == "auto" else wanted.kind
+    kind = guess_input_kind(given.data, False, wanted.api) if wanted.kind == "auto" else wanted.kind
     if kind not in ("requests", "response", "message"):
         raise click.UsageError("--diff-version is for a request, a response or a message")
     try:
@@ -78,7 +78,7 @@ def _convert_request(data: bytes, version: int) -> bytes:
     if key not in ApiKey._value2member_map_ or len(data) != SIZE_BYTES + int.from_bytes(data[:SIZE_BYTES], "big"):
         raise click.UsageError("--diff-version needs one whole request")
     message = get_request_class(key)
-    _check_version(version, message.versions, key)
+    _check_version_is_supported(version, message.versions, key)
     header, position = RequestHeader.decode_from(data, get_request_header_version(key, old), SIZE_BYTES)
     body = message.decode(data, old, position)
     header.request_api_version = version
@@ -91,7 +91,7 @@ def _convert_message(data: bytes, kind: str, wanted: Wanted, version: int) -> by
     message = get_response_class(key) if kind == "response" else get_request_class(key)
     old = message.versions[-1] if wanted.version is None else wanted.version
     for number in (old, version):
-        _check_version(number, message.versions, key)
+        _check_version_is_supported(number, message.versions, key)
     if kind == "message":
         return bytes(message.decode(data, old).encode(version))
     header, position = ResponseHeader.decode_from(data, get_response_header_version(key, old), SIZE_BYTES)
@@ -101,6 +101,6 @@ def _convert_message(data: bytes, kind: str, wanted: Wanted, version: int) -> by
     return len(written).to_bytes(SIZE_BYTES, "big") + written
 
 
-def _check_version(version: int, versions: range, key: int) -> None:
+def _check_version_is_supported(version: int, versions: range, key: int) -> None:
     if version not in versions:
         raise click.UsageError(f"{get_api_name(key)} has no version {version}")

@@ -113,7 +113,7 @@ def explain_bytes(given: Given, wanted: Wanted) -> Iterator[Explained]:
     from minibroker.storage.inspection.inspected_files import identify_file
 
     inspected = identify_file(given.path) if given.path else None
-    kind = guess_kind(given.data, inspected is not None, wanted.api) if wanted.kind == "auto" else wanted.kind
+    kind = guess_input_kind(given.data, inspected is not None, wanted.api) if wanted.kind == "auto" else wanted.kind
     data = given.data
     if kind == "file":
         if inspected is None:
@@ -126,7 +126,7 @@ def explain_bytes(given: Given, wanted: Wanted) -> Iterator[Explained]:
     elif kind in ("response", "message"):
         yield _explain_message(data, kind, wanted)
     else:
-        yield Explained(explain_fragment(data, _find_fragment(kind)), data)
+        yield Explained(explain_fragment(data, _get_fragment_name(kind)), data)
 
 
 def _explain_message(data: bytes, kind: str, wanted: Wanted) -> Explained:
@@ -143,7 +143,7 @@ def _explain_message(data: bytes, kind: str, wanted: Wanted) -> Explained:
     return Explained(explain_message(data, message, version), data)
 
 
-def _find_fragment(kind: str) -> str:
+def _get_fragment_name(kind: str) -> str:
     """Return the fragment of a name in any case. Raises click.UsageError."""
     from minibroker.protocol.explaining.fragments import FRAGMENTS
 
@@ -153,7 +153,7 @@ def _find_fragment(kind: str) -> str:
     return known[kind.lower()]
 
 
-def guess_kind(data: bytes, is_file: bool, api: str | None) -> str:
+def guess_input_kind(data: bytes, is_file: bool, api: str | None) -> str:
     """Return the kind of bytes by what they look like. Raises click.UsageError."""
     from minibroker.captures.packets import is_capture
     from minibroker.captures.tshark_text import is_tshark_text

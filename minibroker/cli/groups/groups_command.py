@@ -20,9 +20,9 @@ from minibroker.cli.groups.groups_types import TYPES
 from minibroker.cli.shared import (
     WholeHelpGroup,
     make_completer,
-    make_failure,
     make_json_option,
     make_no_such_error,
+    make_operation_error,
     print_help_if_alone,
     print_table,
 )
@@ -86,7 +86,7 @@ def list_groups(
     else:
         print_table(["group", "type", "protocol", "state"], [list(row.values()) for row in rows])
     if problems:
-        raise make_failure(f"not all groups are listed: {'; '.join(problems)}")
+        raise make_operation_error(f"not all groups are listed: {'; '.join(problems)}")
 
 
 def list_groups_of_node(

@@ -10,10 +10,16 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.groups.groups_facts import ask_coordinator, fetch_committed, list_group_names
+from minibroker.cli.groups.groups_facts import ask_coordinator, fetch_committed_offsets, list_group_names
 from minibroker.cli.groups.groups_share import delete_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
-from minibroker.cli.shared import NamedCommand, make_completer, make_failure, make_json_option, make_no_such_error
+from minibroker.cli.shared import (
+    NamedCommand,
+    make_completer,
+    make_json_option,
+    make_no_such_error,
+    make_operation_error,
+)
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -40,7 +46,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as
         described = describe_group(client, group)
         if described.state == "Dead":
             raise make_no_such_error("group", group, list_group_names(client))
-        delete = delete_start_offsets if described.type == "share" else _delete_committed
+        delete = delete_start_offsets if described.type == "share" else _delete_committed_offsets
         codes = delete(client, group, dict.fromkeys(topics))
     deleted = [topic for topic, code in codes.items() if not code]
     if as_json:
@@ -49,17 +55,17 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as
         click.echo(f"deleted the offsets of {group} in {', '.join(deleted)}")
     refused = [f"{topic}: {get_error_name(code)}" for topic, code in codes.items() if code]
     if refused:
-        raise make_failure(f"cannot delete the offsets of {group}: {'; '.join(refused)}")
+        raise make_operation_error(f"cannot delete the offsets of {group}: {'; '.join(refused)}")
 
 
-def _delete_committed(client: Client, group: str, topics: Iterable[str]) -> dict[str, int]:
+def _delete_committed_offsets(client: Client, group: str, topics: Iterable[str]) -> dict[str, int]:
     """Delete the committed offsets of topics; return an error code for each. Raises `ClientError`."""
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.errors import ErrorCode
     from minibroker.protocol.messages.offsets import OffsetDeleteRequest
 
     of_topic = OffsetDeleteRequest.OffsetDeleteRequestTopic
-    places = fetch_committed(client, group)
+    places = fetch_committed_offsets(client, group)
     indexes = {topic: [index for name, index in sorted(places) if name == topic] for topic in topics}
     wanted_topics = [
         of_topic(

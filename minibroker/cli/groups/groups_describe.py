@@ -12,7 +12,13 @@ import click
 
 from minibroker.cli.administration import TopicPartition, connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.groups.groups_facts import Group, Member, fetch_committed, find_end_offsets, list_group_names
+from minibroker.cli.groups.groups_facts import (
+    Group,
+    Member,
+    fetch_committed_offsets,
+    find_end_offsets,
+    list_group_names,
+)
 from minibroker.cli.groups.groups_share import list_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
 from minibroker.cli.shared import NamedCommand, make_completer, make_json_option, make_no_such_error, print_table
@@ -62,10 +68,12 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
         described = describe_group(client, group)
         if described.state == "Dead":
             raise make_no_such_error("group", group, list_group_names(client))
-        offsets = _list_shared_offsets(client, group) if described.type == "share" else _list_offsets(client, described)
+        offsets = (
+            _list_share_group_offsets(client, group) if described.type == "share" else _list_offsets(client, described)
+        )
         host, _, port = client.address(described.coordinator).rpartition(":")
     if as_json:
-        click.echo(json.dumps(_make_document(described, host, int(port), offsets)))
+        click.echo(json.dumps(_make_group_object(described, host, int(port), offsets)))
     else:
         _print_group(described, f"node {described.coordinator}, {host}:{port}", offsets)
 
@@ -79,7 +87,7 @@ def _list_offsets(client: Client, found: Group) -> list[Offset]:
         for topic, indexes in member.partitions.items()
         for index in indexes
     }
-    positions = fetch_committed(client, found.group)
+    positions = fetch_committed_offsets(client, found.group)
     places = sorted(owners.keys() | positions.keys())
     end_offsets = find_end_offsets(client, places)
     lines = []
@@ -91,11 +99,11 @@ def _list_offsets(client: Client, found: Group) -> list[Offset]:
     return lines
 
 
-def _list_shared_offsets(client: Client, group: str) -> list[SharedOffset]:
+def _list_share_group_offsets(client: Client, group: str) -> list[SharedOffset]:
     return [SharedOffset(*place, *each) for place, each in sorted(list_start_offsets(client, group).items())]
 
 
-def _make_document(found: Group, host: str, port: int, offsets: Offsets) -> dict[str, Any]:
+def _make_group_object(found: Group, host: str, port: int, offsets: Offsets) -> dict[str, Any]:
     return {
         **found._asdict(),
         "coordinator": {"id": found.coordinator, "host": host.strip("[]"), "port": port},

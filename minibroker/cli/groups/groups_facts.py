@@ -100,7 +100,7 @@ def describe_classic_group(client: Client, group: str) -> Group:
 def _make_consumer_member(member: Any) -> Member:
     partitions = {each.topic_name: sorted(each.partitions) for each in member.assignment.topic_partitions}
     return Member(
-        member.member_id, member.instance_id, member.client_id, member.client_host, order_partitions(partitions)
+        member.member_id, member.instance_id, member.client_id, member.client_host, sort_partitions(partitions)
     )
 
 
@@ -114,16 +114,16 @@ def _make_classic_member(member: Any, protocol_type: str) -> Member:
         assignment, _ = ConsumerProtocolAssignment.decode_from(member.member_assignment, known, ASSIGNMENT_VERSION.size)
         partitions = {each.topic: sorted(each.partitions) for each in assignment.assigned_partitions}
     return Member(
-        member.member_id, member.group_instance_id, member.client_id, member.client_host, order_partitions(partitions)
+        member.member_id, member.group_instance_id, member.client_id, member.client_host, sort_partitions(partitions)
     )
 
 
-def order_partitions(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
+def sort_partitions(partitions: dict[str, list[int]]) -> dict[str, list[int]]:
     """Return the partitions in the order of their topics."""
     return dict(sorted(partitions.items()))
 
 
-def fetch_committed(client: Client, group: str) -> dict[TopicPartition, Committed]:
+def fetch_committed_offsets(client: Client, group: str) -> dict[TopicPartition, Committed]:
     """Return all committed offsets of the group. Raises `ClientError`."""
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.offsets import OffsetFetchRequest
@@ -148,11 +148,11 @@ def find_end_offsets(client: Client, partitions: Iterable[TopicPartition]) -> di
     """Return the end offset of each partition that exists and has a leader. Raises `ClientError`."""
     from minibroker.client.partition_offsets import LATEST, list_offsets
 
-    led = set(_iterate_led_partitions(get_all_topics(client).values()))
+    led = set(_iterate_partitions_with_leader(get_all_topics(client).values()))
     return list_offsets(client, dict.fromkeys((each for each in partitions if each in led), LATEST))
 
 
-def _iterate_led_partitions(topics: Iterable[Any]) -> Iterator[TopicPartition]:
+def _iterate_partitions_with_leader(topics: Iterable[Any]) -> Iterator[TopicPartition]:
     for topic in topics:
         for partition in topic.partitions:
             if partition.leader_id >= 0:

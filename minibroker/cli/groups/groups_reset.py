@@ -15,15 +15,15 @@ import click
 
 from minibroker.cli.administration import TopicPartition, connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.groups.groups_facts import Group, ask_coordinator, fetch_committed
+from minibroker.cli.groups.groups_facts import Group, ask_coordinator, fetch_committed_offsets
 from minibroker.cli.groups.groups_share import alter_start_offsets, list_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
-from minibroker.cli.places import Topics, limit_to_log, list_partitions, parse_topics
+from minibroker.cli.places import Topics, limit_offset_to_log, list_partitions, parse_topics
 from minibroker.cli.shared import (
     NamedCommand,
     make_completer,
-    make_failure,
     make_json_option,
+    make_operation_error,
     parse_duration,
     print_table,
 )
@@ -37,7 +37,7 @@ NAMED_TOPICS_OFFSET_COMMIT = (2, 9)  # versions that name topics, and group memb
 Positions = dict[TopicPartition, int | None]
 
 
-def parse_moment(text: str) -> int:
+def parse_datetime_ms(text: str) -> int:
     """Parse a time, by default in UTC as Kafka's tool takes it, to ms since 1970. Raises click.BadParameter."""
     try:
         return parse_moment_ms(text, time.time_ns() // 1_000_000, UTC)
@@ -54,7 +54,7 @@ class Target(NamedTuple):
     value: int = 0
 
     @property
-    def is_bounded(self) -> bool:
+    def is_limited_to_log(self) -> bool:
         """Return whether the offset can be outside the log, and is then limited to it."""
         return self.how in ("to_offset", "shift_by")
 
@@ -76,12 +76,12 @@ class Target(NamedTuple):
             return latest if current is None else current
         if self.how == "shift_by":
             if current is None:
-                raise make_failure(f"cannot shift {place[0]}-{place[1]}: nothing is committed for it")
+                raise make_operation_error(f"cannot shift {place[0]}-{place[1]}: nothing is committed for it")
             return current + self.value
         return latest if at_time is None or at_time < 0 else at_time  # no record is that late
 
 
-def choose_target(given: Mapping[str, Any]) -> Target:
+def choose_reset_target(given: Mapping[str, Any]) -> Target:
     """Return the target that the options name, of which only one may be given. Raises click.UsageError."""
     chosen = {how: value for how, value in given.items() if value is not None and value is not False}
     if len(chosen) != 1:
@@ -120,7 +120,7 @@ class Move(NamedTuple):
 @click.option(
     "--to-datetime",
     metavar="TIME",
-    type=parse_moment,
+    type=parse_datetime_ms,
     help="To a time like 2026-01-31T12:00:00, in UTC unless it has a zone, or '2 hours ago'.",
 )
 @click.option(
@@ -149,40 +149,44 @@ def reset_offsets(
     Example:
         minibroker groups reset-offsets billing --topic orders --to-earliest --execute
     """
-    target = choose_target(where)
+    target = choose_reset_target(where)
     if bool(topics) == all_topics:
         raise click.UsageError("choose partitions with --topic or --all-topics")
     with connect_client(bootstrap) as client:
         is_shared = _get_inactive_group(client, group).type == "share"
-        positions = _list_start_offsets(client, group) if is_shared else _fetch_committed(client, group)
+        positions = _list_start_offsets(client, group) if is_shared else _fetch_committed_offsets(client, group)
         places = sorted(positions) if all_topics else list_partitions(client, topics)
         if not places:
-            raise make_failure(f"{group} has no offsets: choose topics with --topic")
-        moves = _plan_moves(client, target, places, positions)
+            raise make_operation_error(f"{group} has no offsets: choose topics with --topic")
+        moves = _plan_offset_changes(client, target, places, positions)
         if execute and is_shared:
             alter_start_offsets(client, group, {(move.topic, move.partition): move.new for move in moves})
         elif execute:
-            _commit_moves(client, group, moves)
-    _show_moves(group, moves, execute, as_json)
+            _commit_offset_changes(client, group, moves)
+    _print_offset_changes(group, moves, execute, as_json)
 
 
 def _get_inactive_group(client: Client, group: str) -> Group:
     """Return the group. Raises click.ClickException if it has members, as they would go on from where they are."""
     found = describe_group(client, group)
     if found.state not in INACTIVE:
-        raise make_failure(f"the offsets of {group} can only be reset while it has no members, and it is {found.state}")
+        raise make_operation_error(
+            f"the offsets of {group} can only be reset while it has no members, and it is {found.state}"
+        )
     return found
 
 
-def _fetch_committed(client: Client, group: str) -> Positions:
-    return {place: each.offset for place, each in fetch_committed(client, group).items()}
+def _fetch_committed_offsets(client: Client, group: str) -> Positions:
+    return {place: each.offset for place, each in fetch_committed_offsets(client, group).items()}
 
 
 def _list_start_offsets(client: Client, group: str) -> Positions:
     return {place: each.offset for place, each in list_start_offsets(client, group).items()}
 
 
-def _plan_moves(client: Client, target: Target, places: list[TopicPartition], positions: Positions) -> list[Move]:
+def _plan_offset_changes(
+    client: Client, target: Target, places: list[TopicPartition], positions: Positions
+) -> list[Move]:
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
     earliest = list_offsets(client, dict.fromkeys(places, EARLIEST))
@@ -193,12 +197,12 @@ def _plan_moves(client: Client, target: Target, places: list[TopicPartition], po
     for place in places:
         current = positions.get(place)
         offset = target.choose_offset(place, current, earliest[place], latest[place], at_time.get(place))
-        new = limit_to_log(place, offset, earliest[place], latest[place]) if target.is_bounded else offset
+        new = limit_offset_to_log(place, offset, earliest[place], latest[place]) if target.is_limited_to_log else offset
         moves.append(Move(*place, current, new))
     return moves
 
 
-def _commit_moves(client: Client, group: str, moves: list[Move]) -> None:
+def _commit_offset_changes(client: Client, group: str, moves: list[Move]) -> None:
     """Commit the offsets. Raises click.ClickException if any is rejected; the others are then committed."""
     from minibroker.client.client_errors import get_error_name
     from minibroker.protocol.messages.offsets import OffsetCommitRequest
@@ -218,10 +222,10 @@ def _commit_moves(client: Client, group: str, moves: list[Move]) -> None:
         if each.error_code
     ]
     if refused:
-        raise make_failure(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
+        raise make_operation_error(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
 
 
-def _show_moves(group: str, moves: list[Move], executed: bool, as_json: bool) -> None:
+def _print_offset_changes(group: str, moves: list[Move], executed: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"group": group, "executed": executed, "offsets": [move._asdict() for move in moves]}))
         return

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from minibroker.cli.administration import TopicPartition
-from minibroker.cli.groups.groups_facts import Group, Member, ask_coordinator, order_partitions
-from minibroker.cli.shared import make_failure
+from minibroker.cli.groups.groups_facts import Group, Member, ask_coordinator, sort_partitions
+from minibroker.cli.shared import make_operation_error
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -34,7 +34,7 @@ def describe_share_group(client: Client, group: str) -> Group:
             None,
             each.client_id,
             each.client_host,
-            order_partitions({part.topic_name: sorted(part.partitions) for part in each.assignment.topic_partitions}),
+            sort_partitions({part.topic_name: sorted(part.partitions) for part in each.assignment.topic_partitions}),
         )
         for each in described.members
     ]
@@ -92,7 +92,7 @@ def alter_start_offsets(client: Client, group: str, offsets: Mapping[TopicPartit
         if each.error_code
     ]
     if refused:
-        raise make_failure(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
+        raise make_operation_error(f"cannot reset the offsets of {group}: {'; '.join(refused)}")
 
 
 def delete_start_offsets(client: Client, group: str, topics: Iterable[str]) -> dict[str, int]:

@@ -57,9 +57,9 @@ def describe_streams_group(client: Client, group: str) -> Group:
             each.client_id,
             each.client_host,
             each.process_id,
-            _group_tasks(each.assignment.active_tasks),
-            _group_tasks(each.assignment.standby_tasks),
-            _group_tasks(each.assignment.warmup_tasks),
+            _group_tasks_by_subtopology(each.assignment.active_tasks),
+            _group_tasks_by_subtopology(each.assignment.standby_tasks),
+            _group_tasks_by_subtopology(each.assignment.warmup_tasks),
         )
         for each in described.members
     ]
@@ -67,5 +67,5 @@ def describe_streams_group(client: Client, group: str) -> Group:
     return Group(group, described.group_state, "streams", described.assignor_name or "", node, members)
 
 
-def _group_tasks(tasks: Any) -> dict[str, list[int]]:
+def _group_tasks_by_subtopology(tasks: Any) -> dict[str, list[int]]:
     return {each.subtopology_id: sorted(each.partitions) for each in tasks}

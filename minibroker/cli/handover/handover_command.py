@@ -8,7 +8,7 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.handover.handover_report import list_differences, print_report
+from minibroker.cli.handover.handover_report import list_settings_unlike_kafka, print_report
 from minibroker.cli.handover.handover_shell import write_script
 from minibroker.cli.handover.handover_state import State, collect_state
 from minibroker.cli.handover.handover_strimzi import write_resources
@@ -51,12 +51,12 @@ def handover(form: str, cluster: str, path: str | None, bootstrap: Bootstrap, as
         with connect_client(bootstrap) as client:
             state = collect_state(client, bootstrap.servers)
     else:
-        from minibroker.cli.handover.handover_directory import complete_from_directory, serve_directory_copy
+        from minibroker.cli.handover.handover_directory import limit_to_settings_of_directory, serve_directory_copy
 
         with serve_directory_copy(path) as servers, connect_client(Bootstrap(servers, ())) as client:
-            state = complete_from_directory(collect_state(client, path))
+            state = limit_to_settings_of_directory(collect_state(client, path))
     if as_json:
-        click.echo(json.dumps(_make_document(state)))
+        click.echo(json.dumps(_make_handover_document(state)))
     elif form == "sh":
         click.echo(write_script(state), nl=False)
     elif form == "strimzi":
@@ -67,7 +67,7 @@ def handover(form: str, cluster: str, path: str | None, bootstrap: Bootstrap, as
         print_report(state)
 
 
-def _make_document(state: State) -> dict[str, object]:
+def _make_handover_document(state: State) -> dict[str, object]:
     offsets = {
         group: [{"topic": topic, "partition": index, "offset": offset} for (topic, index), offset in places.items()]
         for group, places in state.offsets.items()
@@ -77,6 +77,6 @@ def _make_document(state: State) -> dict[str, object]:
         "source": state.source,
         **{name: [row._asdict() for row in getattr(state, name)] for name in named},
         "offsets": offsets,
-        "settings": [row._asdict() for row in list_differences(state)],
+        "settings": [row._asdict() for row in list_settings_unlike_kafka(state)],
         "left_out": state.left_out,
     }

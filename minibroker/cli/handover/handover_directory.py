@@ -42,7 +42,7 @@ def serve_directory_copy(path: str) -> Iterator[str]:
         "auto.create.topics.enable": "false",
     }
     with _log_only_errors(), tempfile.TemporaryDirectory() as temporary:
-        _copy_tree(source, Path(temporary))
+        _copy_data_directory(source, Path(temporary))
         try:
             with Broker(settings, directory=temporary) as broker:
                 yield broker.bootstrap_servers
@@ -50,7 +50,7 @@ def serve_directory_copy(path: str) -> Iterator[str]:
             raise click.ClickException(f"{path}: {error}") from None
 
 
-def complete_from_directory(state: State) -> State:
+def limit_to_settings_of_directory(state: State) -> State:
     """Return what is known of the directory itself: the settings of this process are no one's.
 
     Those that were set at run time are in the metadata; others count as Kafka's defaults.
@@ -72,7 +72,7 @@ def _log_only_errors() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _copy_tree(source: Path, target: Path) -> None:
+def _copy_data_directory(source: Path, target: Path) -> None:
     for entry in source.iterdir():
         if entry.name in (META_PROPERTIES, BOOTSTRAP):
             shutil.copy(entry, target)

@@ -33,12 +33,12 @@ class Difference(NamedTuple):
     production: str | None
 
 
-def list_differences(state: State) -> list[Difference]:
+def list_settings_unlike_kafka(state: State) -> list[Difference]:
     """Return the settings that are not as in production, where that is known, or else not Kafka's defaults."""
-    return list(_iterate_differences(state))
+    return list(_iterate_settings_unlike_kafka(state))
 
 
-def _iterate_differences(state: State) -> Iterator[Difference]:
+def _iterate_settings_unlike_kafka(state: State) -> Iterator[Difference]:
     from minibroker.broker.configs.settings import get_broker_setting
     from minibroker.broker.configs.settings_values import format_value
 
@@ -69,13 +69,13 @@ def print_report(state: State) -> None:
     click.echo(
         f"{state.source} has {', '.join(format_count(count, what) for what, count in counts.items())} with offsets"
     )
-    for note in (*_iterate_notes(state), *(f"no format has {each}" for each in state.left_out)):
+    for note in (*_iterate_report_notes(state), *(f"no format has {each}" for each in state.left_out)):
         click.echo(f"- {note}")
     click.echo()
-    print_table(["setting", "here", "Kafka's default", "in production"], list_differences(state))
+    print_table(["setting", "here", "Kafka's default", "in production"], list_settings_unlike_kafka(state))
 
 
-def _iterate_notes(state: State) -> Iterator[str]:
+def _iterate_report_notes(state: State) -> Iterator[str]:
     alone = [topic.name for topic in state.topics if topic.replicas == 1]
     if alone:
         yield f"topics with one replica, which the loss of a broker takes away: {list_few(alone)}"

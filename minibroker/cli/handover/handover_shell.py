@@ -96,17 +96,17 @@ Left = Callable[[str], None]
 
 def write_script(state: State) -> str:
     """Return the script."""
-    left_out: list[str] = list(state.left_out)
+    left_out_notes: list[str] = list(state.left_out)
     bodies = {
         "topics": [line for topic in state.topics for line in _write_topic_commands(topic)],
-        "configs": [line for each in state.configs for line in _write_configs(each, left_out.append)],
-        "users": list(_write_users(state.users, left_out.append)),
-        "acls": list(_write_acls(state.acls, left_out.append)),
-        "quotas": list(_write_quotas(state.quotas, left_out.append)),
-        "offsets": list(_write_offsets(state.offsets, left_out.append)),
+        "configs": [line for each in state.configs for line in _write_configs(each, left_out_notes.append)],
+        "users": list(_write_users(state.users, left_out_notes.append)),
+        "acls": list(_write_acls(state.acls, left_out_notes.append)),
+        "quotas": list(_write_quotas(state.quotas, left_out_notes.append)),
+        "offsets": list(_write_offsets(state.offsets, left_out_notes.append)),
     }
     functions = "".join(f"\n{name}() {{\n    :\n{_indent_lines(lines)}}}\n" for name, lines in bodies.items())
-    notes = "".join(f"# Left out: {escape_unprintable(note)}\n" for note in left_out)
+    notes = "".join(f"# Left out: {escape_unprintable(note)}\n" for note in left_out_notes)
     head = HEAD.format(source=escape_unprintable(state.source), parts=", ".join(PARTS))
     foot = FOOT.format(parts=" ".join(PARTS), all_parts=" | ".join(bodies))
     return head.replace("set -eu\n", f"{notes}set -eu\n", 1) + functions + foot
@@ -116,7 +116,7 @@ def _indent_lines(lines: Iterable[str]) -> str:
     return "".join(f"    {line}\n" for line in lines)
 
 
-def _write_call(script: str, *options: str, **values: str) -> str:
+def _write_tool_call(script: str, *options: str, **values: str) -> str:
     """Return a call of a tool, with options that are safe as they are, and values of any text."""
     named = [f"--{name.replace('_', '-')}={quote(value)}" for name, value in values.items()]
     return " ".join(["tool", script, *options, *named])
@@ -132,22 +132,22 @@ def _write_topic_commands(topic: Topic) -> Iterator[str]:
     simple = {name: value for name, value in topic.configs.items() if value and "=" not in value}
     sizes = f'--partitions={topic.partitions} --replication-factor="${{REPLICATION_FACTOR:-{topic.replicas}}}"'
     configs = [f"--config={quote(f'{name}={value}')}" for name, value in simple.items()]
-    yield _write_call("kafka-topics", "--create --if-not-exists", sizes, *configs, topic=topic.name)
+    yield _write_tool_call("kafka-topics", "--create --if-not-exists", sizes, *configs, topic=topic.name)
     others = {name: value for name, value in topic.configs.items() if name not in simple}
     if others:
-        yield from _write_set("--topic", topic.name, others)
+        yield from _write_add_config("--topic", topic.name, others)
 
 
 def _write_configs(found: DynamicConfigs, left: Left) -> Iterator[str]:
     if not found.name:
-        yield from _write_set("--broker-defaults", None, found.configs)
-    elif _can_be_given(found.name):
-        yield from _write_set(f"--{found.kind}", found.name, found.configs)
+        yield from _write_add_config("--broker-defaults", None, found.configs)
+    elif _can_be_argument(found.name):
+        yield from _write_add_config(f"--{found.kind}", found.name, found.configs)
     else:
         left(f"the configs of {found.whose}, whose name no tool takes")
 
 
-def _write_set(option: str, name: str | None, configs: Mapping[str, str]) -> Iterator[str]:
+def _write_add_config(option: str, name: str | None, configs: Mapping[str, str]) -> Iterator[str]:
     yield _write_lines(f"{key}={_escape_property(value)}" for key, value in configs.items())
     entity = option if name is None else f"{option}={quote(name)}"
     yield f'tool kafka-configs --alter {entity} --add-config-file="$file"'
@@ -165,7 +165,7 @@ def _escape_utf16(character: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
-def _can_be_given(name: str) -> bool:
+def _can_be_argument(name: str) -> bool:
     """Return whether a name can be an argument of a process, and is not empty, which the tools refuse."""
     return bool(name) and "\0" not in name
 
@@ -173,7 +173,7 @@ def _can_be_given(name: str) -> bool:
 def _write_users(users: Iterable[ListedUser], left: Left) -> Iterator[str]:
     for name, rows in groupby(users, key=lambda row: row.user):
         mechanisms = " ".join(f"{row.mechanism} {row.iterations}" for row in rows)
-        if _can_be_given(name):
+        if _can_be_argument(name):
             yield f"credential {quote(name)} {quote(escape_unprintable(name))} {mechanisms}"
         else:
             left(f"the user {name!r}, whose name no tool takes")
@@ -184,13 +184,13 @@ def _write_acls(acls: Iterable[ListedAcl], left: Left) -> Iterator[str]:
     for acl, rows in groupby(acls, key=lambda row: row._replace(operation="")):
         given = acl.name, acl.principal, acl.host
         operations = [row.operation for row in rows]
-        if not all(_can_be_given(text) and text == text.strip(BLANKS) for text in given):
+        if not all(_can_be_argument(text) and text == text.strip(BLANKS) for text in given):
             left(f"the ACL of {acl.principal!r} on the {acl.resource} {acl.name!r}: kafka-acls cuts off blanks")
             continue
         effect = acl.permission
         of_cluster = acl.resource == "cluster"
         resource = "--cluster" if of_cluster else f"--{RESOURCES[acl.resource]}={quote(acl.name)}"
-        yield _write_call(
+        yield _write_tool_call(
             "kafka-acls",
             "--add",
             resource,
@@ -210,7 +210,7 @@ def _write_quotas(quotas: Iterable[ListedQuota], left: Left) -> Iterator[str]:
     for entity, rows in groupby(quotas, key=lambda row: row[:3]):
         named = dict(zip((option for _, option in ENTITIES), entity, strict=True))
         limits = ",".join(f"{row.quota}={row.value}" for row in rows)
-        if not all(name is None or _can_be_given(name) for name in entity):
+        if not all(name is None or _can_be_argument(name) for name in entity):
             left(f"the quotas {limits} of {entity!r}, whose name no tool takes")
             continue
         options = [
@@ -218,14 +218,14 @@ def _write_quotas(quotas: Iterable[ListedQuota], left: Left) -> Iterator[str]:
             for option, name in named.items()
             if name is not None
         ]
-        yield _write_call("kafka-configs", "--alter", *options, f"--add-config={limits}")
+        yield _write_tool_call("kafka-configs", "--alter", *options, f"--add-config={limits}")
 
 
 def _write_offsets(offsets: Mapping[str, Mapping[tuple[str, int], int]], left: Left) -> Iterator[str]:
     for group, positions in offsets.items():
-        if _can_be_given(group):
+        if _can_be_argument(group):
             yield _write_lines(f"{topic},{partition},{offset}" for (topic, partition), offset in positions.items())
-            yield _write_call(
+            yield _write_tool_call(
                 "kafka-consumer-groups", "--reset-offsets", '--from-file="$file"', "--execute", group=group
             )
         else:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from minibroker.cli.administration import TOPIC_RESOURCE, TopicPartition, get_all_topics
 from minibroker.cli.groups.groups_command import list_groups_of_node
-from minibroker.cli.groups.groups_facts import fetch_committed
+from minibroker.cli.groups.groups_facts import fetch_committed_offsets
 from minibroker.cli.security.acls_command import ListedAcl, list_acls_of_cluster
 from minibroker.cli.security.quotas_command import ListedQuota, list_quotas_of_cluster
 from minibroker.cli.security.users_command import ListedUser, list_users_of_cluster
@@ -66,27 +66,27 @@ class State(NamedTuple):
 
 def collect_state(client: Client, source: str) -> State:
     """Ask for everything. Raises `ClientError`."""
-    left_out: list[str] = []
+    left_out_notes: list[str] = []
     known = get_all_topics(client)
-    topics = list(_iterate_topics(client, known, left_out))
-    configs = list(_iterate_dynamic_configs(client, left_out))
-    offsets = dict(_iterate_offsets(client, known, left_out))
+    topics = list(_iterate_topics(client, known, left_out_notes))
+    configs = list(_iterate_dynamic_configs(client, left_out_notes))
+    offsets = dict(_iterate_offsets(client, known, left_out_notes))
     node = str(min(client.nodes()))
     ((_, settings),) = _iterate_configs(client, BROKER_RESOURCE, [node])
     return State(
         source,
         topics,
         configs,
-        _read_if_served(lambda: list_users_of_cluster(client)),
-        _read_if_served(lambda: list_acls_of_cluster(client)),
-        _read_if_served(lambda: list_quotas_of_cluster(client)),
+        _read_if_supported(lambda: list_users_of_cluster(client)),
+        _read_if_supported(lambda: list_acls_of_cluster(client)),
+        _read_if_supported(lambda: list_quotas_of_cluster(client)),
         offsets,
         settings,
-        left_out,
+        left_out_notes,
     )
 
 
-def _read_if_served(read: Any) -> list[Any]:
+def _read_if_supported(read: Any) -> list[Any]:
     """Return what is read, or nothing of a cluster without an authorizer, or from before it had this."""
     from minibroker.client.client_errors import ClientError
     from minibroker.protocol.errors import ErrorCode
@@ -100,21 +100,24 @@ def _read_if_served(read: Any) -> list[Any]:
     return found
 
 
-def _iterate_topics(client: Client, known: dict[str, Any], left_out: list[str]) -> Iterator[Topic]:
+def _iterate_topics(client: Client, known: dict[str, Any], left_out_notes: list[str]) -> Iterator[Topic]:
     names = sorted(name for name, topic in known.items() if not topic.is_internal)
     for name, entries in _iterate_configs(client, TOPIC_RESOURCE, names):
         partitions = known[name].partitions
         replicas = max(len(each.replica_nodes) for each in partitions)
         yield Topic(
-            name, len(partitions), replicas, _select_changed_configs(TOPIC_RESOURCE, f"topic {name}", entries, left_out)
+            name,
+            len(partitions),
+            replicas,
+            _select_changed_configs(TOPIC_RESOURCE, f"topic {name}", entries, left_out_notes),
         )
 
 
-def _iterate_dynamic_configs(client: Client, left_out: list[str]) -> Iterator[DynamicConfigs]:
+def _iterate_dynamic_configs(client: Client, left_out_notes: list[str]) -> Iterator[DynamicConfigs]:
     for kind, names in ((BROKER_RESOURCE, [""]), *_list_named_resources(client).items()):
         for name, entries in _iterate_configs(client, kind, names):
             found = DynamicConfigs(KINDS[kind], name, {})
-            found.configs.update(_select_changed_configs(kind, found.whose, entries, left_out))
+            found.configs.update(_select_changed_configs(kind, found.whose, entries, left_out_notes))
             if found.configs:
                 yield found
 
@@ -131,12 +134,12 @@ def _list_named_resources(client: Client) -> dict[int, list[str]]:
         return [(each.resource_type, each.resource_name) for each in answer.config_resources]
 
     names: dict[int, list[str]] = {}
-    for kind, name in sorted(_read_if_served(listed)):
+    for kind, name in sorted(_read_if_supported(listed)):
         names.setdefault(kind, []).append(name)
     return names
 
 
-def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out: list[str]) -> dict[str, str]:
+def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out_notes: list[str]) -> dict[str, str]:
     """Return what was set at run time, but for secrets, and names that Apache Kafka does not have."""
     from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
     from minibroker.broker.configs.settings_values import format_value
@@ -148,9 +151,9 @@ def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out:
             continue
         row = table.get(entry.name)
         if entry.is_sensitive or entry.value is None:
-            left_out.append(f"the secret {entry.name} of {where}")
+            left_out_notes.append(f"the secret {entry.name} of {where}")
         elif row is not None and not row.in_kafka:
-            left_out.append(f"{entry.name}={entry.value} of {where}, which Apache Kafka 4.4 does not have")
+            left_out_notes.append(f"{entry.name}={entry.value} of {where}, which Apache Kafka 4.4 does not have")
         elif kind != BROKER_RESOURCE or row is None or entry.value != format_value(row.default):
             # New clusters set the default of min.insync.replicas for all brokers. It is none of another cluster's.
             kept[entry.name] = entry.value
@@ -180,15 +183,17 @@ def _iterate_configs(client: Client, kind: int, names: list[str]) -> Iterator[tu
 
 
 def _iterate_offsets(
-    client: Client, known: dict[str, Any], left_out: list[str]
+    client: Client, known: dict[str, Any], left_out_notes: list[str]
 ) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
     """Yield the committed offsets of each group for topics that exist."""
     groups = [row for node in client.nodes() for row in list_groups_of_node(client, node)]
     for row in sorted(groups, key=lambda row: row["group"]):
         if row["type"] not in WITH_OFFSETS:
-            left_out.append(f"the offsets of {row['group']}, a {row['type']} group: Kafka has no tool that sets them")
+            left_out_notes.append(
+                f"the offsets of {row['group']}, a {row['type']} group: Kafka has no tool that sets them"
+            )
             continue
-        offsets = {place: each.offset for place, each in sorted(fetch_committed(client, row["group"]).items())}
+        offsets = {place: each.offset for place, each in sorted(fetch_committed_offsets(client, row["group"]).items())}
         kept = {place: offset for place, offset in offsets.items() if place[0] in known}
         if kept:
             yield row["group"], kept

@@ -44,16 +44,16 @@ Fields = dict[str, Any]
 
 def write_resources(state: State, cluster: str) -> str:
     """Return the documents for the Kafka resource `cluster`."""
-    left_out = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
-    left_out += [f"the offsets of the group {group!r}" for group in state.offsets]
-    documents = [_make_topic(topic, cluster) for topic in state.topics]
-    documents += _iterate_users(state, cluster, left_out)
+    left_out_notes = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
+    left_out_notes += [f"the offsets of the group {group!r}" for group in state.offsets]
+    documents = [_make_topic_resource(topic, cluster) for topic in state.topics]
+    documents += _iterate_users(state, cluster, left_out_notes)
     head = f"# Written by `minibroker handover` from {escape_unprintable(state.source)}, for Strimzi with {VERSION}.\n"
-    notes = "".join(f"# Left out: {escape_unprintable(note)}\n" for note in left_out)
+    notes = "".join(f"# Left out: {escape_unprintable(note)}\n" for note in left_out_notes)
     return head + notes + "".join("---\n" + "".join(_write_yaml(each)) for each in documents)
 
 
-def _make_topic(topic: Topic, cluster: str) -> Fields:
+def _make_topic_resource(topic: Topic, cluster: str) -> Fields:
     spec: Fields = {"topicName": topic.name, "partitions": topic.partitions, "replicas": topic.replicas}
     if topic.configs:
         spec["config"] = topic.configs
@@ -73,11 +73,11 @@ def make_resource_name(name: str) -> str:
     return f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}".lstrip("-")
 
 
-def _iterate_users(state: State, cluster: str, left_out: list[str]) -> Iterator[Fields]:
+def _iterate_users(state: State, cluster: str, left_out_notes: list[str]) -> Iterator[Fields]:
     """Yield a resource for each user that logs in by SCRAM, or has ACLs or quotas of its own."""
     mechanisms = {user: {row.mechanism for row in rows} for user, rows in groupby(state.users, lambda row: row.user)}
-    acls = _group_acls(state.acls, left_out)
-    quotas = _group_quotas(state.quotas, left_out)
+    acls = _group_acls(state.acls, left_out_notes)
+    quotas = _group_quotas(state.quotas, left_out_notes)
     for name in sorted({*mechanisms, *acls, *quotas}):
         of_certificate = name.startswith(COMMON_NAME) and "," not in name
         own = name.removeprefix(COMMON_NAME) if of_certificate else name
@@ -85,7 +85,7 @@ def _iterate_users(state: State, cluster: str, left_out: list[str]) -> Iterator[
         if "SCRAM-SHA-512" in mechanisms.get(name, ()):
             spec["authentication"] = {"type": "scram-sha-512"}
         elif name in mechanisms:
-            left_out.append(f"the login of {name!r} by SCRAM-SHA-256, which Strimzi does not have")
+            left_out_notes.append(f"the login of {name!r} by SCRAM-SHA-256, which Strimzi does not have")
         elif of_certificate:
             spec["authentication"] = {"type": "tls-external"}
         if name in acls:
@@ -95,14 +95,14 @@ def _iterate_users(state: State, cluster: str, left_out: list[str]) -> Iterator[
         yield _make_resource("KafkaUser", own, cluster, spec)
 
 
-def _group_acls(acls: Iterable[ListedAcl], left_out: list[str]) -> dict[str, list[Fields]]:
+def _group_acls(acls: Iterable[ListedAcl], left_out_notes: list[str]) -> dict[str, list[Fields]]:
     acls_by_user: dict[str, list[Fields]] = {}
     for acl, rows in groupby(acls, key=lambda row: row._replace(operation="")):
         operations = [convert_to_pascal_case(row.operation) for row in rows]
         is_named = acl.principal.startswith(USER) and acl.principal != f"{USER}*"
         if not is_named or acl.resource not in RESOURCES or not OPERATIONS.issuperset(operations):
             what = f"{acl.permission} {acl.principal!r} {', '.join(operations)} on the {acl.resource} {acl.name!r}"
-            left_out.append(f"an ACL that no KafkaUser has: {what}")
+            left_out_notes.append(f"an ACL that no KafkaUser has: {what}")
             continue
         resource: Fields = {"type": RESOURCES[acl.resource]}
         if acl.resource != "cluster":
@@ -112,11 +112,11 @@ def _group_acls(acls: Iterable[ListedAcl], left_out: list[str]) -> dict[str, lis
     return acls_by_user
 
 
-def _group_quotas(quotas: Iterable[ListedQuota], left_out: list[str]) -> dict[str, dict[str, float]]:
+def _group_quotas(quotas: Iterable[ListedQuota], left_out_notes: list[str]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for quota in quotas:
         if quota.user in (None, DEFAULT) or quota.client_id is not None or quota.quota not in QUOTAS:
-            left_out.append(f"a quota that no KafkaUser has: {quota.quota}={quota.value} of {quota[:3]!r}")
+            left_out_notes.append(f"a quota that no KafkaUser has: {quota.quota}={quota.value} of {quota[:3]!r}")
             continue
         is_whole = quota.quota != "controller_mutation_rate"
         value = int(quota.value) if is_whole else quota.value

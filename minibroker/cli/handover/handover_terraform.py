@@ -61,13 +61,13 @@ ENTITIES: Final = ("user", "client-id", "ip")
 
 def write_configuration(state: State) -> str:
     """Return the configuration."""
-    left_out = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
-    left_out += [f"the offsets of the group {group!r}" for group in state.offsets]
+    left_out_notes = [*state.left_out, *(f"the configs of {each.whose}" for each in state.configs)]
+    left_out_notes += [f"the offsets of the group {group!r}" for group in state.offsets]
     blocks = [_write_topic(topic) for topic in state.topics]
     blocks += map(_write_user, state.users)
-    blocks += _write_acls(state.acls, left_out)
+    blocks += _write_acls(state.acls, left_out_notes)
     blocks += _write_quotas(state.quotas)
-    notes = "".join(f"# Left out: {escape_unprintable(note)}\n" for note in left_out)
+    notes = "".join(f"# Left out: {escape_unprintable(note)}\n" for note in left_out_notes)
     head = HEAD.format(source=escape_unprintable(state.source), notes=notes)
     return head + (PASSWORDS if state.users else "") + "".join(blocks)
 
@@ -94,12 +94,12 @@ def _write_user(user: ListedUser) -> str:
     return _write_block("kafka_user_scram_credential", make_label(user.user, user.mechanism), fields)
 
 
-def _write_acls(acls: Iterable[ListedAcl], left_out: list[str]) -> Iterator[str]:
+def _write_acls(acls: Iterable[ListedAcl], left_out_notes: list[str]) -> Iterator[str]:
     for acl in acls:
         operation = convert_to_pascal_case(acl.operation)
         if acl.resource not in RESOURCES or operation not in OPERATIONS:
             what = f"{acl.permission} {acl.principal!r} {operation} on the {acl.resource} {acl.name!r}"
-            left_out.append(f"an ACL that the provider does not have: {what}")
+            left_out_notes.append(f"an ACL that the provider does not have: {what}")
             continue
         fields = {
             "resource_type": quote_text(RESOURCES[acl.resource]),
@@ -120,13 +120,15 @@ def _write_quotas(quotas: Iterable[ListedQuota]) -> Iterator[str]:
         config = {"config": _write_map((row.quota, json.dumps(row.value)) for row in rows)}
         own_label = make_label(*(word for part in parts for word in part))
         if len(parts) == 1:
-            yield _write_block("kafka_quota", own_label, {**_make_entity("entity_", *parts[0]), **config})
+            yield _write_block("kafka_quota", own_label, {**_make_entity_fields("entity_", *parts[0]), **config})
         else:
-            nested = "".join(f"  entity {{\n{_write_fields(_make_entity('', *part), '    ')}  }}\n" for part in parts)
+            nested = "".join(
+                f"  entity {{\n{_write_fields(_make_entity_fields('', *part), '    ')}  }}\n" for part in parts
+            )
             yield _write_block("kafka_quota_composite", own_label, config, nested)
 
 
-def _make_entity(prefix: str, kind: str, name: str) -> dict[str, str]:
+def _make_entity_fields(prefix: str, kind: str, name: str) -> dict[str, str]:
     named = {} if name == DEFAULT else {f"{prefix}name": quote_text(name)}
     return {f"{prefix}type": quote_text(kind), **named}
 

@@ -28,11 +28,11 @@ def kafka_broker_api_versions(bootstrap: Bootstrap) -> None:
             answer = client.request(request, each.node_id)
             client.check(answer.error_code, "ApiVersions", each.node_id)
             click.echo(f"{each.host}:{each.port} (id: {each.node_id} rack: {each.rack or 'null'} isFenced: false) -> (")
-            click.echo(",\n".join(_iterate_lines(answer.api_keys)))
+            click.echo(",\n".join(_iterate_api_lines(answer.api_keys)))
             click.echo(")")
 
 
-def _iterate_lines(apis: Iterable[Any]) -> Iterator[str]:
+def _iterate_api_lines(apis: Iterable[Any]) -> Iterator[str]:
     for each in sorted(apis, key=lambda each: each.api_key):
         is_one = each.min_version == each.max_version
         versions = str(each.min_version) if is_one else f"{each.min_version} to {each.max_version}"

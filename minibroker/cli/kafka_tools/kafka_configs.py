@@ -17,7 +17,7 @@ from minibroker.cli.administration import (
 )
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.kafka_tools.tool_options import choose_action, make_server_options, parse_configs
-from minibroker.cli.shared import make_failure
+from minibroker.cli.shared import make_operation_error
 from minibroker.cli.topics.topics_config import DELETE, SET
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ def kafka_configs(
         if action == "alter":
             assert name is not None
             _alter_configs(client, kind, name, add_config, deleted)
-            click.echo(f"Completed updating {'' if name else 'default '}config for {_make_title(kind, name)}.")
+            click.echo(f"Completed updating {'' if name else 'default '}config for {_format_entity_name(kind, name)}.")
             return
-        for each in _list_names(client, kind) if name is None else [name]:
+        for each in _list_entity_names(client, kind) if name is None else [name]:
             _describe_entity(client, kind, each, shows_all)
 
 
@@ -100,25 +100,25 @@ def _choose_entity(
     return kind, name
 
 
-def _list_names(client: Client, kind: str) -> list[str]:
+def _list_entity_names(client: Client, kind: str) -> list[str]:
     return sorted(get_all_topics(client)) if kind == TOPICS else [*map(str, client.nodes()), DEFAULT_BROKER]
 
 
-def _choose_node(client: Client, kind: str, name: str) -> int | None:
+def _choose_node_to_ask(client: Client, kind: str, name: str) -> int | None:
     """Return the broker to ask, None for any. Raises click.ClickException."""
     if kind == TOPICS or name == DEFAULT_BROKER:
         return None
     if not name.isdecimal():
-        raise make_failure(f"the entity name for brokers must be a valid integer broker id, found: {name}")
+        raise make_operation_error(f"the entity name for brokers must be a valid integer broker id, found: {name}")
     if int(name) not in client.nodes():
-        raise make_failure(f"there is no broker {name}")
+        raise make_operation_error(f"there is no broker {name}")
     return int(name)
 
 
 def _describe_entity(client: Client, kind: str, name: str, shows_all: bool) -> None:
     adjective = "Default" if name == DEFAULT_BROKER else "All" if shows_all else "Dynamic"
-    click.echo(f"{adjective} configs for {_make_title(kind, name)} are:")
-    for config in get_configs(client, RESOURCES[kind], name, _choose_node(client, kind, name)):
+    click.echo(f"{adjective} configs for {_format_entity_name(kind, name)} are:")
+    for config in get_configs(client, RESOURCES[kind], name, _choose_node_to_ask(client, kind, name)):
         sources = DYNAMIC[kind][-1:] if name == DEFAULT_BROKER else DYNAMIC[kind]
         if shows_all or config.config_source in sources:
             synonyms = ", ".join(f"{SOURCES[one.source]}:{one.name}={one.value}" for one in config.synonyms)
@@ -126,7 +126,7 @@ def _describe_entity(client: Client, kind: str, name: str, shows_all: bool) -> N
             click.echo(f"  {config.name}={config.value} sensitive={sensitive} synonyms={{{synonyms}}}")
 
 
-def _make_title(kind: str, name: str) -> str:
+def _format_entity_name(kind: str, name: str) -> str:
     return f"{kind} in the cluster" if name == DEFAULT_BROKER else f"{kind.removesuffix('s')} {name}"
 
 
@@ -138,7 +138,7 @@ def _alter_configs(client: Client, kind: str, name: str, added: dict[str, str], 
     changes = [(key, SET, value) for key, value in added.items()] + [(key, DELETE, None) for key in deleted]
     configs = [of_resource.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in changes]
     resource = of_resource(resource_type=RESOURCES[kind], resource_name=name, configs=configs)
-    node = _choose_node(client, kind, name)
+    node = _choose_node_to_ask(client, kind, name)
     request = IncrementalAlterConfigsRequest(resources=[resource])
     (answer,) = client.request(request, client.controller() if node is None else node).responses
     check_error_code(answer.error_code, f"cannot change the configs of {name or 'all brokers'}", answer.error_message)

@@ -19,7 +19,7 @@ from minibroker.cli.kafka_tools.tool_options import (
     make_properties_option,
     make_server_options,
 )
-from minibroker.cli.places import Where, parse_topics, parse_where
+from minibroker.cli.places import Where, parse_offset_or_time, parse_topics
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -31,11 +31,11 @@ PROPERTIES: Final = (*(f"print.{each}" for each in PARTS), "key.separator", "lin
 LEVELS: Final = ("read_committed", "read_uncommitted")
 
 
-def parse_place(text: str) -> Where:
+def parse_start_offset(text: str) -> Where:
     """Parse an offset, `earliest` or `latest`. Raises click.BadParameter."""
     if not text.isdecimal() and text not in ("earliest", "latest"):
         raise click.BadParameter(f"{text!r} is not an offset, earliest or latest")
-    return parse_where(text)
+    return parse_offset_or_time(text)
 
 
 @click.command("kafka-console-consumer")
@@ -43,7 +43,7 @@ def parse_place(text: str) -> Where:
 @click.option("--topic")
 @click.option("--include", "--whitelist", "include", help="A regular expression of topics.")
 @click.option("--from-beginning", is_flag=True)
-@click.option("--offset", type=parse_place, help="With --partition.")
+@click.option("--offset", type=parse_start_offset, help="With --partition.")
 @click.option("--partition", type=click.IntRange(0))
 @click.option("--group")
 @click.option("--max-messages", type=click.IntRange(1))
@@ -73,7 +73,7 @@ def kafka_console_consumer(
     given = dict(properties)
     check_known_properties(given, PROPERTIES)
     name, indexes = parse_topics(f"^({include})$" if topic is None else topic)
-    start = offset or parse_where("earliest" if from_beginning else "latest")
+    start = offset or parse_offset_or_time("earliest" if from_beginning else "latest")
     asked = [(name, indexes if partition is None else (partition,))]
     with connect_client(bootstrap) as client:
         lines = _Lines(given, cache(lambda topic: _find_timestamp_type(client, topic)))
@@ -119,16 +119,16 @@ class _Lines:
         return b"Offset:%d" % found.record.offset
 
     def format_headers(self, found: Found) -> bytes:
-        pairs = [b"%s:%s" % (name.encode(), self._show_bytes(value)) for name, value in found.record.headers]
+        pairs = [b"%s:%s" % (name.encode(), self._format_bytes_or_null(value)) for name, value in found.record.headers]
         return self._headers.join(pairs) or b"NO_HEADERS"
 
     def format_key(self, found: Found) -> bytes:
-        return self._show_bytes(found.record.key)
+        return self._format_bytes_or_null(found.record.key)
 
     def format_value(self, found: Found) -> bytes:
-        return self._show_bytes(found.record.value)
+        return self._format_bytes_or_null(found.record.value)
 
-    def _show_bytes(self, data: bytes | None) -> bytes:
+    def _format_bytes_or_null(self, data: bytes | None) -> bytes:
         return self._null if data is None else bytes(data)
 
 

@@ -37,11 +37,11 @@ def kafka_console_producer(
     given = dict(properties)
     check_known_properties(given, PROPERTIES)
     acks = request_required_acks.replace("-1", "all")
-    arguments = ["--compression", compression_codec, "--acks", acks, *_make_line_options(given), "--", topic]
+    arguments = ["--compression", compression_codec, "--acks", acks, *_make_produce_options(given), "--", topic]
     run_command(produce, arguments, bootstrap)
 
 
-def _make_line_options(given: dict[str, str]) -> list[str]:
+def _make_produce_options(given: dict[str, str]) -> list[str]:
     marker = given.get("null.marker")
     options = [] if marker is None else ["--null-value", marker]
     if is_true_property(given, "parse.key"):

@@ -64,7 +64,7 @@ def kafka_consumer_groups(
         raise click.UsageError("--members cannot be used with --offsets")
     if action != "list" and bool(groups) == all_groups:
         raise click.UsageError(f"--{action} needs --group or --all-groups")
-    names = list(groups) if groups else _list_names(bootstrap)
+    names = list(groups) if groups else _list_group_names(bootstrap)
     if action == "list":
         for name in names:
             click.echo(name)
@@ -76,10 +76,10 @@ def kafka_consumer_groups(
         deleted = ", ".join(f"'{each}'" for each in names)
         click.echo(f"Deletion of requested consumer groups ({deleted}) was successful.")
     elif action == "reset-offsets":
-        _reset_groups(bootstrap, names, **reset)
+        _reset_group_offsets(bootstrap, names, **reset)
 
 
-def _list_names(bootstrap: Bootstrap) -> list[str]:
+def _list_group_names(bootstrap: Bootstrap) -> list[str]:
     return [each["group"] for each in json.loads(run_command(list_groups, ["--json", *OF_CONSUMERS], bootstrap))]
 
 
@@ -103,7 +103,7 @@ def _describe_group(bootstrap: Bootstrap, name: str, shows_members: bool) -> Non
     _print_table(OFFSETS, table)
 
 
-def _reset_groups(
+def _reset_group_offsets(
     bootstrap: Bootstrap,
     names: list[str],
     topics: tuple[str, ...],

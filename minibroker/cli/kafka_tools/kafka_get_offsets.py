@@ -7,13 +7,13 @@ import click
 from minibroker.cli.administration import connect_client, get_all_topics
 from minibroker.cli.connecting import Bootstrap
 from minibroker.cli.kafka_tools.tool_options import make_server_options, select_matching_names
-from minibroker.cli.shared import make_failure
+from minibroker.cli.shared import make_operation_error
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
 TIMES = {"latest": LATEST, "earliest": EARLIEST}
 
 
-def parse_time(text: str) -> int:
+def parse_offset_timestamp(text: str) -> int:
     """Parse ms since 1970, -1 or `latest`, -2 or `earliest`. Raises click.BadParameter."""
     try:
         return TIMES[text] if text in TIMES else max(int(text), EARLIEST)
@@ -25,7 +25,7 @@ def parse_time(text: str) -> int:
 @make_server_options("--broker-list")
 @click.option("--topic", help="A regular expression, or several with commas.")
 @click.option("--partitions", help="Numbers with commas.")
-@click.option("--time", "timestamp", type=parse_time, default="latest")
+@click.option("--time", "timestamp", type=parse_offset_timestamp, default="latest")
 @click.option("--exclude-internal-topics", is_flag=True)
 def kafka_get_offsets(
     bootstrap: Bootstrap, topic: str | None, partitions: str | None, timestamp: int, exclude_internal_topics: bool
@@ -44,7 +44,7 @@ def kafka_get_offsets(
             if each.leader_id >= 0 and (wanted is None or each.partition_index in wanted)
         ]
         if not places:
-            raise make_failure("Could not match any topic-partitions with the specified filters")
+            raise make_operation_error("Could not match any topic-partitions with the specified filters")
         offsets = list_offsets(client, dict.fromkeys(places, timestamp))
     for name, index in sorted(places):
         offset = offsets[name, index]

@@ -14,7 +14,7 @@ from minibroker.cli.kafka_tools.tool_options import (
     run_command,
     select_matching_names,
 )
-from minibroker.cli.shared import make_failure
+from minibroker.cli.shared import make_operation_error
 from minibroker.cli.topics import topics_command
 from minibroker.cli.topics.topics_config import alter
 from minibroker.protocol.primitives import format_uuid
@@ -57,7 +57,7 @@ def kafka_topics(
         shown = (name for name, each in topics.items() if not (options["exclude_internal"] and each.is_internal))
         names = select_matching_names(options["topic"], shown)
         if options["topic"] is not None and not names and action != "list" and not options["if_exists"]:
-            raise make_failure(f"Topic '{options['topic']}' does not exist as expected")
+            raise make_operation_error(f"Topic '{options['topic']}' does not exist as expected")
         if action == "list":
             for name in names:
                 click.echo(name)
@@ -108,7 +108,7 @@ def _describe_topic(client: Client, topic: Any) -> None:
         "ReplicationFactor": replicas,
         "Configs": ",".join(f"{each.name}={each.value}" for each in configs),
     }
-    click.echo(_format_line(told))
+    click.echo(_format_fields(told))
     for partition in sorted(topic.partitions, key=lambda each: each.partition_index):
         told = {
             "Topic": topic.name,
@@ -119,8 +119,8 @@ def _describe_topic(client: Client, topic: Any) -> None:
             "Elr": "N/A",  # Metadata does not have them
             "LastKnownElr": "N/A",
         }
-        click.echo(f"\t{_format_line(told)}")
+        click.echo(f"\t{_format_fields(told)}")
 
 
-def _format_line(told: dict[str, object]) -> str:
+def _format_fields(told: dict[str, object]) -> str:
     return "\t".join(f"{name}: {value}" for name, value in told.items())

@@ -34,7 +34,7 @@ from minibroker.cli.pipeline.pipeline_shared import (
     runs_locally,
     start_engine,
 )
-from minibroker.cli.places import Where, parse_where
+from minibroker.cli.places import Where, parse_offset_or_time
 from minibroker.cli.shared import make_assignments_option, make_json_option, parse_assignment, print_table
 
 if TYPE_CHECKING:
@@ -57,8 +57,10 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 )
 @click.option("--to", metavar="NAME", help="The topic to write to, for one archived topic.")
 @click.option("--topic-map", metavar="OLD=NEW", type=parse_assignment, multiple=True, help="Rename. Can be repeated.")
-@click.option("--start", metavar="WHERE", type=parse_where, help="An archived offset or a time; by default all.")
-@click.option("--end", metavar="WHERE", type=parse_where, help="End before this offset or time.")
+@click.option(
+    "--start", metavar="WHERE", type=parse_offset_or_time, help="An archived offset or a time; by default all."
+)
+@click.option("--end", metavar="WHERE", type=parse_offset_or_time, help="End before this offset or time.")
 @click.option("--repartition", is_flag=True, help="Choose partitions by key, instead of keeping them.")
 @click.option(
     "--partitions", type=click.IntRange(1), help="With --repartition: the number of partitions of a new topic."

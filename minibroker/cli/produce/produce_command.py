@@ -35,8 +35,8 @@ from minibroker.cli.shared import (
     describe_missing_partition,
     make_assignments_option,
     make_completer,
-    make_failure,
     make_json_option,
+    make_operation_error,
     suggest_file_commands,
 )
 from minibroker.quantities import format_count, parse_moment_ms
@@ -127,9 +127,13 @@ def produce(
     from minibroker.protocol.records.record import Header
 
     common = Common(
-        _encode_argument(key), timestamp, tuple(Header(name, _encode_argument(value)) for name, value in headers)
+        _encode_key_argument(key),
+        timestamp,
+        tuple(Header(name, _encode_key_argument(value)) for name, value in headers),
     )
-    form = LineFormat(_encode_argument(key_separator), _encode_argument(null_key), _encode_argument(null_value))
+    form = LineFormat(
+        _encode_key_argument(key_separator), _encode_key_argument(null_key), _encode_key_argument(null_value)
+    )
     is_typed = not sources and sys.stdin.isatty()
     report, codec = Report(topic, shows_progress=sys.stderr.isatty() and not is_typed), Compression[compression.upper()]
     options: dict[str, Any] = {"acks": ACKS[acks], "codec": codec, "timeout_ms": int(timeout_s * 1000)}
@@ -142,8 +146,10 @@ def produce(
 
         try:
             with _run_in_transaction(identity, report):
-                _write_items(
-                    _iterate_items(sources, kind, form, common, is_typed), Outbox(writer_of, topic, partition), report
+                _produce_records(
+                    _iterate_input_records(sources, kind, form, common, is_typed),
+                    Outbox(writer_of, topic, partition),
+                    report,
                 )
         finally:
             report.print_report(as_json)
@@ -162,7 +168,7 @@ def _run_in_transaction(identity: ProducerIdentity | None, report: Report) -> It
         yield
         commits = not report.has_failed
     finally:
-        identity.end(commits=commits)
+        identity.end_transaction(commits=commits)
         report.transaction = "committed" if commits else "aborted"
 
 
@@ -182,12 +188,14 @@ def _check_arguments(
         raise click.UsageError("--null-key needs --key-separator, as otherwise there are no keys")
 
 
-def _encode_argument(text: str | None) -> bytes | None:
+def _encode_key_argument(text: str | None) -> bytes | None:
     """Return the original bytes of an argument."""
     return None if text is None else os.fsencode(text)
 
 
-def _iterate_items(sources: tuple[BinaryIO, ...], kind: str, form: LineFormat, common: Common, is_typed: bool) -> Items:
+def _iterate_input_records(
+    sources: tuple[BinaryIO, ...], kind: str, form: LineFormat, common: Common, is_typed: bool
+) -> Items:
     """Return the records, as many at once as there are to read. `is_typed` is true to ask a person for them."""
     if is_typed:
         separator = form.key_separator
@@ -224,9 +232,9 @@ class Outbox:
         if partition is not None and partition >= writer.partitions:
             lacking = describe_missing_partition(topic, partition, writer.partitions)
             if partition == self._partition:
-                raise make_failure(lacking)
+                raise make_operation_error(lacking)
             raise BadLine(f"{item.place}: {lacking}; --partition chooses another")
-        writer.add(item.record, partition)
+        writer.add_record(item.record, partition)
 
     def count_unsettled(self) -> int:
         """Return the number of records of which nobody knows whether they were written."""
@@ -238,7 +246,7 @@ class Outbox:
             writer.flush()
 
 
-def _write_items(items: Items, outbox: Outbox, report: Report) -> None:
+def _produce_records(items: Items, outbox: Outbox, report: Report) -> None:
     """Write all records, those before a wrong line too; stop if the broker does not take records any more."""
     try:
         for some in items:

@@ -130,9 +130,9 @@ def iterate_record_of_file(source: BinaryIO, common: Common) -> Items:
 
     data = source.read(LINE_MAX_BYTES + 1)
     if len(data) > LINE_MAX_BYTES:
-        raise BadLine(f"{_get_name(source)} is longer than {LINE_MAX_BYTES} bytes")
+        raise BadLine(f"{_get_source_name(source)} is longer than {LINE_MAX_BYTES} bytes")
     timestamp_ms = _get_now_ms() if common.timestamp_ms is None else common.timestamp_ms
-    yield [Item(Record(-1, timestamp_ms, common.key, data, common.headers), _get_name(source))]
+    yield [Item(Record(-1, timestamp_ms, common.key, data, common.headers), _get_source_name(source))]
 
 
 # --- JSON -------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def iterate_records_of_json(lines: Lines, common: Common) -> Items:
                 if document is not None and "type" in document:
                     document = dumped.parse_record(document)
                 if document is not None:
-                    items.append(_make_item(document, f"line {number}", common, now_ms))
+                    items.append(_make_record_of_json(document, f"line {number}", common, now_ms))
         except ValueError as error:
             yield items
             raise BadLine(f"line {number}: {error}") from None
@@ -196,25 +196,25 @@ def _parse_object(line: bytes) -> dict[str, Any]:
     return document
 
 
-def _make_item(document: dict[str, Any], place: str, common: Common, now_ms: int) -> Item:
+def _make_record_of_json(document: dict[str, Any], place: str, common: Common, now_ms: int) -> Item:
     """Return the record of an object. Raises ValueError."""
     from minibroker.protocol.records.record import Record
 
     unknown = sorted(document.keys() - KNOWN)
     if unknown:
         raise ValueError(f"a record has no field {make_legible(unknown[0], 40)!r}")
-    key = _get_bytes(document, "key")
+    key = _get_key_or_value(document, "key")
     record = Record(
         -1,
         _get_timestamp(document, common, now_ms),
         common.key if key is None and "key" not in document else key,
-        _get_bytes(document, "value"),
+        _get_key_or_value(document, "value"),
         (*_parse_headers(document.get("headers")), *common.headers),
     )
     return Item(record, place, _get_field(document, "topic", str), _get_number(document, "partition", PARTITION_MAX))
 
 
-def _get_bytes(document: dict[str, Any], name: str) -> bytes | None:
+def _get_key_or_value(document: dict[str, Any], name: str) -> bytes | None:
     """Return a text, or base64 under the other name. What is no text is written as JSON; null is null."""
     encoded = document.get(f"{name}_base64")
     value = document.get(name)
@@ -247,7 +247,7 @@ def _parse_headers(given: Any) -> tuple[Header, ...]:
         name = _get_field(each, "name", str)
         if name is None:
             raise ValueError("a header has no name")
-        headers.append(Header(name, _get_bytes(each, "value")))
+        headers.append(Header(name, _get_key_or_value(each, "value")))
     return tuple(headers)
 
 
@@ -286,7 +286,7 @@ def _get_now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _get_name(source: BinaryIO) -> str:
+def _get_source_name(source: BinaryIO) -> str:
     return str(getattr(source, "name", "<stdin>"))
 
 
@@ -299,4 +299,4 @@ def iterate_sources(sources: Iterable[BinaryIO], read: Callable[[BinaryIO], Item
         except BadLine as error:
             if len(all_sources) == 1:
                 raise
-            raise BadLine(f"{_get_name(source)}: {error.message}") from None
+            raise BadLine(f"{_get_source_name(source)}: {error.message}") from None

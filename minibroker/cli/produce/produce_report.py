@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from minibroker.cli.shared import make_failure
+from minibroker.cli.shared import make_operation_error
 from minibroker.quantities import format_count
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class TopicReport:
 
     def format_line(self) -> str:
         """Return the report for people."""
-        places = "".join(map(_format_place, self.list_rows()))
+        places = "".join(map(_format_offset_range, self.list_rows()))
         return f"{format_count(self.records, 'record')} written to {self.topic}{places}"
 
     def make_document(self) -> dict[str, object]:
@@ -130,10 +130,10 @@ class Report:
         if failed:
             reasons = [each.first_failure for each in self._topics.values() if each.failed]
             stopped = ", so the rest was not read" if self.gave_up else ""
-            raise make_failure(f"{format_count(failed, 'record')} not written: {reasons[0]}{stopped}")
+            raise make_operation_error(f"{format_count(failed, 'record')} not written: {reasons[0]}{stopped}")
 
 
-def _format_place(row: Written) -> str:
+def _format_offset_range(row: Written) -> str:
     if row.first_offset is None:
         return f", partition {row.partition}"
     if row.first_offset == row.last_offset:

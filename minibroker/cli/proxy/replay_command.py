@@ -79,7 +79,7 @@ async def _replay_exchanges(settings: ClientSettings, exchanges: list[Exchange])
     from minibroker.proxy.replaying import Replay
 
     sent = different = skipped = 0
-    async for each in Replay(settings).run(exchanges):
+    async for each in Replay(settings).replay_exchanges(exchanges):
         skipped += each.is_skipped
         sent += not each.is_skipped
         lines = [each.problem] if each.problem else each.differences

@@ -10,7 +10,7 @@ import click
 
 from minibroker.cli import variables
 from minibroker.cli.connecting import CONNECT_TIMEOUT_S, LONGEST_TIMEOUT_S, Unreachable
-from minibroker.cli.shared import make_failure
+from minibroker.cli.shared import make_operation_error
 
 if TYPE_CHECKING:
     from minibroker.registry.registry_client import RegistryClient
@@ -49,18 +49,18 @@ def make_registry_options(default: str | None = DEFAULT, about: str = ABOUT) -> 
                 return command(registry=None, **rest)
             from minibroker.registry.registry_client import RequestFailed  # most records are consumed without one
 
-            client = _make_client(registry, registry_token, registry_ca, registry_timeout)
+            client = _make_registry_client(registry, registry_token, registry_ca, registry_timeout)
             try:
                 return command(registry=client, **rest)
             except RequestFailed as error:
-                raise (make_failure(str(error)) if error.code else Unreachable(str(error))) from None
+                raise (make_operation_error(str(error)) if error.code else Unreachable(str(error))) from None
 
         return with_client
 
     return decorate
 
 
-def _make_client(url: str, token: str | None, authority: str | None, timeout_s: float) -> RegistryClient:
+def _make_registry_client(url: str, token: str | None, authority: str | None, timeout_s: float) -> RegistryClient:
     """Return a client. Raises click.UsageError for a file that cannot be read."""
     import ssl
 

@@ -9,7 +9,13 @@ from typing import Any, BinaryIO, Final
 import click
 
 from minibroker.cli.schemas.registries import make_registry_options
-from minibroker.cli.shared import WholeHelpGroup, make_failure, make_json_option, print_help_if_alone, print_rows
+from minibroker.cli.shared import (
+    WholeHelpGroup,
+    make_json_option,
+    make_operation_error,
+    print_help_if_alone,
+    print_rows,
+)
 from minibroker.registry.registry_client import RegistryClient, RequestFailed
 
 TYPES: Final = {"json": "JSON", "proto": "PROTOBUF", "avsc": "AVRO"}  # by suffix
@@ -48,13 +54,13 @@ def _add_schema_options(command: Any) -> Any:
     return click.argument("subject")(command)
 
 
-def _make_body(file: BinaryIO, kind: str | None, references: Sequence[Referred]) -> dict[str, Any]:
+def _make_request_body(file: BinaryIO, kind: str | None, references: Sequence[Referred]) -> dict[str, Any]:
     """Return the request for a schema in a file. Raises click.ClickException for a file that is no text."""
     name = str(getattr(file, "name", "-"))
     try:
         text = file.read().decode()
     except UnicodeDecodeError:
-        raise make_failure(f"{name} is not UTF-8") from None
+        raise make_operation_error(f"{name} is not UTF-8") from None
     body: dict[str, Any] = {"schema": text, "schemaType": kind or TYPES.get(name.rpartition(".")[2], "AVRO")}
     if references:
         names = ("name", "subject", "version")
@@ -123,7 +129,7 @@ def register(
         minibroker schemas register users-value user.avsc
     """
     query = {"normalize": str(normalize).lower()}
-    body = _make_body(file, kind, references)
+    body = _make_request_body(file, kind, references)
     click.echo(registry.send_request("POST", "subjects", subject, "versions", body=body, query=query)["id"])
 
 
@@ -142,11 +148,11 @@ def check(
         minibroker schemas check users-value user.avsc
     """
     place = () if version is None else (version,)
-    body = _make_body(file, kind, references)
+    body = _make_request_body(file, kind, references)
     path = ("compatibility", "subjects", subject, "versions", *place)
     verdict = registry.send_request("POST", *path, body=body, query={"verbose": "true"})
     if not verdict["is_compatible"]:
-        raise make_failure(
+        raise make_operation_error(
             "not compatible: " + " ".join(", ".join(verdict.get("messages") or ["no reason is given"]).split())
         )
     click.echo("compatible")
@@ -166,12 +172,12 @@ def delete(subject: str, version: str | None, permanent: bool, registry: Registr
     """
     path = ("subjects", subject) if version is None else ("subjects", subject, "versions", version)
     if permanent:
-        _delete_first(registry, path)
+        _delete_softly(registry, path)
     found = registry.send_request("DELETE", *path, query={"permanent": str(permanent).lower()})
     click.echo(" ".join(map(str, found if isinstance(found, list) else [found])))
 
 
-def _delete_first(registry: RegistryClient, path: tuple[str, ...]) -> None:
+def _delete_softly(registry: RegistryClient, path: tuple[str, ...]) -> None:
     """Delete what is not deleted yet, as a registry wants it before a permanent deletion."""
     try:
         registry.send_request("DELETE", *path)

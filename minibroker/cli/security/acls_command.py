@@ -15,8 +15,8 @@ from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
     WholeHelpGroup,
     make_completer,
-    make_failure,
     make_json_option,
+    make_operation_error,
     print_help_if_alone,
     print_table,
 )
@@ -93,7 +93,7 @@ def _choose_resource(options: dict[str, Any]) -> tuple[int, str]:
     return named[0]
 
 
-def _make_parts(user: str, operation: str, options: dict[str, Any]) -> dict[str, Any]:
+def _make_acl_fields(user: str, operation: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return an ACL as the fields of a request, but for the type of its pattern."""
     resource_type, name = _choose_resource(options)
     return {
@@ -175,7 +175,7 @@ def add(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> None
     if topic != "*" and topic.endswith("*"):  # no topic has such a name
         raise click.UsageError(f"no topic is named {topic}; for a prefix, give --topic {topic.rstrip('*')} --prefixed")
     creation = CreateAclsRequest.AclCreation(
-        **_make_parts(user, operation, options), resource_pattern_type=_choose_pattern_type(options)
+        **_make_acl_fields(user, operation, options), resource_pattern_type=_choose_pattern_type(options)
     )
     with connect_client(bootstrap) as client:
         (result,) = client.request(CreateAclsRequest(creations=[creation]), client.controller()).results
@@ -195,7 +195,7 @@ def remove(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> N
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.security import DeleteAclsRequest
 
-    parts = _make_parts(user, operation, options)
+    parts = _make_acl_fields(user, operation, options)
     wanted = DeleteAclsRequest.DeleteAclsFilter(
         resource_type_filter=parts["resource_type"],
         resource_name_filter=parts["resource_name"],
@@ -209,5 +209,5 @@ def remove(user: str, operation: str, bootstrap: Bootstrap, **options: Any) -> N
         (result,) = client.request(DeleteAclsRequest(filters=[wanted]), client.controller()).filter_results
         check_error_code(result.error_code, "cannot remove the ACL", result.error_message)
     if not result.matching_acls:
-        raise make_failure("there is no such ACL; 'minibroker acls list' shows those that there are")
+        raise make_operation_error("there is no such ACL; 'minibroker acls list' shows those that there are")
     click.echo(f"removed {len(result.matching_acls)}")

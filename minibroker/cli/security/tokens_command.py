@@ -12,8 +12,8 @@ from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
 from minibroker.cli.shared import (
     WholeHelpGroup,
-    make_failure,
     make_json_option,
+    make_operation_error,
     parse_duration,
     print_help_if_alone,
     print_rows,
@@ -156,7 +156,7 @@ def describe(owners: tuple[str, ...], with_secrets: bool, bootstrap: Bootstrap, 
         minibroker tokens describe --owner alice
     """
     with connect_client(bootstrap) as client:
-        rows = [_make_row(token, with_secrets) for token in _describe_tokens(client, owners)]
+        rows = [_make_token_row(token, with_secrets) for token in _describe_tokens(client, owners)]
     rows.sort(key=lambda row: (row["owner"], row["issued_ms"], row["id"]))
     if as_json:
         click.echo(json.dumps(rows))
@@ -164,7 +164,7 @@ def describe(owners: tuple[str, ...], with_secrets: bool, bootstrap: Bootstrap, 
         print_rows(rows, NAMES)
 
 
-def _make_row(token: Any, with_secret: bool) -> dict[str, Any]:
+def _make_token_row(token: Any, with_secret: bool) -> dict[str, Any]:
     return {
         "id": token.token_id,
         **({"secret": base64.b64encode(token.hmac).decode()} if with_secret else {}),
@@ -193,5 +193,5 @@ def _find_secret(client: Client, token_id: str) -> bytes:
     """Return the HMAC of a token, so that nobody has to write it on a command line. Raises click.ClickException."""
     found: bytes | None = next((one.hmac for one in _describe_tokens(client, ()) if one.token_id == token_id), None)
     if found is None:
-        raise make_failure(f"there is no token {token_id} that you may see")
+        raise make_operation_error(f"there is no token {token_id} that you may see")
     return found

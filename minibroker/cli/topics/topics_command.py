@@ -23,9 +23,9 @@ from minibroker.cli.shared import (
     WholeHelpGroup,
     make_assignments_option,
     make_completer,
-    make_failure,
     make_json_option,
     make_no_such_error,
+    make_operation_error,
     print_help_if_alone,
     print_table,
 )
@@ -127,7 +127,7 @@ def create(
             (answer,) = client.request(request, client.controller(), lowest=lowest).topics
         except ClientError as error:
             if lowest and error.code == ErrorCode.UNSUPPORTED_VERSION:
-                raise make_failure(
+                raise make_operation_error(
                     "brokers before 2.4 have no defaults: add --partitions and --replication-factor"
                 ) from None
             raise

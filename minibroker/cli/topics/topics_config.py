@@ -21,8 +21,8 @@ from minibroker.cli.shared import (
     NamedCommand,
     make_assignments_option,
     make_completer,
-    make_failure,
     make_json_option,
+    make_operation_error,
     print_table,
 )
 
@@ -60,20 +60,20 @@ def config(
         minibroker topics config orders --set retention.ms=3600000 --delete cleanup.policy
     """
     changed = dict(assignments)
-    _check_change([key for key, _ in assignments], deleted)
+    _check_no_config_is_given_twice([key for key, _ in assignments], deleted)
     with connect_client(bootstrap) as client:
         get_existing_topic(client, name)
         if not changed and not deleted:
-            _show_configs([_make_row(entry) for entry in get_topic_configs(client, name)], as_json)
+            _show_configs([_make_config_row(entry) for entry in get_topic_configs(client, name)], as_json)
             return
         known = {entry.name for entry in get_topic_configs(client, name)}
         unknown = next((key for key in deleted if key not in known), None)
         if unknown is not None:
             from minibroker.suggestions import suggest_names
 
-            raise make_failure(f"{name} has no config {unknown}{suggest_names(unknown, sorted(known))}")
+            raise make_operation_error(f"{name} has no config {unknown}{suggest_names(unknown, sorted(known))}")
         _change_configs(client, name, changed, deleted)
-        kept = _find_kept_configs(client, name, deleted)
+        kept = _find_configs_to_delete(client, name, deleted)
     if as_json:
         gone = [key for key in deleted if key not in kept]
         click.echo(json.dumps({"name": name, "set": changed | kept, "deleted": gone}))
@@ -85,7 +85,7 @@ def config(
         click.echo(f"{name}: {key} {told}")
 
 
-def _find_kept_configs(client: Client, name: str, deleted: tuple[str, ...]) -> dict[str, str | None]:
+def _find_configs_to_delete(client: Client, name: str, deleted: tuple[str, ...]) -> dict[str, str | None]:
     """Return the deleted configs that the topic still has, with their values: some cannot be unset again."""
     entries = get_topic_configs(client, name) if deleted else []
     return {
@@ -95,7 +95,7 @@ def _find_kept_configs(client: Client, name: str, deleted: tuple[str, ...]) -> d
     }
 
 
-def _check_change(assigned: list[str], deleted: tuple[str, ...]) -> None:
+def _check_no_config_is_given_twice(assigned: list[str], deleted: tuple[str, ...]) -> None:
     """Check that no config is given twice. Raises click.UsageError."""
     given = [*assigned, *deleted]
     twice = next((key for key in given if given.count(key) > 1), None)
@@ -103,7 +103,7 @@ def _check_change(assigned: list[str], deleted: tuple[str, ...]) -> None:
         raise click.UsageError(f"{twice} is given twice")
 
 
-def _make_row(entry: Any) -> Config:
+def _make_config_row(entry: Any) -> Config:
     row = make_config_row(entry)
     return row if row.default is not None else row._replace(default=_get_documented_default(entry.name))
 

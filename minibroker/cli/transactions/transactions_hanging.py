@@ -14,7 +14,7 @@ import click
 
 from minibroker.cli.administration import connect_client, get_all_topics
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.shared import make_completer, make_failure, make_json_option, make_no_such_error, print_rows
+from minibroker.cli.shared import make_completer, make_json_option, make_no_such_error, make_operation_error, print_rows
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -85,7 +85,7 @@ def abort(topic: str, partition: int, start_offset: int, bootstrap: Bootstrap) -
                 _abort_transaction(client, open_transaction)
                 click.echo(f"aborted the transaction of producer {open_transaction.producer_id} in {topic}-{partition}")
                 return
-    raise make_failure(f"no open transaction of {topic}-{partition} begins at offset {start_offset}")
+    raise make_operation_error(f"no open transaction of {topic}-{partition} begins at offset {start_offset}")
 
 
 def list_open_transactions(client: Client, only: str | None) -> list[OpenTransaction]:
@@ -99,11 +99,15 @@ def list_open_transactions(client: Client, only: str | None) -> list[OpenTransac
             if partition.leader_id != NO_LEADER:
                 by_leader[partition.leader_id][topic.name].append(partition.partition_index)
     return [
-        each for leader, partitions in by_leader.items() for each in _list_open_at_leader(client, leader, partitions)
+        each
+        for leader, partitions in by_leader.items()
+        for each in _list_open_transactions_at_leader(client, leader, partitions)
     ]
 
 
-def _list_open_at_leader(client: Client, leader: int, partitions: dict[str, list[int]]) -> list[OpenTransaction]:
+def _list_open_transactions_at_leader(
+    client: Client, leader: int, partitions: dict[str, list[int]]
+) -> list[OpenTransaction]:
     from minibroker.protocol.messages.transactions import DescribeProducersRequest
 
     Asked = DescribeProducersRequest.TopicRequest

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from minibroker.client.client_errors import ClientError, Reaction
 from minibroker.client.cluster_client import Sent
-from minibroker.client.connection_settings import take_number
+from minibroker.client.connection_settings import pop_number
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.brokers.client_settings import translate_errors
@@ -41,10 +41,10 @@ class FetchSettings:
         """Make it from its settings, and remove these from `settings`. Raises `OptionError`."""
         with translate_errors():
             return cls(
-                take_number(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),
-                take_number(settings, "fetch.max.bytes", cls.max_bytes, 1),
-                take_number(settings, "fetch.min.bytes", cls.min_bytes, 1),
-                take_number(settings, "fetch.max.wait.ms", cls.max_wait_ms),
+                pop_number(settings, "max.partition.fetch.bytes", cls.partition_bytes, 1),
+                pop_number(settings, "fetch.max.bytes", cls.max_bytes, 1),
+                pop_number(settings, "fetch.min.bytes", cls.min_bytes, 1),
+                pop_number(settings, "fetch.max.wait.ms", cls.max_wait_ms),
             )
 
 

@@ -48,7 +48,7 @@ class Request(messages.Request):
         kind = self.headers.get("content-type", V1).partition(";")[0].strip().lower()
         if kind not in CONSUMED:
             raise RegistryError(415, "HTTP 415 Unsupported Media Type")
-        if _has_many_values(self.body):
+        if _has_too_many_values(self.body):
             raise RegistryError(422, f"The request has more than {MOST_VALUES:,} values")
         try:
             document = json.loads(self.body) if self.body.strip() else None
@@ -85,7 +85,7 @@ class Answer:
         return (format_json(self.body) if self.raw is None else self.raw).encode()
 
 
-def _has_many_values(body: bytes) -> bool:
+def _has_too_many_values(body: bytes) -> bool:
     """Return whether JSON has so many values that it takes long to read, and to look at. Texts are not looked into."""
     if len(body) <= LARGE_BYTES:
         return False
@@ -101,7 +101,7 @@ def make_error_answer(error: RegistryError) -> Answer:
     return Answer({"error_code": error.code, "message": error.message}, error.status)
 
 
-def make_request(asked: messages.Request) -> Request:
+def convert_request(asked: messages.Request) -> Request:
     """Return a request as the registry reads it: slashes at its end, or next to each other, count for nothing."""
     segments = list(filter(None, asked.segments))
     return Request(asked.method, segments, asked.query_string, asked.headers, asked.body, asked.rest, asked.left)

@@ -14,12 +14,12 @@ from minibroker.registry.api.registry_routes import (
     parse_limit,
     parse_path_number,
     parse_version_number,
-    take_page,
+    select_page,
 )
 from minibroker.registry.api.settings_api import SettingsApi
 from minibroker.registry.formats.java_json import format_json
 from minibroker.registry.state import registry_errors as errors
-from minibroker.registry.state.coroutine_slices import Slices, let_others_go_on
+from minibroker.registry.state.coroutine_slices import Slices, yield_after_large_text
 from minibroker.registry.state.qualified_subjects import (
     DEFAULT,
     WILDCARD,
@@ -79,7 +79,7 @@ class RegistryApi(SettingsApi):
             )
             if (deleted and not only) or state.has_live_version(name) != only
         )
-        return take_page(request, names, LISTED_MAX)
+        return select_page(request, names, LISTED_MAX)
 
     @add_route("POST", "/subjects/{subject}")
     async def find_schema(self, request: Request) -> dict[str, Any]:
@@ -90,7 +90,9 @@ class RegistryApi(SettingsApi):
         if schema is None:
             state = await self._registry.read_state()
             raise (
-                errors.schema_not_found() if state.has_subjects(subject, deleted) else errors.subject_not_found(subject)
+                errors.make_schema_not_found_error()
+                if state.has_subjects(subject, deleted)
+                else errors.make_subject_not_found_error(subject)
             )
         return await self._show_schema(request, schema)
 
@@ -101,7 +103,7 @@ class RegistryApi(SettingsApi):
         return await self._registry.delete_subject(subject, permanent=request.get_query_flag("permanent"))
 
     @add_route("GET", "/subjects/{subject}/metadata")
-    async def find_by_metadata(self, request: Request) -> dict[str, Any]:
+    async def find_version_by_metadata(self, request: Request) -> dict[str, Any]:
         """Return the latest version whose metadata has properties."""
         state, subject = await self._registry.read_state(), await self._get_subject(request)
         wanted = dict(zip(request.query.get("key", []), request.query.get("value", []), strict=False)).items()
@@ -109,7 +111,7 @@ class RegistryApi(SettingsApi):
             if schema.metadata is not None and wanted <= (schema.metadata.get("properties") or {}).items():
                 return await self._show_schema(request, schema)
         known = state.has_subjects(subject, request.get_query_flag("deleted"))
-        raise errors.schema_not_found() if known else errors.subject_not_found(subject)
+        raise errors.make_schema_not_found_error() if known else errors.make_subject_not_found_error(subject)
 
     # --- versions -------------------------------------------------------------------------------
 
@@ -120,9 +122,9 @@ class RegistryApi(SettingsApi):
         only = request.get_query_flag("deletedOnly")
         deleted = only or request.get_query_flag("deleted")
         if not state.has_subjects(subject, deleted):
-            raise errors.subject_not_found(subject)
+            raise errors.make_subject_not_found_error(subject)
         found = [schema.version for schema in state.list_versions(subject, deleted) if schema.deleted or not only]
-        return take_page(request, found, SCHEMAS_MAX * 10)
+        return select_page(request, found, SCHEMAS_MAX * 10)
 
     @add_route("POST", "/subjects/{subject}/versions")
     async def register_schema(self, request: Request) -> dict[str, Any]:
@@ -133,7 +135,7 @@ class RegistryApi(SettingsApi):
         """
         subject = await self._get_subject(request)
         if not is_valid_subject(subject):
-            raise errors.invalid_subject(subject)
+            raise errors.make_invalid_subject_error(subject)
         schema = await self._registry.register_schema(
             subject, await self._parse_new_schema(request, subject), request.left
         )
@@ -144,21 +146,23 @@ class RegistryApi(SettingsApi):
     @add_route("GET", "/subjects/{subject}/versions/{version}")
     async def get_version(self, request: Request) -> dict[str, Any]:
         """Return a version of a subject."""
-        return await self._show_schema(request, await self._get_version(request, request.get_query_flag("deleted")))
+        return await self._show_schema(
+            request, await self._get_stored_version(request, request.get_query_flag("deleted"))
+        )
 
     @add_route("GET", "/subjects/{subject}/versions/{version}/schema")
     async def get_version_text(self, request: Request) -> Answer:
         """Return the text of a version alone."""
-        schema = await self._get_version(request, request.get_query_flag("deleted"))
+        schema = await self._get_stored_version(request, request.get_query_flag("deleted"))
         return Answer(raw=(await self._show_schema(request, schema))["schema"])
 
     @add_route("GET", "/subjects/{subject}/versions/{version}/referencedby")
     async def list_referrers(self, request: Request) -> list[int]:
         """Return the ids of the schemas that refer to a version."""
-        schema = await self._get_version(request, deleted=True)
+        schema = await self._get_stored_version(request, deleted=True)
         state = await self._registry.read_state()
         found = sorted(state.get_context_index(schema.subject).referrers.get((schema.subject, schema.version), ()))
-        return take_page(request, found, LISTED_MAX)
+        return select_page(request, found, LISTED_MAX)
 
     @add_route("DELETE", "/subjects/{subject}/versions/{version}")
     async def delete_version(self, request: Request) -> int:
@@ -167,7 +171,7 @@ class RegistryApi(SettingsApi):
         permanent = request.get_query_flag("permanent")
         return await self._registry.delete_version(subject, parse_version_number(named), named, permanent=permanent)
 
-    async def _get_version(self, request: Request, deleted: bool) -> StoredSchema:
+    async def _get_stored_version(self, request: Request, deleted: bool) -> StoredSchema:
         subject, version = await self._get_subject(request), parse_version_number(request.variables["version"])
         state = await self._registry.read_state()
         schema = state.find_version(subject, version, deleted)
@@ -207,7 +211,7 @@ class RegistryApi(SettingsApi):
         return Answer(raw=f"[{','.join(texts)}]")
 
     @add_route("GET", "/schemas/types")
-    async def list_types(self, request: Request) -> list[str]:
+    async def list_schema_types(self, request: Request) -> list[str]:
         """Return the types of schemas."""
         return ["JSON", "PROTOBUF", AVRO]
 
@@ -223,14 +227,14 @@ class RegistryApi(SettingsApi):
         return {name: value for name, value in found.items() if name != "id"}
 
     @add_route("GET", "/schemas/ids/{id}/schema")
-    async def get_text_by_id(self, request: Request) -> Answer:
+    async def get_schema_text_by_id(self, request: Request) -> Answer:
         """Return the text of the schema with an id alone."""
         return Answer(raw=(await self._show_schema(request, await self._get_schema_by_id(request)))["schema"])
 
     @add_route("GET", "/schemas/ids/{id}/subjects")
     async def list_subjects_of_id(self, request: Request) -> list[str]:
         """Return the subjects with the schema of an id."""
-        return take_page(request, [subject for subject, _ in await self._list_versions_of_id(request)], LISTED_MAX)
+        return select_page(request, [subject for subject, _ in await self._list_versions_of_id(request)], LISTED_MAX)
 
     @add_route("GET", "/schemas/ids/{id}/versions")
     async def list_versions_of_id(self, request: Request) -> list[dict[str, Any]]:
@@ -238,26 +242,26 @@ class RegistryApi(SettingsApi):
         found = [
             {"subject": subject, "version": version} for subject, version in await self._list_versions_of_id(request)
         ]
-        return take_page(request, found, LISTED_MAX)
+        return select_page(request, found, LISTED_MAX)
 
     @add_route("GET", "/schemas/guids/{guid}")
-    async def get_by_guid(self, request: Request) -> dict[str, Any]:
+    async def get_schema_by_guid(self, request: Request) -> dict[str, Any]:
         """Return the schema with a GUID."""
         state, guid = await self._registry.read_state(), request.variables["guid"]
-        for prefix, id in _list_ids(state, guid):
+        for prefix, id in _list_ids_of_guid(state, guid):
             schema = state.find_by_id(id, prefix)
             if schema is not None:
                 found = await self._show_schema(request, schema)
                 return {name: value for name, value in found.items() if name not in ("subject", "version", "id")}
-        raise errors.schema_not_found(guid)
+        raise errors.make_schema_not_found_error(guid)
 
     @add_route("GET", "/schemas/guids/{guid}/ids")
     async def list_ids_of_guid(self, request: Request) -> list[dict[str, Any]]:
         """Return the ids of the schema with a GUID, by context."""
         state, guid = await self._registry.read_state(), request.variables["guid"]
-        found = [{"context": parse_subject(prefix).context, "id": id} for prefix, id in _list_ids(state, guid)]
+        found = [{"context": parse_subject(prefix).context, "id": id} for prefix, id in _list_ids_of_guid(state, guid)]
         if not found:
-            raise errors.schema_not_found(guid)
+            raise errors.make_schema_not_found_error(guid)
         return found
 
     async def _get_schema_by_id(self, request: Request) -> StoredSchema:
@@ -268,14 +272,14 @@ class RegistryApi(SettingsApi):
             others = (state.find_by_id(id, prefix + name.subject) for prefix in state.list_context_prefixes()[1:])
             found = next(filter(None, others), None) or state.find_by_id(id, name.prefix)
         if found is None:
-            raise errors.schema_not_found(id)
+            raise errors.make_schema_not_found_error(id)
         return found
 
     async def _list_versions_of_id(self, request: Request) -> list[tuple[str, int]]:
         try:
             schema = await self._get_schema_by_id(request)
         except RegistryError as error:
-            raise errors.schema_not_found() if error.code == 40403 else error from None
+            raise errors.make_schema_not_found_error() if error.code == 40403 else error from None
         state = await self._registry.read_state()
         with_id = state.get_context_index(schema.subject).versions_by_id[schema.id]
         deleted = request.get_query_flag("deleted")
@@ -294,7 +298,7 @@ class RegistryApi(SettingsApi):
             version = parse_version_number(request.variables["version"])
             schema = state.find_version(subject, version)
             if schema is None and version != -1:
-                raise errors.version_not_found(version)
+                raise errors.make_version_not_found_error(version)
             earlier = [] if schema is None else [schema]
         verbose = request.get_query_flag("verbose")
         try:
@@ -311,7 +315,7 @@ class RegistryApi(SettingsApi):
     @add_route("GET", "/contexts")
     async def list_contexts(self, request: Request) -> list[str]:
         """Return the contexts."""
-        return take_page(request, [DEFAULT, *sorted((await self._registry.read_state()).contexts)], LISTED_MAX)
+        return select_page(request, [DEFAULT, *sorted((await self._registry.read_state()).contexts)], LISTED_MAX)
 
     @add_route("DELETE", "/contexts/{context}")
     async def delete_context(self, request: Request) -> Answer:
@@ -348,7 +352,7 @@ class RegistryApi(SettingsApi):
     async def _parse_new_schema(self, request: Request, subject: str) -> NewSchema:
         """Return the schema in a request. Raises RegistryError."""
         body = request.parse_body()
-        await let_others_go_on(len(request.body))
+        await yield_after_large_text(len(request.body))
         config = find_config(await self._registry.read_state(), subject)
         text, kind = body.get("schema") or "", body.get("schemaType") or AVRO
         id, version = body.get("id"), body.get("version")
@@ -404,11 +408,14 @@ def _list_subjects_with_prefix(state: SchemaState, prefix: str) -> list[str]:
     They are of its context, or of all if it begins with the wildcard.
     """
     return list(
-        filter(_make_matcher(prefix), state.iterate_subjects_with_prefix("" if prefix.startswith(WILDCARD) else prefix))
+        filter(
+            _make_prefix_matcher(prefix),
+            state.iterate_subjects_with_prefix("" if prefix.startswith(WILDCARD) else prefix),
+        )
     )
 
 
-def _make_matcher(prefix: str) -> Callable[[str], bool]:
+def _make_prefix_matcher(prefix: str) -> Callable[[str], bool]:
     if prefix.startswith(WILDCARD):
         bare = prefix.removeprefix(WILDCARD)
         return lambda name: not bare or parse_subject(name).subject.startswith(bare)
@@ -418,7 +425,7 @@ def _make_matcher(prefix: str) -> Callable[[str], bool]:
 
 def _group_aliases(state: SchemaState, prefix: str) -> dict[str, list[str]]:
     """Return by subject its aliases with a prefix."""
-    matches, found = _make_matcher(prefix), dict[str, list[str]]()
+    matches, found = _make_prefix_matcher(prefix), dict[str, list[str]]()
     for name in sorted(name for name in state.configs if name and matches(name)):
         subject = _resolve_subject(state, name)
         if subject != name:
@@ -426,7 +433,7 @@ def _group_aliases(state: SchemaState, prefix: str) -> dict[str, list[str]]:
     return found
 
 
-def _list_ids(state: SchemaState, guid: str) -> list[tuple[str, int]]:
+def _list_ids_of_guid(state: SchemaState, guid: str) -> list[tuple[str, int]]:
     """Return the ids of a GUID, with the contexts as they are written before a subject."""
     found = ((prefix, state.get_context_index(prefix).id_by_guid.get(guid)) for prefix in state.list_context_prefixes())
     return [(prefix, id) for prefix, id in found if id is not None]

@@ -10,10 +10,10 @@ from time import perf_counter
 from typing import Final, Protocol
 
 from minibroker.addresses import find_refusal
-from minibroker.registry.api.http_messages import Answer, Request, make_error_answer, make_request
+from minibroker.registry.api.http_messages import Answer, Request, convert_request, make_error_answer
 from minibroker.registry.api.registry_api import RegistryApi
 from minibroker.registry.formats.schema import REMEDY
-from minibroker.registry.state.coroutine_slices import let_others_go_on
+from minibroker.registry.state.coroutine_slices import yield_after_large_text
 from minibroker.registry.state.qualified_subjects import WILDCARD, make_context_prefix
 from minibroker.registry.state.registry_errors import RegistryError
 from minibroker.web import messages
@@ -37,10 +37,10 @@ class Guard(Protocol):
 class Observer(Protocol):
     """Sees requests, and may answer them instead of the registry."""
 
-    async def before(self, request: Request) -> Answer | None:
+    async def answer_instead(self, request: Request) -> Answer | None:
         """Return an answer, or None to let the registry answer."""
 
-    def after(self, request: Request, answer: Answer, duration_ms: float) -> None:
+    def note_answer(self, request: Request, answer: Answer, duration_ms: float) -> None:
         """Note the answer to a request."""
 
 
@@ -63,27 +63,27 @@ class RegistryApplication:
 
     async def answer(self, asked: messages.Request) -> messages.Answer:
         """Return the answer to a request, which may be an error."""
-        began, request = perf_counter(), make_request(asked)
+        began, request = perf_counter(), convert_request(asked)
         answer = await self._answer_request(request)
         if self._observer is not None:
-            self._observer.after(request, answer, (perf_counter() - began) * 1000)
-        return _make_answer(request, answer)
+            self._observer.note_answer(request, answer, (perf_counter() - began) * 1000)
+        return _encode_answer(request, answer)
 
     async def _answer_request(self, request: Request) -> Answer:
         try:
-            _check_page(request, is_private=False)
+            _check_request_origin(request, is_private=False)
             if self._guard is not None:
                 request.user = await self._guard.authenticate(request)
             if self._is_private and request.user is None:
-                _check_page(request, is_private=True)
+                _check_request_origin(request, is_private=True)
             _ = request.answer_type
             await request.read(BODY_BYTES_MAX)
-            await let_others_go_on(len(request.body))
+            await yield_after_large_text(len(request.body))
             resolve_context(request)
-            replacement = None if self._observer is None else await self._observer.before(request)
+            replacement = None if self._observer is None else await self._observer.answer_instead(request)
             answer = await self._api.answer(request) if replacement is None else replacement
-            await let_others_go_on(len(request.body))
-            await let_others_go_on(len(answer.data))
+            await yield_after_large_text(len(request.body))
+            await yield_after_large_text(len(answer.data))
             return answer
         except RegistryError as error:
             return Answer(make_error_answer(error).body, error.status, headers=HEADERS.get(error.status, ()))
@@ -96,14 +96,14 @@ class RegistryApplication:
             return make_error_answer(RegistryError(50001, "Internal error; the log of the broker says more"))
 
 
-def _check_page(request: Request, *, is_private: bool) -> None:
+def _check_request_origin(request: Request, *, is_private: bool) -> None:
     """Raise RegistryError for a page of another site, and with `is_private` for another name than this machine's."""
     refusal = find_refusal(request.headers, is_private=is_private)
     if refusal is not None:
         raise RegistryError(403, f"{refusal}; a registry for others listens on another address")
 
 
-def _make_answer(request: Request, answer: Answer) -> messages.Answer:
+def _encode_answer(request: Request, answer: Answer) -> messages.Answer:
     try:
         kind = request.answer_type
     except RegistryError:

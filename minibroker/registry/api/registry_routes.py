@@ -62,7 +62,7 @@ def parse_version_number(text: str) -> int:
     if bare.lower() == "latest" or bare == "-1":
         return -1
     if not bare.isascii() or not bare.isdecimal() or len(bare) > DIGITS_MAX or not 1 <= int(bare) <= INT_MAX:
-        raise errors.invalid_version(text)
+        raise errors.make_invalid_version_error(text)
     return int(bare)
 
 
@@ -72,7 +72,7 @@ def get_scope(request: Request) -> str | None:
     if named is None:
         return None
     if not is_valid_subject(named, of_config=True):
-        raise errors.invalid_subject(named)
+        raise errors.make_invalid_subject_error(named)
     return normalize_subject(named) or None
 
 
@@ -81,6 +81,6 @@ def parse_limit(request: Request, maximum: int) -> int:
     return limit if 0 < limit <= maximum else maximum
 
 
-def take_page(request: Request, found: Any, maximum: int) -> list[Any]:
+def select_page(request: Request, found: Any, maximum: int) -> list[Any]:
     first = max(request.get_query_number("offset", 0), 0)
     return list(islice(found, first, first + parse_limit(request, maximum)))

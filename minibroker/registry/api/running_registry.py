@@ -40,7 +40,7 @@ class RunningRegistry:
     async def start(self) -> None:
         """Serve, with the security of the broker's first listener. Raises StartError."""
         with _translate_start_errors():
-            await self.server.start(self._asgi, _find_tls(self._cluster()))
+            await self.server.start(self._asgi, _make_tls_context(self._cluster()))
 
     async def answer(self, request: Request) -> Answer:
         """Answer a request, as the server does."""
@@ -57,7 +57,7 @@ class RunningRegistry:
         return RegistryApplication(api, users, self._observer, is_private=self._is_private)
 
 
-def _find_tls(cluster: Broker) -> ssl.SSLContext | None:
+def _make_tls_context(cluster: Broker) -> ssl.SSLContext | None:
     """Return the TLS of the broker's first listener, or None if it has none."""
     listener = make_broker_listeners(cluster.static_settings)[0]
     if not listener.has_tls:

@@ -25,7 +25,7 @@ class SettingsApi:
         if subject is None or request.get_query_flag("defaultToGlobal"):
             return find_config(state, subject)
         if subject not in state.configs:
-            raise errors.no_config(subject)
+            raise errors.make_no_config_error(subject)
         return state.configs[subject]
 
     @add_route("PUT", "/config", "/config/{subject}")
@@ -41,7 +41,7 @@ class SettingsApi:
         state, subject = await self._registry.read_state(), get_scope(request)
         before = state.configs.get(subject) if subject is not None else find_config(state, None)
         if before is None:
-            raise errors.subject_not_found(str(subject))
+            raise errors.make_subject_not_found_error(str(subject))
         await self._registry.set_config(subject, None)
         return before
 
@@ -53,7 +53,7 @@ class SettingsApi:
             return {"mode": find_mode(state, subject)}
         mode = get_own_mode(state, subject)
         if mode is None:
-            raise errors.no_mode(subject)
+            raise errors.make_no_mode_error(subject)
         return {"mode": mode}
 
     @add_route("PUT", "/mode", "/mode/{subject}")
@@ -74,6 +74,6 @@ class SettingsApi:
         )
         before = find_mode(state, None) if subject is None else get_own_mode(state, subject)
         if before is None and not recursive:
-            raise errors.subject_not_found(str(subject))
+            raise errors.make_subject_not_found_error(str(subject))
         await self._registry.delete_mode(subject, recursive=recursive)
         return {"mode": before}

@@ -34,7 +34,7 @@ class Budget:
         """How many steps were taken."""
         return self._most - self.left
 
-    def abandon(self) -> None:
+    def stop_at_next_step(self) -> None:
         """Let the next step be the last one."""
         self._abandoned = True
 
@@ -46,7 +46,7 @@ class Budget:
         if self._abandoned:
             raise TooMuch("Nobody waits for the comparison any more")
 
-    def spend_text(self, text: str) -> str:
+    def spend_steps_on_text(self, text: str) -> str:
         """Return a text, which takes steps by its length. Raises TooMuch."""
         self.spend_steps(len(text) // CHARACTERS_OF_A_STEP)
         return text
@@ -60,7 +60,7 @@ class Found:
     def __init__(self, parts: Sequence[Any], counts: Callable[[Any], bool] = bool) -> None:
         """`counts` says which changes do."""
         self.parts = parts
-        self.count = min(sum(_count_parts(part, counts) for part in parts), MANY)
+        self.count = min(sum(_count_parts_recursively(part, counts) for part in parts), MANY)
 
 
 class Below(NamedTuple):
@@ -70,11 +70,11 @@ class Below(NamedTuple):
     parts: Sequence[Any]
 
 
-def _count_parts(part: Any, counts: Callable[[Any], bool]) -> int:
+def _count_parts_recursively(part: Any, counts: Callable[[Any], bool]) -> int:
     if isinstance(part, Found):
         return part.count
     if isinstance(part, Below):
-        return sum(_count_parts(each, counts) for each in part.parts)
+        return sum(_count_parts_recursively(each, counts) for each in part.parts)
     return int(counts(part))
 
 
@@ -105,7 +105,7 @@ def walk_changes(parts: Sequence[Any], budget: Budget) -> Iterator[tuple[tuple[s
                 path.pop()
 
 
-def forget_pairs(known: dict[Any, Any], keys: Iterable[Any]) -> None:
+def forget_compared_pairs(known: dict[Any, Any], keys: Iterable[Any]) -> None:
     """Forget what is known of each pair, in an order in which others are still known that are in it.
 
     What was found may be so much that to let go of it at once would keep all other threads waiting.
@@ -114,7 +114,7 @@ def forget_pairs(known: dict[Any, Any], keys: Iterable[Any]) -> None:
         known.pop(key)
 
 
-def name_changes(sentences: Iterable[str], count: int, most: int = CHANGES) -> list[str]:
+def describe_changes(sentences: Iterable[str], count: int, most: int = CHANGES) -> list[str]:
     """Return sentences on changes, as many as an answer may name, and then how many more there are."""
     named: list[str] = []
     characters = 0

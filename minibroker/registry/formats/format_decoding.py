@@ -100,8 +100,8 @@ def _decode_avro(schema: ParsedSchema, data: bytes, values: Values) -> Any:
 def _decode_protobuf(schema: ParsedSchema, record: Framed, values: Values) -> Any:
     # Late: the library protobuf takes 30 ms to import.
     from minibroker.registry.formats.protobuf import ProtobufSchema
-    from minibroker.registry.formats.protobuf.protobuf_decoding import read_indexes, read_protobuf
+    from minibroker.registry.formats.protobuf.protobuf_decoding import read_message_indexes, read_protobuf
 
     assert isinstance(schema, ProtobufSchema)
-    indexes, data = read_indexes(record.data if record.after_id is None else record.after_id)
+    indexes, data = read_message_indexes(record.data if record.after_id is None else record.after_id)
     return read_protobuf(schema, indexes, data if record.after_id is None else record.data, values)

@@ -18,7 +18,7 @@ LEAST_PLAIN, GREATEST_PLAIN = 1e-3, 1e7  # Java's Double.toString writes others 
 
 def parse_json(text: str) -> Any:
     """Parse JSON. Raises ValueError, also for NaN and the infinities, which Python's parser accepts."""
-    return make_json_decoder(text, parse_constant=_refuse_number).decode(text)
+    return make_json_decoder(text, parse_constant=_reject_nan_and_infinity).decode(text)
 
 
 def make_json_decoder(text: str, **options: Any) -> json.JSONDecoder:
@@ -32,7 +32,7 @@ def make_json_decoder(text: str, **options: Any) -> json.JSONDecoder:
     return cast(json.JSONDecoder, decoder)
 
 
-def _refuse_number(text: str) -> Any:
+def _reject_nan_and_infinity(text: str) -> Any:
     raise ValueError(f"Non-standard token '{text}'")
 
 

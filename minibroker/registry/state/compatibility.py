@@ -10,8 +10,8 @@ from minibroker.named_tuples import NamedTuple
 from minibroker.registry.formats.schema import ParsedSchema
 from minibroker.registry.state.contracts import Part, get_property, get_reserved_names
 from minibroker.registry.state.coroutine_slices import Left, Slices
-from minibroker.registry.state.registry_configs import get_level
-from minibroker.registry.state.registry_errors import invalid_schema
+from minibroker.registry.state.registry_configs import get_compatibility_level
+from minibroker.registry.state.registry_errors import make_invalid_schema_error
 from minibroker.registry.state.schema_formats import SchemaFormats
 from minibroker.registry.state.schema_records import StoredSchema
 from minibroker.registry.state.schema_state import SchemaState
@@ -29,7 +29,7 @@ class Candidate(NamedTuple):
     metadata: Part
 
 
-async def find_objections(
+async def find_incompatibilities(
     formats: SchemaFormats,
     state: SchemaState,
     config: Mapping[str, Any],
@@ -42,9 +42,9 @@ async def find_objections(
     Only the first one that differs is reported. Raises RegistryError if one of them cannot be parsed, if it takes too
     long to compare two of them, or once `left` returns: the client is gone.
     """
-    level, validates = get_level(config), config.get("validateFields") is True
+    level, validates = get_compatibility_level(config), config.get("validateFields") is True
     texts = _find_reserved_differences(candidate, earlier) if validates else []
-    others = _select_group(config, candidate, earlier)
+    others = _select_compatibility_group(config, candidate, earlier)
     slices, lenient = Slices(), config.get("compatibilityPolicy") == "LENIENT"
     compare = partial(formats.list_incompatibilities, candidate.kind, lenient=lenient, left=left)
     direction, _, transitive = level.partition("_")
@@ -69,12 +69,12 @@ def _find_reserved_differences(candidate: Candidate, earlier: Sequence[StoredSch
     removed = [f"The new schema has reserved field {name} {REMOVED}" for name in sorted(before - reserved)]
     names = candidate.parsed.list_field_names()
     if any(name.startswith("$$") for name in names):  # as only those of JSON Schema can
-        raise invalid_schema(candidate.kind, "#: Field names cannot start with $$ prefix")
+        raise make_invalid_schema_error(candidate.kind, "#: Field names cannot start with $$ prefix")
     taken = sorted(reserved & names)
     return [*removed, *(f"The new schema has field that conflicts with the reserved field {name}." for name in taken)]
 
 
-def _select_group(
+def _select_compatibility_group(
     config: Mapping[str, Any], candidate: Candidate, earlier: Sequence[StoredSchema]
 ) -> list[StoredSchema]:
     """Return the earlier versions of the schema's compatibility group."""
@@ -101,14 +101,14 @@ async def _compare_with_earlier(
             texts += [_fill_message(each, "old", "new") for each in await compare(older, candidate.parsed)]
         if backward:
             texts += [_fill_message(each, "new", "old") for each in await compare(candidate.parsed, older)]
-    return [*texts, *_show_schema(schema)] if texts else []
+    return [*texts, *_describe_schema(schema)] if texts else []
 
 
 def _fill_message(message: str, reader: str, writer: str) -> str:
     return message.replace("%s", reader, 1).replace("%s", writer, 1)
 
 
-def _show_schema(schema: StoredSchema) -> list[str]:
+def _describe_schema(schema: StoredSchema) -> list[str]:
     if len(schema.text) <= SHOWN_CHARACTERS:
         shown = f"'{schema.text}'"
     else:

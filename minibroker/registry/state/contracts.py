@@ -45,17 +45,17 @@ def merge_rules(older: Part, newer: Part) -> Part:
     return {kind: rules for kind, rules in merged.items() if rules}
 
 
-def is_same_metadata(wanted: Part, found: Part, version: int) -> bool:
+def has_same_metadata(wanted: Part, found: Part, version: int) -> bool:
     """Return whether metadata are those of a version; of which only one need say so."""
     asked, told = get_property(wanted, VERSION), get_property(found, VERSION)
     if asked is None and told is not None:
-        wanted = set_version(wanted, told)
+        wanted = set_version_in_metadata(wanted, told)
     elif asked is not None and told is None:
-        found = set_version(found, version)
+        found = set_version_in_metadata(found, version)
     return wanted == found
 
 
-def set_version(metadata: Part, version: int | str) -> Part:
+def set_version_in_metadata(metadata: Part, version: int | str) -> Part:
     """Return metadata with the version of the schema."""
     return merge_metadata(metadata, {"properties": {VERSION: str(version)}})
 
@@ -76,28 +76,28 @@ def check_contract_part(part: Any) -> None:
         raise ValueError("metadata and rule sets are objects")
     for name, value in (part or {}).items():
         if name in RULES:
-            for rule in _check_kind(list, value, f"{name} is a list of rules"):
+            for rule in _check_type(list, value, f"{name} is a list of rules"):
                 _check_rule(rule)
         elif name == "tags":
-            for tags in _check_kind(dict, value, "tags are lists of texts").values():
-                _check_texts(_check_kind(list, tags, "tags are lists of texts"), "tags are lists of texts")
+            for tags in _check_type(dict, value, "tags are lists of texts").values():
+                _check_texts(_check_type(list, tags, "tags are lists of texts"), "tags are lists of texts")
         elif name == "properties":
-            _check_texts(_check_kind(dict, value, "properties are texts").values(), "properties are texts")
+            _check_texts(_check_type(dict, value, "properties are texts").values(), "properties are texts")
         elif name == "sensitive":
-            _check_texts(_check_kind(list, value, "sensitive is a list of texts"), "sensitive is a list of texts")
+            _check_texts(_check_type(list, value, "sensitive is a list of texts"), "sensitive is a list of texts")
 
 
 def _check_rule(rule: Any) -> None:
-    for name, value in _check_kind(dict, rule, "a rule is an object").items():
+    for name, value in _check_type(dict, rule, "a rule is an object").items():
         if name == "tags":
-            _check_texts(_check_kind(list, value, "a rule's tags are texts"), "a rule's tags are texts")
+            _check_texts(_check_type(list, value, "a rule's tags are texts"), "a rule's tags are texts")
         elif name == "params":
-            _check_texts(_check_kind(dict, value, "a rule's params are texts").values(), "a rule's params are texts")
+            _check_texts(_check_type(dict, value, "a rule's params are texts").values(), "a rule's params are texts")
         elif name in TEXTS and not isinstance(value, str | None):
             raise ValueError(f"a rule's {name} is a text")
 
 
-def _check_kind(kind: type[Any], value: Any, message: str) -> Any:
+def _check_type(kind: type[Any], value: Any, message: str) -> Any:
     if not isinstance(value, kind | None):
         raise ValueError(message)
     return kind() if value is None else value
@@ -108,7 +108,7 @@ def _check_texts(values: Iterable[Any], message: str) -> None:
         raise ValueError(message)
 
 
-def normalize_part(part: Any) -> Part:
+def normalize_contract_part(part: Any) -> Part:
     """Return metadata or rules from a request as they are stored: sorted, without what is empty, with defaults.
 
     Raises ValueError.

@@ -26,7 +26,7 @@ class Slices:
             self._until = perf_counter() + SLICE_SECONDS
 
 
-async def let_others_go_on(size_bytes: int) -> None:
+async def yield_after_large_text(size_bytes: int) -> None:
     """Let others go on between two steps on a large text, each of which is a call that cannot be interrupted."""
     if size_bytes > LARGE_BYTES:
         await asyncio.sleep(0)

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Final
 from minibroker.registry.formats.schema import ParsedSchema, Reference
 from minibroker.registry.state import registry_errors as errors
 from minibroker.registry.state import schema_records as records
-from minibroker.registry.state.compatibility import Candidate, find_objections
+from minibroker.registry.state.compatibility import Candidate, find_incompatibilities
 from minibroker.registry.state.contracts import (
     VERSION,
     get_property,
-    is_same_metadata,
+    has_same_metadata,
     merge_metadata,
     merge_rules,
-    set_version,
+    set_version_in_metadata,
 )
-from minibroker.registry.state.coroutine_slices import Left, Slices, let_others_go_on
+from minibroker.registry.state.coroutine_slices import Left, Slices, yield_after_large_text
 from minibroker.registry.state.qualified_subjects import DEFAULT, get_context_prefix, parse_subject, qualify_within
-from minibroker.registry.state.registry_configs import IMPORTING, READING, change_config, find_config, find_mode
+from minibroker.registry.state.registry_configs import IMPORTING, READING, find_config, find_mode, merge_config
 from minibroker.registry.state.schema_formats import SchemaFormats, sort_references
 from minibroker.registry.state.schema_records import Entry, Key, StoredSchema
 from minibroker.registry.state.schema_state import SchemaState
@@ -95,7 +95,7 @@ class Registry:
             return await self._register_schema(subject, new, left)
 
     async def _register_schema(self, subject: str, new: NewSchema, left: Left | None) -> StoredSchema:
-        state, asked, mark = await self._topic.read_state_to_change(), new, self._topic.mark
+        state, asked, mark = await self._topic.read_state_to_change(), new, self._topic.state_version
         config, mode = find_config(state, subject), find_mode(state, subject)
         _check_may_register(subject, mode, new)
         earlier = state.list_versions(subject)
@@ -103,29 +103,31 @@ class Registry:
         if mode not in IMPORTING:
             new = _complete_schema(new, config, earlier, next_version)
         if not new.text.strip():
-            raise errors.no_schema()
+            raise errors.make_no_schema_error()
         schema, parsed = await self._prepare_schema(state, subject, new, stored=new.id >= 0)
         index = state.get_context_index(subject)
         id = index.id_by_guid.get(schema.guid, -1) if new.id == -1 else new.id
         if new.version == 0:
-            known = await self._find_alike(state, earlier, schema, parsed, id)
+            known = await self._find_equal_schema(state, earlier, schema, parsed, id)
             if known is not None:
                 return known
         if mode not in IMPORTING:
             candidate = Candidate(new.kind, parsed, schema.metadata)
-            reasons = await find_objections(self.formats, state, config, candidate, earlier, left)
+            reasons = await find_incompatibilities(self.formats, state, config, candidate, earlier, left)
             if reasons:
-                raise errors.incompatible(subject, reasons)
+                raise errors.make_incompatible_schema_error(subject, reasons)
         if new.version > 0 and new.version != next_version and mode not in IMPORTING:
             raise errors.RegistryError(errors.INVALID_SCHEMA, "Version is not one more than previous version")
-        await let_others_go_on(len(schema.text))
+        await yield_after_large_text(len(schema.text))
         state = await self._topic.read_state_to_change()
-        if self._topic.mark != mark:  # others write to the topic, too
+        if self._topic.state_version != mark:  # others write to the topic, too
             return await self._register_schema(subject, asked, left)
         version = new.version if new.version > 0 else next_version
-        _check_id(state, subject, schema, id)
+        _check_id_is_free(state, subject, schema, id)
         schema = replace(schema, version=version, id=index.max_id + 1 if id < 0 else id)
-        await self._topic.append_records([*_list_entries_before(state, schema), records.make_schema_entry(schema)])
+        await self._topic.append_records(
+            [*_list_entries_needed_before(state, schema), records.make_schema_entry(schema)]
+        )
         return schema
 
     async def _prepare_schema(
@@ -152,25 +154,27 @@ class Registry:
         A subject without a context is looked for in all.
         """
         state = await self.read_state()
-        schema = await self._find_or_completed(state, subject, new, deleted)
+        schema = await self._find_as_given_or_completed(state, subject, new, deleted)
         name = parse_subject(subject)
         if schema is None and name.context == DEFAULT:
             for prefix in state.list_context_prefixes()[1:]:
                 try:
-                    schema = schema or await self._find_or_completed(state, prefix + name.subject, new, deleted)
+                    schema = schema or await self._find_as_given_or_completed(
+                        state, prefix + name.subject, new, deleted
+                    )
                 except errors.RegistryError as error:
                     if error.code != errors.INVALID_SCHEMA:
                         raise
         return schema
 
-    async def _find_or_completed(
+    async def _find_as_given_or_completed(
         self, state: SchemaState, subject: str, new: NewSchema, deleted: bool
     ) -> StoredSchema | None:
         """Return the version with this schema, or with what it takes from the latest version and from the config."""
         found, latest = await self._find_version(state, subject, new, deleted=deleted), state.find_latest(subject)
         if found is not None or latest is None:
             return found
-        completed = _with_contracts(new, find_config(state, subject), latest)
+        completed = _merge_contracts(new, find_config(state, subject), latest)
         return None if completed == new else await self._find_version(state, subject, completed, deleted=deleted)
 
     async def _find_version(
@@ -183,9 +187,9 @@ class Registry:
         except errors.RegistryError:  # only a new schema has its defaults checked, and no deleted references
             schema, parsed = await self._prepare_schema(state, subject, new, stored=True)
         candidates = state.list_versions(subject, deleted)
-        return await self._find_alike(state, candidates[-1:] if latest_only else candidates, schema, parsed, -1)
+        return await self._find_equal_schema(state, candidates[-1:] if latest_only else candidates, schema, parsed, -1)
 
-    async def _find_alike(
+    async def _find_equal_schema(
         self,
         state: SchemaState,
         candidates: Sequence[StoredSchema],
@@ -235,12 +239,12 @@ class Registry:
         Raises RegistryError, also if `left` returns: the client is gone.
         """
         if not new.text.strip():
-            raise errors.no_schema()
+            raise errors.make_no_schema_error()
         state = await self.read_state()
         config = find_config(state, subject)
         schema, parsed = await self._prepare_schema(state, subject, new)
         candidate = Candidate(new.kind, parsed, schema.metadata)
-        return await find_objections(self.formats, state, config, candidate, earlier, left)
+        return await find_incompatibilities(self.formats, state, config, candidate, earlier, left)
 
     # --- deleting -------------------------------------------------------------------------------
 
@@ -253,14 +257,14 @@ class Registry:
                 and state.find_version(subject, version) is None
                 and state.find_version(subject, version, deleted=True)
             ):
-                raise errors.version_deleted(subject, named)
+                raise errors.make_version_deleted_error(subject, named)
             schema = state.find_version(subject, version, deleted=True)
             if schema is None:
                 raise make_missing_version_error(state, subject, version, deleted=True)
             _check_writable(state, subject)
             _check_unreferenced(state, schema)
             if permanent and not schema.deleted:
-                raise errors.version_not_deleted(subject, schema.version)
+                raise errors.make_version_not_deleted_error(subject, schema.version)
             if permanent:
                 last = len(state.versions[subject]) == 1
                 settings = _list_setting_tombstones(state, subject) if last else ()
@@ -274,20 +278,20 @@ class Registry:
         async with self._writing:
             state = await self._topic.read_state_to_change()
             if not state.has_subjects(subject, deleted=True):
-                raise errors.subject_not_found(subject)
+                raise errors.make_subject_not_found_error(subject)
             if not permanent and not state.has_subjects(subject, deleted=False):
-                raise errors.subject_deleted(subject)
+                raise errors.make_subject_deleted_error(subject)
             _check_writable(state, subject)
             schemas = state.list_versions(subject, deleted=permanent)
             for schema in schemas:
                 _check_unreferenced(state, schema)
                 if permanent and not schema.deleted:
-                    raise errors.subject_not_deleted(subject)
+                    raise errors.make_subject_not_deleted_error(subject)
             if permanent:
                 tombstones = [records.make_tombstone(schema.key) for schema in schemas]
-                await self._append_many([*tombstones, *_list_setting_tombstones(state, subject)])
+                await self._append_in_portions([*tombstones, *_list_setting_tombstones(state, subject)])
             elif schemas:
-                await self._topic.append_records([records.make_deletion_entry(subject, schemas[-1].version)])
+                await self._topic.append_records([records.make_delete_subject_entry(subject, schemas[-1].version)])
             return [schema.version for schema in schemas]
 
     # --- configs, modes and contexts ------------------------------------------------------------
@@ -301,7 +305,7 @@ class Registry:
             state = await self._topic.read_state_to_change()
             entry = records.make_tombstone(Key("CONFIG", subject))
             if asked is not None:
-                entry = records.make_config_entry(subject, change_config(state.configs.get(subject, {}), asked))
+                entry = records.make_config_entry(subject, merge_config(state.configs.get(subject, {}), asked))
             _check_writable(state, subject)
             await self._topic.append_records([entry])
 
@@ -315,15 +319,15 @@ class Registry:
             entries: list[Entry] = []
             if mode == "IMPORT" and find_mode(state, subject) != "IMPORT" and not force:
                 if state.has_subjects(subject, deleted=False):
-                    raise errors.not_permitted("Cannot import since found existing subjects")
+                    raise errors.make_not_permitted_error("Cannot import since found existing subjects")
                 for name in state.iterate_matching_subjects(subject):
                     for schema in state.list_versions(name, deleted=True):
                         _check_unreferenced(state, schema)
                         entries.append(records.make_tombstone(schema.key))
-                entries.append(records.make_clearing_entry(subject))
+                entries.append(records.make_clear_subject_entry(subject))
             removed = records.make_tombstone(Key("MODE", subject))
             entries.append(removed if mode is None else records.make_mode_entry(subject, mode))
-            await self._append_many(entries)
+            await self._append_in_portions(entries)
 
     async def delete_mode(self, scope: str | None, *, recursive: bool) -> None:
         """Remove the mode of a subject, of a context or (None) of all; also those of a context's subjects, if asked.
@@ -339,17 +343,17 @@ class Registry:
                 if name and get_context_prefix(name) == get_context_prefix(scope) and name != scope
             ]
             scopes = [scope, *(inside if recursive and not named else ())]
-            await self._append_many([records.make_tombstone(Key("MODE", each)) for each in scopes])
+            await self._append_in_portions([records.make_tombstone(Key("MODE", each)) for each in scopes])
 
     async def delete_context(self, prefix: str) -> None:
         """Delete a context without subjects. Raises RegistryError."""
         async with self._writing:
             state = await self._topic.read_state_to_change()
             if state.has_subjects(prefix, deleted=True):
-                raise errors.context_not_empty(prefix)
+                raise errors.make_context_not_empty_error(prefix)
             await self._topic.append_records([records.make_tombstone(Key("CONTEXT", parse_subject(prefix).context))])
 
-    async def _append_many(self, entries: Sequence[Entry], portion: int = 1000) -> None:
+    async def _append_in_portions(self, entries: Sequence[Entry], portion: int = 1000) -> None:
         """Append records in several batches, so that none takes long or is too large."""
         for begin in range(0, len(entries), portion):
             await self._topic.append_records(entries[begin : begin + portion])
@@ -359,23 +363,25 @@ class Registry:
 def make_missing_version_error(state: SchemaState, subject: str, version: int, deleted: bool) -> errors.RegistryError:
     """Return the error for a version that does not exist."""
     if state.has_subjects(subject, deleted):
-        return errors.version_not_found(version)
-    return errors.subject_not_found(subject)
+        return errors.make_version_not_found_error(version)
+    return errors.make_subject_not_found_error(subject)
 
 
 def _check_writable(state: SchemaState, subject: str | None) -> None:
     if find_mode(state, subject) in READING:
-        raise errors.not_permitted(f"Subject {subject} in context {get_context_prefix(subject)} is in read-only mode")
+        raise errors.make_not_permitted_error(
+            f"Subject {subject} in context {get_context_prefix(subject)} is in read-only mode"
+        )
 
 
 def _check_may_register(subject: str, mode: str, new: NewSchema) -> None:
     place = f"Subject {subject} in context {get_context_prefix(subject)}"
     if mode in READING:
-        raise errors.not_permitted(f"{place} is in read-only mode")
+        raise errors.make_not_permitted_error(f"{place} is in read-only mode")
     if new.id >= 0 and mode not in IMPORTING:
-        raise errors.not_permitted(f"{place} is not in import mode")
+        raise errors.make_not_permitted_error(f"{place} is not in import mode")
     if new.id < 0 and mode != "READWRITE":
-        raise errors.not_permitted(f"{place} is not in read-write mode")
+        raise errors.make_not_permitted_error(f"{place} is not in read-write mode")
 
 
 def _check_unreferenced(state: SchemaState, schema: StoredSchema) -> None:
@@ -383,16 +389,16 @@ def _check_unreferenced(state: SchemaState, schema: StoredSchema) -> None:
         raise errors.make_referenced_error(schema.subject, schema.version)
 
 
-def _check_id(state: SchemaState, subject: str, schema: StoredSchema, id: int) -> None:
+def _check_id_is_free(state: SchemaState, subject: str, schema: StoredSchema, id: int) -> None:
     """Raise RegistryError if the id is that of another schema."""
     known = state.find_by_id(id, get_context_prefix(subject)) if id >= 0 else None
     if known is not None and (known.guid != schema.guid or known.kind != schema.kind):
-        raise errors.not_permitted(
+        raise errors.make_not_permitted_error(
             f"Overwrite new schema with id {id} in context {get_context_prefix(subject)} is not permitted."
         )
 
 
-def _list_entries_before(state: SchemaState, schema: StoredSchema) -> list[Entry]:
+def _list_entries_needed_before(state: SchemaState, schema: StoredSchema) -> list[Entry]:
     """Return what must be in the topic before a new version: its context, and the end of deleted ones with its id."""
     context = parse_subject(schema.subject).context
     new_context = [] if context == DEFAULT or context in state.contexts else [records.make_context_entry(context)]
@@ -426,7 +432,7 @@ def _find_registered(state: SchemaState, new: NewSchema, known: StoredSchema) ->
 
 
 def _have_same_contracts(schema: StoredSchema, other: StoredSchema) -> bool:
-    return schema.rule_set == other.rule_set and is_same_metadata(schema.metadata, other.metadata, other.version)
+    return schema.rule_set == other.rule_set and has_same_metadata(schema.metadata, other.metadata, other.version)
 
 
 def _complete_schema(
@@ -436,13 +442,13 @@ def _complete_schema(
     previous = earlier[-1] if earlier else None
     if not new.text.strip() and previous is not None:
         new = replace(new, text=previous.text, kind=previous.kind, references=previous.references)
-    new = _with_contracts(new, config, previous)
+    new = _merge_contracts(new, config, previous)
     if new.version != 0 or get_property(new.metadata, VERSION) is not None:
-        new = replace(new, metadata=set_version(new.metadata, next_version))
+        new = replace(new, metadata=set_version_in_metadata(new.metadata, next_version))
     return new
 
 
-def _with_contracts(new: NewSchema, config: Mapping[str, Any], previous: StoredSchema | None) -> NewSchema:
+def _merge_contracts(new: NewSchema, config: Mapping[str, Any], previous: StoredSchema | None) -> NewSchema:
     metadata, rules = new.metadata, new.rule_set
     if previous is not None:
         metadata = previous.metadata if metadata is None else metadata

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from minibroker.registry.state.contracts import InvalidRules, Part, normalize_part
+from minibroker.registry.state.contracts import InvalidRules, Part, normalize_contract_part
 from minibroker.registry.state.qualified_subjects import GLOBAL, get_context_prefix
 from minibroker.registry.state.registry_errors import (
     RegistryError,
-    invalid_level,
-    invalid_mode,
-    invalid_policy,
-    invalid_rules,
+    make_invalid_compatibility_error,
+    make_invalid_mode_error,
+    make_invalid_policy_error,
+    make_invalid_rules_error,
 )
 from minibroker.registry.state.schema_records import CONTRACTS, LEVELS, MODES, POLICIES, SWITCHES, TEXTS
 from minibroker.registry.state.schema_state import SchemaState
@@ -47,7 +47,7 @@ def find_config(state: SchemaState, subject: str | None) -> Mapping[str, Any]:
     return {**(found[0] if found else {}), "compatibilityLevel": level}
 
 
-def get_level(config: Mapping[str, Any]) -> str:
+def get_compatibility_level(config: Mapping[str, Any]) -> str:
     """Return the level of a config."""
     return str(config.get("compatibilityLevel", DEFAULT_LEVEL))
 
@@ -69,11 +69,11 @@ def parse_mode(mode: Any) -> str:
     """Return the mode in a request. Raises RegistryError."""
     name = mode.upper() if isinstance(mode, str) else ""
     if name not in MODES:
-        raise invalid_mode()
+        raise make_invalid_mode_error()
     return name
 
 
-def change_config(before: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+def merge_config(before: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config after a request, which sets what it names; null removes it. Raises RegistryError."""
     changed = dict(before)
     for name, value in asked.items():
@@ -81,20 +81,20 @@ def change_config(before: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[s
         if value is None:
             changed.pop(stored, None)
         else:
-            changed[stored] = _check_value(stored, value)
+            changed[stored] = _check_config_value(stored, value)
     return changed
 
 
-def _check_value(name: str, value: Any) -> Any:
+def _check_config_value(name: str, value: Any) -> Any:
     if name == "compatibilityLevel":
         level = value.upper() if isinstance(value, str) else ""
         if level not in LEVELS:
-            raise invalid_level()
+            raise make_invalid_compatibility_error()
         return level
     if name == "compatibilityPolicy":
         policy = value.upper() if isinstance(value, str) else ""
         if policy not in POLICIES:
-            raise invalid_policy()
+            raise make_invalid_policy_error()
         return policy
     if name in SWITCHES and isinstance(value, bool):
         return value
@@ -108,8 +108,8 @@ def _check_value(name: str, value: Any) -> Any:
 def parse_contract(part: Any) -> Part:
     """Return metadata or rules of a request as they are stored. Raises RegistryError."""
     try:
-        return normalize_part(part)
+        return normalize_contract_part(part)
     except InvalidRules as error:
-        raise invalid_rules(str(error)) from None
+        raise make_invalid_rules_error(str(error)) from None
     except (ValueError, TypeError) as error:
         raise RegistryError(422, str(error)) from None

@@ -23,56 +23,56 @@ class RegistryError(Exception):
         return self.code if self.code < 1000 else self.code // 100
 
 
-def subject_not_found(subject: str) -> RegistryError:
+def make_subject_not_found_error(subject: str) -> RegistryError:
     """Return the error for a subject that does not exist."""
     return RegistryError(40401, f"Subject '{subject}' not found.")
 
 
-def version_not_found(version: int) -> RegistryError:
+def make_version_not_found_error(version: int) -> RegistryError:
     """Return the error for a version that does not exist."""
     return RegistryError(40402, f"Version {version} not found.")
 
 
-def schema_not_found(id: int | str | None = None) -> RegistryError:
+def make_schema_not_found_error(id: int | str | None = None) -> RegistryError:
     """Return the error for a schema that is not in the subject, or an id or GUID that does not exist."""
     return RegistryError(40403, "Schema not found" if id is None else f"Schema {id} not found")
 
 
-def subject_deleted(subject: str) -> RegistryError:
+def make_subject_deleted_error(subject: str) -> RegistryError:
     """Return the error for deleting a deleted subject."""
     return RegistryError(40404, f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently")
 
 
-def subject_not_deleted(subject: str) -> RegistryError:
+def make_subject_not_deleted_error(subject: str) -> RegistryError:
     """Return the error for deleting a subject permanently that is not deleted."""
     return RegistryError(40405, f"Subject '{subject}' was not deleted first before being permanently deleted")
 
 
-def version_deleted(subject: str, version: str) -> RegistryError:
+def make_version_deleted_error(subject: str, version: str) -> RegistryError:
     """Return the error for deleting a deleted version."""
     return RegistryError(
         40406, f"Subject '{subject}' Version {version} was soft deleted.Set permanent=true to delete permanently"
     )
 
 
-def version_not_deleted(subject: str, version: int) -> RegistryError:
+def make_version_not_deleted_error(subject: str, version: int) -> RegistryError:
     """Return the error for deleting a version permanently that is not deleted."""
     return RegistryError(
         40407, f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
     )
 
 
-def no_config(subject: str) -> RegistryError:
+def make_no_config_error(subject: str) -> RegistryError:
     """Return the error for a subject without a config of its own."""
     return RegistryError(40408, f"Subject '{subject}' does not have subject-level compatibility configured")
 
 
-def no_mode(subject: str) -> RegistryError:
+def make_no_mode_error(subject: str) -> RegistryError:
     """Return the error for a subject without a mode of its own."""
     return RegistryError(40409, f"Subject '{subject}' does not have subject-level mode configured")
 
 
-def incompatible(subject: str, reasons: list[str]) -> RegistryError:
+def make_incompatible_schema_error(subject: str, reasons: list[str]) -> RegistryError:
     """Return the error for registering a schema that is not compatible."""
     return RegistryError(
         40901,
@@ -81,17 +81,17 @@ def incompatible(subject: str, reasons: list[str]) -> RegistryError:
     )
 
 
-def invalid_schema(kind: str, reason: str) -> RegistryError:
+def make_invalid_schema_error(kind: str, reason: str) -> RegistryError:
     """Return the error for a text that is no schema of its type."""
     return RegistryError(INVALID_SCHEMA, f"Invalid schema of type {kind}, details: {reason}")
 
 
-def too_much(reason: str) -> RegistryError:
+def make_too_much_comparing_error(reason: str) -> RegistryError:
     """Return the error for two schemas that take too long to compare."""
     return RegistryError(422, reason)
 
 
-def no_schema() -> RegistryError:
+def make_no_schema_error() -> RegistryError:
     """Return the error for an empty schema."""
     return RegistryError(INVALID_SCHEMA, "Empty schema")
 
@@ -101,7 +101,7 @@ def describe_missing_reference(reference: Reference) -> str:
     return f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
 
 
-def invalid_version(version: str) -> RegistryError:
+def make_invalid_version_error(version: str) -> RegistryError:
     """Return the error for a version that is no number and not "latest"."""
     return RegistryError(
         42202,
@@ -110,7 +110,7 @@ def invalid_version(version: str) -> RegistryError:
     )
 
 
-def invalid_level() -> RegistryError:
+def make_invalid_compatibility_error() -> RegistryError:
     """Return the error for an unknown compatibility level."""
     return RegistryError(
         42203,
@@ -119,17 +119,17 @@ def invalid_level() -> RegistryError:
     )
 
 
-def invalid_policy() -> RegistryError:
+def make_invalid_policy_error() -> RegistryError:
     """Return the error for an unknown compatibility policy."""
     return RegistryError(42203, "Invalid compatibility policy. Valid values are strict and lenient")
 
 
-def invalid_mode() -> RegistryError:
+def make_invalid_mode_error() -> RegistryError:
     """Return the error for an unknown mode."""
     return RegistryError(42204, "Invalid mode. Valid values are READWRITE, READONLY, READONLY_OVERRIDE, and IMPORT.")
 
 
-def not_permitted(reason: str) -> RegistryError:
+def make_not_permitted_error(reason: str) -> RegistryError:
     """Return the error for what the mode forbids."""
     return RegistryError(42205, reason)
 
@@ -142,26 +142,26 @@ def make_referenced_error(subject: str, version: int) -> RegistryError:
     )
 
 
-def invalid_subject(subject: str) -> RegistryError:
+def make_invalid_subject_error(subject: str) -> RegistryError:
     """Return the error for a name that no subject may have."""
     return RegistryError(42208, f"The specified subject '{subject}' is not a valid.")
 
 
-def too_large() -> RegistryError:
+def make_too_large_error() -> RegistryError:
     """Return the error for a schema that does not fit into a record."""
     return RegistryError(42209, "Register operation failed because schema is too large")
 
 
-def invalid_rules(reason: str) -> RegistryError:
+def make_invalid_rules_error(reason: str) -> RegistryError:
     """Return the error for rules that do not fit together."""
     return RegistryError(42210, reason)
 
 
-def context_not_empty(context: str) -> RegistryError:
+def make_context_not_empty_error(context: str) -> RegistryError:
     """Return the error for deleting a context with subjects."""
     return RegistryError(42211, f"The specified context '{context}' is not empty.")
 
 
-def store_failed(reason: str) -> RegistryError:
+def make_store_failed_error(reason: str) -> RegistryError:
     """Return the error for a failure of the topic."""
     return RegistryError(50001, f"Error in the backend data store: {reason}")

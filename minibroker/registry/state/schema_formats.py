@@ -13,7 +13,11 @@ from minibroker.registry.formats.comparing_budget import Budget, TooMuch
 from minibroker.registry.formats.schema import Format, InvalidSchema, ParsedSchema, Reference
 from minibroker.registry.state.coroutine_slices import Left
 from minibroker.registry.state.qualified_subjects import qualify_within
-from minibroker.registry.state.registry_errors import describe_missing_reference, invalid_schema, too_much
+from minibroker.registry.state.registry_errors import (
+    describe_missing_reference,
+    make_invalid_schema_error,
+    make_too_much_comparing_error,
+)
 from minibroker.registry.state.schema_records import StoredSchema, compute_guid
 from minibroker.registry.state.schema_state import SchemaState
 
@@ -53,12 +57,12 @@ class SchemaFormats:
         One that is `stored` may refer to versions that were deleted since. Avro's defaults are not checked unasked.
         """
         if kind not in FORMATS:
-            raise invalid_schema(kind, f"Invalid schema type {kind}")
+            raise make_invalid_schema_error(kind, f"Invalid schema type {kind}")
         try:
             resolved = resolve_references(state, references, subject, deleted=stored)
             return await self._parse_cached(kind, text, resolved, check_defaults)
         except InvalidSchema as error:
-            raise invalid_schema(kind, str(error)) from None
+            raise make_invalid_schema_error(kind, str(error)) from None
 
     async def parse_stored(self, state: SchemaState, schema: StoredSchema) -> ParsedSchema:
         """Parse a schema that is stored. Raises RegistryError."""
@@ -70,41 +74,43 @@ class SchemaFormats:
         key = kind, text, tuple(resolved.items()), check_defaults and kind == "AVRO"
         found = self._parsed.get(key)
         if found is None:
-            size = LARGE_CHARACTERS + 1 if key[3] else _measure_key(key)  # few defaults may take long to check
-            found = await _run_aside(partial(parse_schema, kind, text, resolved, check_defaults=key[3]), size)
+            size = LARGE_CHARACTERS + 1 if key[3] else _measure_cached_texts(key)  # few defaults may take long to check
+            found = await _run_in_thread_if_large(
+                partial(parse_schema, kind, text, resolved, check_defaults=key[3]), size
+            )
         self._cache_parsed(key, found)
         return found
 
     def _cache_parsed(self, key: Cached, parsed: ParsedSchema) -> None:
         """Make a schema the last of those that were used, and forget the first ones if they are too many."""
         if self._parsed.pop(key, None) is None:
-            self._characters += _measure_key(key)
+            self._characters += _measure_cached_texts(key)
         self._parsed[key] = parsed
         while len(self._parsed) > CACHED or self._characters > CACHED_CHARACTERS:
             oldest = next(iter(self._parsed))
             del self._parsed[oldest]
-            self._characters -= _measure_key(oldest)
+            self._characters -= _measure_cached_texts(oldest)
 
     async def normalize_text(self, kind: str, parsed: ParsedSchema) -> str:
         """Return the normalized text. Raises RegistryError."""
         try:
-            return await _run_aside(partial(parsed.get_normalized_text), len(parsed.canonical))
+            return await _run_in_thread_if_large(partial(parsed.get_normalized_text), len(parsed.canonical))
         except InvalidSchema as error:
-            raise invalid_schema(kind, str(error)) from None
+            raise make_invalid_schema_error(kind, str(error)) from None
 
     async def format_text(self, kind: str, parsed: ParsedSchema, format: str) -> str:
         """Return the text in one of Confluent's formats. Raises RegistryError."""
         try:
             return await asyncio.to_thread(parsed.get_text_in_format, format)
         except InvalidSchema as error:
-            raise invalid_schema(kind, str(error)) from None
+            raise make_invalid_schema_error(kind, str(error)) from None
 
     async def get_comparison_text(self, parsed: ParsedSchema, schema: StoredSchema) -> str:
         """Return a text that is equal for schemas that differ only in the order of their parts, and in contracts."""
         try:
-            return await _run_aside(partial(_make_comparison_key, parsed, schema), len(schema.text))
+            return await _run_in_thread_if_large(partial(_make_comparison_key, parsed, schema), len(schema.text))
         except InvalidSchema as error:
-            raise invalid_schema(schema.kind, str(error)) from None
+            raise make_invalid_schema_error(schema.kind, str(error)) from None
 
     async def list_incompatibilities(
         self, kind: str, reader: ParsedSchema, writer: ParsedSchema, *, lenient: bool = False, left: Left | None = None
@@ -117,30 +123,30 @@ class SchemaFormats:
         """
         budget, more = Budget(), {"lenient": True} if lenient and kind == "JSON" else {}
         compare = partial(_get_format(kind).list_incompatibilities, reader, writer, budget, **more)
-        async with self._comparing, _abandon_when(left, budget):
+        async with self._comparing, _stop_budget_when_left(left, budget):
             try:
                 return await asyncio.to_thread(compare)
             except TooMuch as error:
-                raise too_much(str(error)) from None
+                raise make_too_much_comparing_error(str(error)) from None
 
 
 @asynccontextmanager
-async def _abandon_when(left: Left | None, budget: Budget) -> AsyncIterator[None]:
+async def _stop_budget_when_left(left: Left | None, budget: Budget) -> AsyncIterator[None]:
     """Abandon a comparison when `left` returns, or when it is cancelled: its thread would go on."""
     leaving = None if left is None else asyncio.ensure_future(left())
     if leaving is not None:
-        leaving.add_done_callback(lambda _: budget.abandon())
+        leaving.add_done_callback(lambda _: budget.stop_at_next_step())
     try:
         yield
     except asyncio.CancelledError:
-        budget.abandon()
+        budget.stop_at_next_step()
         raise
     finally:
         if leaving is not None:
             leaving.cancel()
 
 
-def _measure_key(key: Cached) -> int:
+def _measure_cached_texts(key: Cached) -> int:
     return len(key[1]) + sum(len(text) for _, text in key[2])
 
 
@@ -162,7 +168,7 @@ def _get_format(kind: str) -> Format:
     return cast(Format, import_module(f"minibroker.registry.formats.{FORMATS[kind]}"))
 
 
-async def _run_aside(work: partial[Result], size: int) -> Result:
+async def _run_in_thread_if_large(work: partial[Result], size: int) -> Result:
     """Do work on texts of `size` characters, in a thread if there are many, so that the loop goes on."""
     return work() if size <= LARGE_CHARACTERS else await asyncio.to_thread(work)
 

@@ -146,12 +146,12 @@ def make_mode_entry(subject: str | None, mode: str) -> Entry:
     return _make_subject_entry("MODE", subject, {"mode": mode})
 
 
-def make_deletion_entry(subject: str, version: int) -> Entry:
+def make_delete_subject_entry(subject: str, version: int) -> Entry:
     """Return the record that deletes all versions of a subject up to one."""
     return _make_subject_entry("DELETE_SUBJECT", subject, {"version": version})
 
 
-def make_clearing_entry(subject: str | None) -> Entry:
+def make_clear_subject_entry(subject: str | None) -> Entry:
     """Return the record after which the deleted versions of a subject, or of a context, are forgotten."""
     return _make_subject_entry("CLEAR_SUBJECT", subject, {})
 

@@ -57,7 +57,7 @@ class SchemaState:
                 if schema.version <= value["version"]:
                     self._store_schema(replace(schema, deleted=True))
         elif key.kind == "CLEAR_SUBJECT" and value is not None:
-            self._clear_deleted(key.name)
+            self._forget_deleted_schemas(key.name)
         elif key.kind == "CONFIG":
             _put_or_remove(self.configs, key.name, None if value is None else parse_stored_config(value))
         elif key.kind == "MODE":
@@ -98,7 +98,7 @@ class SchemaState:
             target = qualify_within(subject, reference.subject), reference.version
             self.get_context_index(target[0]).referrers.get(target, set()).discard(schema.id)
 
-    def _clear_deleted(self, subject: str | None) -> None:
+    def _forget_deleted_schemas(self, subject: str | None) -> None:
         for name in list(self.iterate_matching_subjects(subject)):
             for schema in list(self.versions[name].values()):
                 if schema.deleted:

@@ -21,7 +21,7 @@ from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
 from minibroker.registry.state.coroutine_slices import Slices
-from minibroker.registry.state.registry_errors import store_failed, too_large
+from minibroker.registry.state.registry_errors import make_store_failed_error, make_too_large_error
 from minibroker.registry.state.schema_records import Entry
 from minibroker.registry.state.schema_state import SchemaState
 
@@ -52,17 +52,17 @@ class SchemasTopic:
 
     async def read_state(self) -> SchemaState:
         """Return the state with all records of the topic that are written. Raises RegistryError."""
-        while not self._is_current():
+        while not self._has_read_all_records():
             async with self._reading:
                 slices = Slices()
-                for _ in self._read_in_steps():
+                for _ in self._read_new_records():
                     await slices.pause_if_slice_over()
         return self.state
 
     def read_state_now(self) -> SchemaState:
         """Return the state as `read` does, without a turn for others. Raises RegistryError."""
-        while not self._is_current():
-            for _ in self._read_in_steps():
+        while not self._has_read_all_records():
+            for _ in self._read_new_records():
                 pass
         return self.state
 
@@ -74,32 +74,32 @@ class SchemasTopic:
         return await self.read_state()
 
     @property
-    def mark(self) -> tuple[int, int]:
+    def state_version(self) -> tuple[int, int]:
         """What changes with the state."""
         return self._begins, self._position
 
-    def _is_current(self) -> bool:
+    def _has_read_all_records(self) -> bool:
         partition = self._find_partition()
         if partition is None:
             if self._log is not None:
-                self._begin_reading(None)
+                self._begin_with_empty_state(None)
             return True
         if self._log is not partition.log or self._position > partition.log.high_watermark:
-            self._begin_reading(partition.log)  # it is another one, or was truncated
+            self._begin_with_empty_state(partition.log)  # it is another one, or was truncated
         return self._position == partition.log.high_watermark
 
     def _find_partition(self) -> Partition | None:
         topic = self._cluster().image.topics.get(NAME)
         partition = None if topic is None else topic.find_partition(0)
         if partition is not None and (partition.leader_id == NO_LEADER or partition.log.offline):
-            raise store_failed(f"nobody leads {NAME}-0")
+            raise make_store_failed_error(f"nobody leads {NAME}-0")
         return partition
 
-    def _begin_reading(self, from_log: Log | None) -> None:
+    def _begin_with_empty_state(self, from_log: Log | None) -> None:
         self.state, self._log, self._position = SchemaState(), from_log, 0
         self._begins += 1
 
-    def _read_in_steps(self) -> Steps[None]:
+    def _read_new_records(self) -> Steps[None]:
         partition = self._find_partition()
         if partition is None:
             return
@@ -117,7 +117,7 @@ class SchemasTopic:
                         yield
                 self._position = max(self._position, header.last_offset + 1)
         except (KafkaError, OSError) as error:
-            raise store_failed(str(error)) from None
+            raise make_store_failed_error(str(error)) from None
 
     def _apply_record(self, record: Record) -> None:
         if record.offset < self._position:
@@ -141,10 +141,10 @@ class SchemasTopic:
             now_ms = cluster.clock.wall_ms()
             batch = memoryview(build_plain_batch(entries, now_ms))
             if len(batch) > partition.log.settings.max_message_bytes:
-                raise too_large()
+                raise make_too_large_error()
             offset = partition.append(cluster.turn, batch, [read_header(batch)])
         except KafkaError as error:
-            raise store_failed(str(error)) from None
+            raise make_store_failed_error(str(error)) from None
         await self._await_written(cluster, partition)
         if self._log is partition.log and self._position == offset:  # else it is read from the log
             for index, (key, value) in enumerate(entries):
@@ -162,10 +162,10 @@ class SchemasTopic:
             try:
                 await asyncio.wait_for(done, WRITE_SECONDS)
             except TimeoutError:
-                raise store_failed("the write has no end") from None
+                raise make_store_failed_error("the write has no end") from None
         failure = done.result()
         if failure is not None:
-            raise store_failed(str(failure))
+            raise make_store_failed_error(str(failure))
 
     def _create_topic(self, cluster: Broker) -> Partition:
         replicas = min(REPLICAS_MAX, len(cluster.nodes))

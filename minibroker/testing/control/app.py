@@ -35,20 +35,20 @@ def make_control_app(broker: Broker, token: str | None = None, closing: asyncio.
     With `closing`, which is set when the server closes, it has the explorer, too.
     """
     app = Control("minibroker control", DESCRIPTION, make_control_routes(broker), token)
-    app.add(make_probes(lambda: has_nodes(broker.running if broker.is_running else None)))
-    app.add(make_page_routes(lambda: broker.bootstrap_servers))
+    app.add_routes(make_probes(lambda: has_nodes(broker.running if broker.is_running else None)))
+    app.add_routes(make_page_routes(lambda: broker.bootstrap_servers))
     if closing is not None:
         from minibroker.explorer.explorer_routes import make_explorer_routes
 
-        app.add(make_explorer_routes(broker, closing))
+        app.add_routes(make_explorer_routes(broker, closing))
     return app
 
 
 def make_proxy_control_app(proxy: Observed, token: str | None = None) -> Control:
     """Return the application for a proxy in the same event loop: its journal and its faults."""
     app = Control("minibroker proxy control", DESCRIPTION_OF_PROXY, make_request_routes(proxy), token)
-    app.add(make_probes(lambda: True))
-    app.add(make_page_routes(lambda: proxy.bootstrap_servers, "proxy.html"))
+    app.add_routes(make_probes(lambda: True))
+    app.add_routes(make_page_routes(lambda: proxy.bootstrap_servers, "proxy.html"))
     return app
 
 
@@ -59,9 +59,9 @@ class Control(Application):
         super().__init__(routes, Guard(token), describe_mistake)
         self._info = {"title": title, "version": __version__, "description": description}
         self._needs_token = token is not None
-        self.add([Route("GET", "/openapi.json", self.describe, "describe", is_guarded=False, is_raw=True)])
+        self.add_routes([Route("GET", "/openapi.json", self.answer_openapi, "describe", is_guarded=False, is_raw=True)])
 
-    async def describe(self, _: Request) -> Answer:
+    async def answer_openapi(self, _: Request) -> Answer:
         """Answer with the description. It takes long, so a thread makes it."""
         return make_json_answer(await asyncio.to_thread(lambda: self.description))
 

@@ -21,7 +21,7 @@ class Shown(Struct, kw_only=True):
     def of(cls, seen: Any, **others: Any) -> Self:
         """Return what is shown of an object: its fields of the same names, and others."""
         names = [name for name in cls.__struct_fields__ if name not in others]
-        return cls(**{name: _make_plain(getattr(seen, name)) for name in names}, **others)
+        return cls(**{name: _convert_to_json_types(getattr(seen, name)) for name in names}, **others)
 
 
 class ShownRecord(Shown):
@@ -130,10 +130,10 @@ class FaultState(Shown):
         return super().of(seen, rule=str(seen.rule))
 
 
-def _make_plain(value: Any) -> Any:
+def _convert_to_json_types(value: Any) -> Any:
     """Return a value with objects for NamedTuples, which are lists otherwise."""
     if isinstance(value, list):
-        return [_make_plain(each) for each in value]
+        return [_convert_to_json_types(each) for each in value]
     return value._asdict() if hasattr(value, "_asdict") else value
 
 

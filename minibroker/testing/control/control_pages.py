@@ -42,9 +42,9 @@ def make_page_routes(bootstrap_servers: Callable[[], str], first: str = "landing
         return make_text_answer(text, 200, "text/html", HEADERS)
 
     for path, name in FILES.items():
-        routes.add_route("GET", path, _serve_file(FOLDER / name), name)
+        routes.add_route("GET", path, _make_file_handler(FOLDER / name), name)
     return routes
 
 
-def _serve_file(path: Path) -> Callable[[Request], Answer]:
+def _make_file_handler(path: Path) -> Callable[[Request], Answer]:
     return lambda request: make_text_answer(path.read_text(encoding="utf-8"), 200, TYPES[path.suffix], HEADERS)

@@ -59,7 +59,7 @@ def add_journal_routes(observed: Observed, routes: Routes) -> None:
     @routes.get("/journal")
     def get_journal() -> JournalState:
         """Return whether the journal is on, and how many requests it has."""
-        kept = observed.on_loop(observed.journal.found)
+        kept = observed.call_on_loop(observed.journal.list_exchanges)
         return JournalState(observed.journal.is_on, len(kept), observed.journal.dropped)
 
     @routes.post("/journal", body="JournalSwitch")

@@ -52,7 +52,7 @@ class Security:
             raise ValueError(f"security is one of {', '.join(PROTOCOLS)}, and cannot be {protocol!r}")
         self.protocol = protocol
         self.passwords: dict[str, str] = {**parse_users(given.get(TEST_USERS, "")), **users}
-        self._given = {**given, **_secure_listeners(protocol, given)}
+        self._given = {**given, **_make_secured_listeners(protocol, given)}
         self.hosts = _list_hosts(self._given)
         self.authority = _get_authority() if protocol.endswith("SSL") else None
         self._certified = None if self.authority is None else self.authority.issue_certificate("localhost", self.hosts)
@@ -169,7 +169,7 @@ def parse_users(text: str) -> dict[str, str]:
     return {name: password for name, _, password in pairs}
 
 
-def _secure_listeners(protocol: str, given: Mapping[str, str]) -> dict[str, str]:
+def _make_secured_listeners(protocol: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return the listeners, with this protocol instead of plaintext. Raises ValueError if there is none to change."""
     listeners = given.get("listeners", f"PLAINTEXT://{LOOPBACK}:0")
     if re.search(rf"(?<![^,\s]){protocol}://", listeners, re.IGNORECASE):

@@ -41,7 +41,7 @@ class Authority:
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _make_name("minibroker test authority")
+        self._name = _make_x509_name("minibroker test authority")
         built = _make_builder(self._name, self._name, self._key, *_choose_validity(expired=False))
         built = built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         built = built.add_extension(_make_usage(signs_certificates=True), critical=True)
@@ -50,7 +50,7 @@ class Authority:
     def issue_certificate(self, name: str, hosts: tuple[str, ...] = (), *, expired: bool = False) -> Certified:
         """Return a key and a certificate for a client, or for a server at these names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
-        built = _make_builder(_make_name(name), self._name, key, *_choose_validity(expired=expired))
+        built = _make_builder(_make_x509_name(name), self._name, key, *_choose_validity(expired=expired))
         built = built.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         built = built.add_extension(_make_usage(signs_certificates=False), critical=True)
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -59,13 +59,13 @@ class Authority:
         built = built.add_extension(issuer, critical=False)
         if hosts:
             built = built.add_extension(
-                x509.SubjectAlternativeName([_make_host(each) for each in hosts]), critical=False
+                x509.SubjectAlternativeName([_make_host_name(each) for each in hosts]), critical=False
             )
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
         return Certified(private, _encode_pem(built.sign(self._key, hashes.SHA256())))
 
 
-def _make_name(common_name: str) -> x509.Name:
+def _make_x509_name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
@@ -103,7 +103,7 @@ def _make_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _make_host(name: str) -> x509.GeneralName:
+def _make_host_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:

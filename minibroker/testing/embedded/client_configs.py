@@ -51,7 +51,7 @@ class Access(NamedTuple):
         return context
 
 
-def _configure_librdkafka(access: Access) -> dict[str, Any]:
+def _make_librdkafka_config(access: Access) -> dict[str, Any]:
     config: dict[str, Any] = {"bootstrap.servers": access.servers, "security.protocol": access.protocol}
     if access.authority is not None:
         config["ssl.ca.pem"] = access.authority
@@ -59,7 +59,7 @@ def _configure_librdkafka(access: Access) -> dict[str, Any]:
         config |= {"ssl.key.pem": access.certified.key, "ssl.certificate.pem": access.certified.certificate}
     if access.tokens is not None:
         config |= {"sasl.mechanism": access.mechanism, "sasl.oauthbearer.method": "oidc"}
-        config |= _name_credentials("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", access)
+        config |= _make_credential_fields("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", access)
         config |= {
             "sasl.oauthbearer.token.endpoint.url": access.tokens.endpoint,
             "sasl.oauthbearer.scope": access.tokens.scope,
@@ -67,28 +67,31 @@ def _configure_librdkafka(access: Access) -> dict[str, Any]:
         if access.authority is not None:
             config["https.ca.pem"] = access.authority
     elif access.mechanism is not None:
-        config |= {"sasl.mechanism": access.mechanism, **_name_credentials("sasl.username", "sasl.password", access)}
+        config |= {
+            "sasl.mechanism": access.mechanism,
+            **_make_credential_fields("sasl.username", "sasl.password", access),
+        }
     return config
 
 
 def _format_properties(access: Access) -> str:
-    lines = (f"{name}={value}" for name, value in _configure_librdkafka(access).items())
+    lines = (f"{name}={value}" for name, value in _make_librdkafka_config(access).items())
     return "".join(line.replace("\n", "\\n") + "\n" for line in lines)
 
 
-def _configure_python(access: Access) -> dict[str, Any]:
+def _make_python_config(access: Access) -> dict[str, Any]:
     config: dict[str, Any] = {"bootstrap_servers": access.servers, "security_protocol": access.protocol}
     if access.authority is not None:
         config["ssl_context"] = access.make_ssl_context()
     if access.mechanism is not None:
         config["sasl_mechanism"] = access.mechanism
         if access.tokens is None:
-            config |= _name_credentials("sasl_plain_username", "sasl_plain_password", access)
+            config |= _make_credential_fields("sasl_plain_username", "sasl_plain_password", access)
     return config
 
 
-def _configure_aiokafka(access: Access) -> dict[str, Any]:
-    config, tokens = _configure_python(access), access.tokens
+def _make_aiokafka_config(access: Access) -> dict[str, Any]:
+    config, tokens = _make_python_config(access), access.tokens
     if tokens is not None:
 
         async def token(_: object) -> str:
@@ -98,8 +101,8 @@ def _configure_aiokafka(access: Access) -> dict[str, Any]:
     return config
 
 
-def _configure_kafka_python(access: Access) -> dict[str, Any]:
-    config, tokens = _configure_python(access), access.tokens
+def _make_kafka_python_config(access: Access) -> dict[str, Any]:
+    config, tokens = _make_python_config(access), access.tokens
     if tokens is not None:
         config["sasl_oauth_token_provider"] = _make_token_provider("kafka.net.sasl.oauth", lambda _: tokens.token())
     return config
@@ -111,7 +114,7 @@ def _make_token_provider(module: str, token: Callable[[object], Any]) -> Any:
     return type("TokenProvider", (base,), {"token": token})()
 
 
-def _configure_java(access: Access) -> dict[str, Any]:
+def _make_java_config(access: Access) -> dict[str, Any]:
     config = {"bootstrap.servers": access.servers, "security.protocol": access.protocol}
     if access.authority is not None:
         config |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": access.authority}
@@ -123,11 +126,11 @@ def _configure_java(access: Access) -> dict[str, Any]:
         }
     if access.mechanism is not None:
         config["sasl.mechanism"] = access.mechanism
-        options = _name_credentials("username", "password", access)
+        options = _make_credential_fields("username", "password", access)
     if access.tokens is not None:
         config["sasl.login.callback.handler.class"] = f"{SECURITY}oauthbearer.OAuthBearerLoginCallbackHandler"
         config["sasl.oauthbearer.token.endpoint.url"] = access.tokens.endpoint
-        options = {**_name_credentials("clientId", "clientSecret", access), "scope": access.tokens.scope}
+        options = {**_make_credential_fields("clientId", "clientSecret", access), "scope": access.tokens.scope}
         if access.authority is not None:
             options |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": access.authority}
     if access.mechanism is not None:
@@ -136,7 +139,7 @@ def _configure_java(access: Access) -> dict[str, Any]:
     return config
 
 
-def _configure_kafkajs(access: Access) -> dict[str, Any]:
+def _make_kafkajs_config(access: Access) -> dict[str, Any]:
     config: dict[str, Any] = {"brokers": access.servers.split(","), "ssl": False}
     if access.authority is not None:
         config["ssl"] = {"ca": [access.authority]}
@@ -144,20 +147,24 @@ def _configure_kafkajs(access: Access) -> dict[str, Any]:
             config["ssl"] |= {"key": access.certified.key, "cert": access.certified.certificate}
     if access.mechanism is not None:
         named = (
-            _name_credentials("username", "password", access) if access.tokens is None else _make_token_options(access)
+            _make_credential_fields("username", "password", access)
+            if access.tokens is None
+            else _make_token_options(access)
         )
         config["sasl"] = {"mechanism": access.mechanism.lower(), **named}
     return config
 
 
-def _configure_franz_go(access: Access) -> dict[str, Any]:
+def _make_franz_go_config(access: Access) -> dict[str, Any]:
     config: dict[str, Any] = {"seed_brokers": access.servers.split(",")}
     if access.authority is not None:
         config["tls"] = {"ca_pem": access.authority}
         if access.certified is not None:
             config["tls"] |= {"key_pem": access.certified.key, "certificate_pem": access.certified.certificate}
     if access.mechanism is not None:
-        named = _name_credentials("user", "pass", access) if access.tokens is None else _make_token_options(access)
+        named = (
+            _make_credential_fields("user", "pass", access) if access.tokens is None else _make_token_options(access)
+        )
         config["sasl"] = {"mechanism": access.mechanism, **named}
     return config
 
@@ -166,11 +173,11 @@ def _make_token_options(access: Access) -> dict[str, str | None]:
     """Return a token for a library that takes a function, and what a function needs to get others."""
     assert access.tokens is not None
     endpoint, scope, token = access.tokens
-    own = _name_credentials("client_id", "client_secret", access)
+    own = _make_credential_fields("client_id", "client_secret", access)
     return {"token": token(), "token_endpoint": endpoint, "scope": scope, **own}
 
 
-def _name_credentials(user: str, password: str, access: Access) -> dict[str, str | None]:
+def _make_credential_fields(user: str, password: str, access: Access) -> dict[str, str | None]:
     return {user: access.user, password: access.password}
 
 
@@ -180,11 +187,11 @@ def quote_for_jaas(text: str) -> str:
 
 
 LIBRARIES: Final[Mapping[str, Callable[[Access], Any]]] = {
-    "confluent": _configure_librdkafka,
+    "confluent": _make_librdkafka_config,
     "librdkafka.properties": _format_properties,
-    "aiokafka": _configure_aiokafka,
-    "kafka-python": _configure_kafka_python,
-    "java": _configure_java,
-    "kafkajs": _configure_kafkajs,
-    "franz-go": _configure_franz_go,
+    "aiokafka": _make_aiokafka_config,
+    "kafka-python": _make_kafka_python_config,
+    "java": _make_java_config,
+    "kafkajs": _make_kafkajs_config,
+    "franz-go": _make_franz_go_config,
 }

@@ -98,7 +98,9 @@ class Directories:
         _begin_removal_of_abandoned()
         self._temporary = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = lock_file(str(self._temporary / OWNER))
-        self._remove = weakref.finalize(self, _remove_own, self._temporary, os.getpid())  # at exit at the latest
+        self._remove = weakref.finalize(
+            self, _remove_unless_forked, self._temporary, os.getpid()
+        )  # at exit at the latest
         if self._given is None:
             self.current = self._make_next_path()
 
@@ -114,7 +116,7 @@ class Directories:
             self._removals.append(removal)
             removal.start()
 
-    def snapshot(self) -> Snapshot:
+    def take_snapshot(self) -> Snapshot:
         """Copy the current directory."""
         assert self.current is not None
         copy = self._make_next_path()
@@ -126,7 +128,7 @@ class Directories:
         if not snapshot.directory.is_dir():
             raise FileNotFoundError(f"the snapshot {snapshot.directory} was removed with its broker")
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore_snapshot(self, snapshot: Snapshot) -> None:
         """Switch to a copy of a snapshot. `check` the snapshot before."""
         self.switch_to_empty()
         assert self.current is not None
@@ -158,10 +160,10 @@ class Directories:
 @functools.cache
 def _begin_removal_of_abandoned() -> None:
     """Remove what killed processes left, in a thread, once in a process."""
-    threading.Thread(target=remove_abandoned, name="removal-of-abandoned", daemon=True).start()
+    threading.Thread(target=remove_abandoned_directories, name="removal-of-abandoned", daemon=True).start()
 
 
-def remove_abandoned() -> None:
+def remove_abandoned_directories() -> None:
     """Remove temporary directories whose process was killed.
 
     Nobody holds their lock; those of the last hour stay, as their owner may be about to lock them.
@@ -177,7 +179,7 @@ def remove_abandoned() -> None:
                 shutil.rmtree(directory)
 
 
-def _remove_own(directory: Path, process_id: int) -> None:
+def _remove_unless_forked(directory: Path, process_id: int) -> None:
     """Remove a directory, but not in a fork of the process that made it, which still needs it."""
     if os.getpid() == process_id:
         shutil.rmtree(directory, ignore_errors=True)
@@ -191,11 +193,11 @@ def _remove_contents(directory: Path) -> None:
     """Remove what a broker has written there, and nothing else: the directory may contain other files."""
     for path in directory.iterdir():
         if path.is_dir() and not path.is_symlink():
-            if _is_log(path.name):
+            if _is_log_directory_name(path.name):
                 shutil.rmtree(path)
         elif path.name.removesuffix(TEMPORARY_SUFFIX) in FILES:
             path.unlink()
 
 
-def _is_log(name: str) -> bool:
+def _is_log_directory_name(name: str) -> bool:
     return parse_log_name(name) is not None or UNLISTED_LOG.fullmatch(name) is not None

@@ -105,7 +105,7 @@ class EmbeddedBroker(Served):
         self.emulated: Final = None if emulate is None else self._emulate_release(emulate)
         self._given = {name: format_setting(value) for name, value in (settings or {}).items()}
         self._security = self._make_security(security or self._given.get("test.security"), users)
-        check_settings(self._texts)
+        check_settings(self._setting_texts)
         self.nodes: Final = nodes
         self.first_records: Sequence[Message] = ()  # of the metadata of each new cluster
         self.first_cluster_id: str | None = None  # which a new directory gets
@@ -142,7 +142,7 @@ class EmbeddedBroker(Served):
             self.kill()
         if self._loop is not None and not self._loop.is_elsewhere:
             if self._explorer is not None:
-                self._loop.run(self._explorer.stop())
+                self._loop.run_on_loop(self._explorer.stop())
             self._end_loop(aside=True)
         return ports
 
@@ -151,7 +151,7 @@ class EmbeddedBroker(Served):
         """Stop cleanly, if the broker is up, and start again with the same ports and data. Raises StartError."""
         await self._close_broker()
         await self._serve_cluster()
-        self.tell("life", "restart")
+        self.tell_witnesses("life", "restart")
 
     arestart = await_blocking(restart)
 
@@ -166,14 +166,14 @@ class EmbeddedBroker(Served):
             protocol, {**({} if before is None else before.passwords), **(users or {})}
         )
         try:
-            check_settings(self._texts)
+            check_settings(self._setting_texts)
         except SettingsError:
             self._security = before
             raise
         await self._close_broker()
         if before is not None and before.issuer is not None:
             before.issuer.stop()
-        self.ports.apply_listener_settings(Settings(self._texts))
+        self.ports.apply_listener_settings(Settings(self._setting_texts))
         await self._serve_cluster()
 
     asecure = await_blocking(secure)
@@ -182,22 +182,22 @@ class EmbeddedBroker(Served):
     def kill(self) -> None:
         """Crash: connections are cut, nothing more is written, ports refuse connections until `restart`."""
         running, self._running = self.running, None
-        self.tell("life", "kill")
+        self.tell_witnesses("life", "kill")
         if self._registry is not None:
             self._registry.abort()
         running.crash()
-        self._end_life()
+        self._cancel_timers_of_last_life()
 
-    def count_into(self, measured: Measurements) -> None:
+    def set_measurements(self, measured: Measurements) -> None:
         """Count in `measured`, across all restarts. Call it before the broker starts."""
         self.measured = measured
         self.interceptors.insert(0, measured.requests)
 
-    def put_first(self, interceptor: Interceptor) -> None:
+    def add_interceptor_first(self, interceptor: Interceptor) -> None:
         """Add an interceptor before all others except the metrics, which count every request."""
         self.interceptors.insert(0 if self.measured is None else 1, interceptor)
 
-    def tell(self, kind: str, text: str) -> None:
+    def tell_witnesses(self, kind: str, text: str) -> None:
         """Tell those who watch the broker what a test does to it. Call it on the loop."""
         for witness in self.witnesses if self._clock is not None else ():
             witness(kind, text)
@@ -207,7 +207,7 @@ class EmbeddedBroker(Served):
     @immediate
     def reset(self) -> None:
         """Remove topics, groups, transactions, configs, faults, and the journal. Connections and ports stay."""
-        self._replace_life(None)
+        self._crash_and_start_again(None)
 
     @immediate
     def snapshot(self) -> Snapshot:
@@ -216,7 +216,7 @@ class EmbeddedBroker(Served):
         Raises OSError.
         """
         _ = self.running  # a broker that is down has no snapshot
-        return self._directories.snapshot()
+        return self._directories.take_snapshot()
 
     @immediate
     def restore(self, snapshot: Snapshot) -> None:
@@ -224,7 +224,7 @@ class EmbeddedBroker(Served):
 
         Raises FileNotFoundError if the snapshot was removed.
         """
-        self._replace_life(snapshot)
+        self._crash_and_start_again(snapshot)
 
     # --- where it is ------------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ class EmbeddedBroker(Served):
         return None
 
     @property
-    def _texts(self) -> dict[str, str]:
+    def _setting_texts(self) -> dict[str, str]:
         return self.defaults | (self._given if self._security is None else self._security.settings)
 
     @property
@@ -304,9 +304,9 @@ class EmbeddedBroker(Served):
         """Return whether `start` starts the broker. After a `kill` this is False, and `restart` starts it."""
         return self._loop is None
 
-    def on_loop(self, function: Callable[[], Result]) -> Result:
+    def call_on_loop(self, function: Callable[[], Result]) -> Result:
         """Call `function` on the broker's loop, or here while there is none; return its result."""
-        return function() if self._loop is None else self._loop.call(function)
+        return function() if self._loop is None else self._loop.call_on_loop(function)
 
     @property
     def running(self) -> BrokerLifecycle:
@@ -324,7 +324,7 @@ class EmbeddedBroker(Served):
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    def _begin_on(self, loop: Loop) -> None:
+    def _set_loop(self, loop: Loop) -> None:
         if self._loop is not None:
             loop.close()
             raise RuntimeError("the broker has been started already")
@@ -335,12 +335,12 @@ class EmbeddedBroker(Served):
             raise
         self._loop = loop
 
-    async def _serve_first(self) -> None:
+    async def _serve_on_new_loop(self) -> None:
         await self._serve_cluster()
         if self._explorer is not None:
             await self._explorer.start(self)
 
-    async def _close_last_loop(self) -> None:
+    async def _close_served(self) -> None:
         if self._explorer is not None:
             await self._explorer.stop()
         await self._close_broker()
@@ -367,29 +367,29 @@ class EmbeddedBroker(Served):
 
     def _make_settings(self) -> Settings:
         found = {} if self._security is None else self._security.issuer_settings
-        return Settings(found | self._texts | {"log.dirs": str(self.directory)})
+        return Settings(found | self._setting_texts | {"log.dirs": str(self.directory)})
 
     def _make_seams(self) -> Seams:
         """End the timers of the last life, and return the seams of the next."""
         clock = self.moving_clock
-        self._end_life()
+        self._cancel_timers_of_last_life()
         self._life = LifeClock(clock)
         disk = self._directories.make_disk(None if self.measured is None else self.measured.syncs)
         levels = INITIAL
         if self.emulated is not None:
-            from minibroker.testing.emulation.emulation import list_first_levels
+            from minibroker.testing.emulation.emulation import list_initial_feature_levels
 
-            levels = list_first_levels(self.emulated)
+            levels = list_initial_feature_levels(self.emulated)
         records = [*self.first_records, *(() if self._security is None else self._security.first_records)]
         first_id = self.first_cluster_id
         return Seams(self._life, clock, disk, self._random, self.interceptors, levels, records, first_id)
 
-    def _end_life(self) -> None:
+    def _cancel_timers_of_last_life(self) -> None:
         """Cancel all timers of the last life: a broker that has crashed does nothing more."""
         if self._life is not None:
             self._life.cancel_all_timers()
 
-    def _replace_life(self, snapshot: Snapshot | None) -> None:
+    def _crash_and_start_again(self, snapshot: Snapshot | None) -> None:
         running = self.running
         cluster_id = running.cluster.cluster_id
         if snapshot is not None:
@@ -399,16 +399,16 @@ class EmbeddedBroker(Served):
             if snapshot is None:
                 self._directories.switch_to_empty()
             else:
-                self._directories.restore(snapshot)
+                self._directories.restore_snapshot(snapshot)
             away, settings = set(self.ports.listeners) - set(running.node_ids), self._make_settings()
-            returning = {node_id: self.ports.listen_for(node_id, settings) for node_id in away}
+            returning = {node_id: self.ports.listen_for_node(node_id, settings) for node_id in away}
             running.replace_cluster(settings, self._make_seams(), cluster_id=cluster_id, returning=returning)
             self.moving_clock.reset()
             if self._issuer is not None:
                 self._issuer.reset()
             for callback in self.when_reset:
                 callback()
-            self.tell("life", "reset" if snapshot is None else "restore a snapshot")
+            self.tell_witnesses("life", "reset" if snapshot is None else "restore a snapshot")
         except BaseException:
             self.kill()
             raise
@@ -428,7 +428,7 @@ class EmbeddedBroker(Served):
             self._ports = None
         loop, self._loop = self._loop, None
         if self._issuer is not None and loop is not None:
-            loop.call(self._issuer.stop)
+            loop.call_on_loop(self._issuer.stop)
         if loop is not None:
             loop.close()  # before the clock is dropped, as the tasks that this cancels use it
         self._clock = self._life = None

@@ -26,16 +26,16 @@ def check_settings(texts: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def check_without_warnings() -> Iterator[None]:
+def suppress_settings_warnings() -> Iterator[None]:
     """Check settings without a warning meanwhile: the command has logged them."""
-    log.addFilter(_is_no_warning)
+    log.addFilter(_is_not_warning)
     try:
         yield
     finally:
-        log.removeFilter(_is_no_warning)
+        log.removeFilter(_is_not_warning)
 
 
-def _is_no_warning(record: logging.LogRecord) -> bool:
+def _is_not_warning(record: logging.LogRecord) -> bool:
     return record.levelno != logging.WARNING
 
 

@@ -78,7 +78,7 @@ class _Key(NamedTuple):
     private: EllipticCurvePrivateKey
 
 
-@hide_names("loop", "start", "stop", "reset", "token_for")
+@hide_names("loop", "start", "stop", "reset", "make_token_for_client")
 class Issuer(Runs):
     """The issuer of tokens for a broker's users, whose passwords are the secrets of clients."""
 
@@ -185,9 +185,9 @@ class Issuer(Runs):
         return jwt.encode(claims, self._get_client_key(user), CLIENTS_ALGORITHM)
 
     @immediate
-    def token_for(self, user: str, password: str) -> str:
+    def make_token_for_client(self, user: str, password: str) -> str:
         """Return what the token endpoint gives a client with this secret. Raises TokenDenied."""
-        self._check_secret(user, password)
+        self._check_client_secret(user, password)
         return self._make_token(user, self._options)[0]
 
     # --- tokens ---------------------------------------------------------------------------------
@@ -234,13 +234,13 @@ class Issuer(Runs):
         if request.method != "GET":
             return _encode_answer("405 Method Not Allowed", {})
         if request.path in DISCOVERY:
-            return _encode_answer("200 OK", self._make_description())
+            return _encode_answer("200 OK", self._make_openid_configuration())
         if request.path == "/jwks":
             self._get_signing_key()
             return _encode_answer("200 OK", {"keys": [_make_jwk(key) for key in self._keys]})
         return _encode_answer("404 Not Found", {})
 
-    def _make_description(self) -> dict[str, Any]:
+    def _make_openid_configuration(self) -> dict[str, Any]:
         return {
             "issuer": self.url,
             "token_endpoint": self.token_endpoint,
@@ -257,7 +257,7 @@ class Issuer(Runs):
     def _answer_token_request(self, request: HttpRequest) -> bytes:
         try:
             form = _parse_form(request)
-            user = self._identify_client(form, request.headers.get("authorization"))
+            user = self._identify_token_client(form, request.headers.get("authorization"))
         except TokenDenied as denied:
             log.info("no token: %s", denied.description)
             is_unknown = denied.error == "invalid_client"
@@ -273,11 +273,11 @@ class Issuer(Runs):
             "200 OK", {"access_token": token, "token_type": "Bearer", "expires_in": lifetime_s, "scope": scope}
         )
 
-    def _identify_client(self, form: Mapping[str, str], authorization: str | None) -> str:
+    def _identify_token_client(self, form: Mapping[str, str], authorization: str | None) -> str:
         """Return who asks for a token. Raises TokenDenied."""
         grant = form.get("grant_type")
         if grant == JWT_BEARER:
-            return self._identify_signer(form.get("assertion", ""), "invalid_grant")
+            return self._identify_assertion_signer(form.get("assertion", ""), "invalid_grant")
         if grant != CLIENT_CREDENTIALS:
             raise TokenDenied("unsupported_grant_type", f"only {CLIENT_CREDENTIALS} and {JWT_BEARER} are supported")
         methods = [authorization is not None, "client_secret" in form, "client_assertion" in form]
@@ -286,30 +286,30 @@ class Issuer(Runs):
         if "client_assertion" in form:
             return self._identify_by_assertion(form)
         if authorization is None:
-            return self._check_secret(form.get("client_id", ""), form.get("client_secret", ""))
+            return self._check_client_secret(form.get("client_id", ""), form.get("client_secret", ""))
         given = _parse_basic(authorization)
         # RFC 6749 wants both encoded as in a form, which many clients do not do.
-        return self._check_secret(*(given if self._is_secret(*given) else map(unquote_plus, given)))
+        return self._check_client_secret(*(given if self._is_client_secret(*given) else map(unquote_plus, given)))
 
-    def _is_secret(self, user: str, password: str) -> bool:
+    def _is_client_secret(self, user: str, password: str) -> bool:
         known = self._passwords.get(user)
         return known is not None and are_secrets_equal(known.encode(), password.encode())
 
-    def _check_secret(self, user: str, password: str) -> str:
+    def _check_client_secret(self, user: str, password: str) -> str:
         """Return the user. Raises TokenDenied unless it exists and this is its password."""
-        if not self._is_secret(user, password):
+        if not self._is_client_secret(user, password):
             raise TokenDenied("invalid_client", "no such client, or another secret")
         return user
 
     def _identify_by_assertion(self, form: Mapping[str, str]) -> str:
         if form.get("client_assertion_type") != ASSERTION_TYPE:
             raise TokenDenied("invalid_request", f"client_assertion_type is {ASSERTION_TYPE}")
-        user = self._identify_signer(form["client_assertion"], "invalid_client")
+        user = self._identify_assertion_signer(form["client_assertion"], "invalid_client")
         if form.get("client_id", user) != user:
             raise TokenDenied("invalid_client", "client_id is another than the subject of the assertion")
         return user
 
-    def _identify_signer(self, assertion: str, error: str) -> str:
+    def _identify_assertion_signer(self, assertion: str, error: str) -> str:
         """Return the user who has signed an assertion. Raises TokenDenied."""
         import jwt
 

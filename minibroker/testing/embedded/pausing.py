@@ -39,7 +39,7 @@ class Paused(Interceptor):
     def pause(self, node_id: int) -> None:
         """Hold all requests and answers of the node from now on."""
         if not self._held:
-            self._broker.put_first(self)
+            self._broker.add_interceptor_first(self)
         self._held.setdefault(node_id, [])
         self._broker.running.server.hold_output(node_id)
 
@@ -93,11 +93,11 @@ class Stale(Interceptor):
     def alter_response(self, call: Call, response: Message) -> Message:
         known = self._known.get(call.context.node.node_id)
         if known is not None and call.api_key == ApiKey.METADATA:
-            _make_old(response, known)
+            _replace_with_old_leaders(response, known)
         return response
 
 
-def _make_old(response: Any, known: dict[tuple[str, int], LeaderAndEpoch]) -> None:
+def _replace_with_old_leaders(response: Any, known: dict[tuple[str, int], LeaderAndEpoch]) -> None:
     for topic in response.topics:
         if topic.partitions and not any(name == topic.name for name, _ in known):
             topic.error_code, topic.partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []

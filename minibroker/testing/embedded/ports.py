@@ -24,14 +24,14 @@ class Ports:
         try:
             listeners, first = make_broker_listeners(settings), settings["node.id"]
             self.listeners = {
-                first + index: [self._hold_port(listener) for listener in shift_listeners_to_node(listeners, index)]
+                first + index: [self._reserve_port(listener) for listener in shift_listeners_to_node(listeners, index)]
                 for index in range(nodes)
             }
         except (OSError, SettingsError) as error:
             self._held.close()
             raise StartError(str(error)) from None
 
-    def _hold_port(self, listener: Listener) -> Listener:
+    def _reserve_port(self, listener: Listener) -> Listener:
         family = socket.AF_INET6 if ":" in listener.host or not listener.host else socket.AF_INET
         holder = self._held.enter_context(socket.socket(family, socket.SOCK_STREAM))
         reuse_address(holder, shared=True)
@@ -58,7 +58,7 @@ class Ports:
             raise
         return bound
 
-    def listen_for(self, node_id: int, settings: Settings) -> list[BoundListener]:
+    def listen_for_node(self, node_id: int, settings: Settings) -> list[BoundListener]:
         """Listen on the addresses of one node again. Raises StartError."""
         return [bind_listener(listener, settings, reserved=True) for listener in self.listeners[node_id]]
 

@@ -16,7 +16,11 @@ from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.registry.api.running_registry import RunningRegistry, parse_registry_address
 from minibroker.registry.formats.schema import Reference
 from minibroker.registry.state.registry import NewSchema
-from minibroker.registry.state.registry_errors import RegistryError, not_permitted, schema_not_found
+from minibroker.registry.state.registry_errors import (
+    RegistryError,
+    make_not_permitted_error,
+    make_schema_not_found_error,
+)
 from minibroker.registry.state.schema_state import SchemaState
 from minibroker.testing.callers import PACKAGE
 from minibroker.testing.completion import hide_names
@@ -45,7 +49,7 @@ class Host(Protocol):
     def journal(self) -> Journal:
         """Return the requests of Kafka clients."""
 
-    def tell(self, kind: str, text: str) -> None:
+    def tell_witnesses(self, kind: str, text: str) -> None:
         """Tell those who watch the broker what happens. Call it on the loop."""
 
     @property
@@ -111,7 +115,7 @@ class RegistryFault:
         self.hits = 0
         self.is_removed = False
 
-    def strikes(self, request: Request) -> bool:
+    def count_if_striking(self, request: Request) -> bool:
         """Return whether the fault strikes a request, and count that."""
         if self._left == 0 or self._method not in (None, request.method) or not fnmatchcase(request.path, self._path):
             return False
@@ -125,7 +129,20 @@ class RegistryFault:
         self.is_removed = True
 
 
-@hide_names("before", "after", "start", "stop", "abort", "close", "loop", "decoded", "source", "state", "make_running")
+@hide_names(
+    *(
+        "answer_instead",
+        "note_answer",
+        "start",
+        "stop",
+        "abort",
+        "close",
+        "loop",
+        "decode_records",
+        "read_schema_source",
+    ),
+    *("read_state", "get_or_make_running_registry"),
+)
 class RegistryVerbs:
     """The schema registry of a broker."""
 
@@ -142,7 +159,7 @@ class RegistryVerbs:
         self._decoder: tuple[SchemaState, Decoder] | None = None
         self._forbidden = False
         self._attempts: list[str] = []
-        broker.when_reset.append(self._begin_anew)
+        broker.when_reset.append(self._forget_requests_and_faults)
 
     @property
     def loop(self) -> Loop:
@@ -152,7 +169,7 @@ class RegistryVerbs:
     @property
     def url(self) -> str:
         """Return the URL for clients."""
-        return self._served.server.url
+        return self._running_registry.server.url
 
     # --- schemas ----------------------------------------------------------------------------------
 
@@ -174,14 +191,14 @@ class RegistryVerbs:
         text = schema if isinstance(schema, str) else json.dumps(schema)
         named = tuple(Reference(*each) for each in references)
         with _translate_errors():
-            return (await self._served.registry.register_schema(subject, NewSchema(text, kind, named))).id
+            return (await self._running_registry.registry.register_schema(subject, NewSchema(text, kind, named))).id
 
     aregister = await_blocking(register)
 
     @blocking
     async def subjects(self) -> list[str]:
         """Return the names of the subjects."""
-        state = await self.state()
+        state = await self.read_state()
         return [name for name in state.iterate_subjects_with_prefix("") if state.has_live_version(name)]
 
     asubjects = await_blocking(subjects)
@@ -189,7 +206,7 @@ class RegistryVerbs:
     @blocking
     async def schema(self, subject: str, version: int = -1) -> str:
         """Return the text of a version, by default of the latest. Raises LookupError."""
-        found = (await self.state()).find_version(subject, version)
+        found = (await self.read_state()).find_version(subject, version)
         if found is None:
             raise LookupError(f"the registry has no version {version} of {subject}")
         return found.text
@@ -200,7 +217,7 @@ class RegistryVerbs:
     async def set_compatibility(self, level: str, subject: str | None = None) -> None:
         """Set the level of a subject, or of all: "NONE", "BACKWARD", "FULL_TRANSITIVE", ... Raises ValueError."""
         with _translate_errors():
-            await self._served.registry.set_config(subject, {"compatibility": level})
+            await self._running_registry.registry.set_config(subject, {"compatibility": level})
 
     aset_compatibility = await_blocking(set_compatibility)
 
@@ -227,7 +244,7 @@ class RegistryVerbs:
         """
         if not (400 <= code < 600 or 40_000 <= code < 60_000):
             raise ValueError(f"a code is one such as 503 or 40901, and cannot be {code}")
-        return self._add_fault(RegistryFault(method, path, _answer_with(RegistryError(code, message)), 0, times))
+        return self._add_fault(RegistryFault(method, path, _make_error_answer(RegistryError(code, message)), 0, times))
 
     @immediate
     def slow(
@@ -242,7 +259,7 @@ class RegistryVerbs:
         if id < 0:
             raise ValueError(f"an id is a positive number, and cannot be {id}")
         return self._add_fault(
-            RegistryFault("GET", f"/schemas/ids/{id}*", _answer_with(schema_not_found(id)), 0, times)
+            RegistryFault("GET", f"/schemas/ids/{id}*", _make_error_answer(make_schema_not_found_error(id)), 0, times)
         )
 
     @immediate
@@ -274,31 +291,31 @@ class RegistryVerbs:
 
     # --- for the registry and the broker ----------------------------------------------------------
 
-    async def before(self, request: Request) -> Answer | None:
+    async def answer_instead(self, request: Request) -> Answer | None:
         """Return the answer of a fault, or None."""
         if self._forbidden and request.method == "POST" and _is_registration(request):
             self._attempts.append(request.segments[1])
-            return _answer_with(not_permitted(FORBIDDEN))
-        fault = next((fault for fault in self._faults if fault.strikes(request)), None)
+            return _make_error_answer(make_not_permitted_error(FORBIDDEN))
+        fault = next((fault for fault in self._faults if fault.count_if_striking(request)), None)
         if fault is None:
             return None
         await asyncio.sleep(fault.delay_ms / 1000)
         return fault.answer
 
-    def after(self, request: Request, answer: Answer, duration_ms: float) -> None:
+    def note_answer(self, request: Request, answer: Answer, duration_ms: float) -> None:
         """Keep a request, and mark it in the broker's journal."""
         body = request.body[:BODY_CHARACTERS_MAX].decode(errors="replace")
         said = answer.data[:BODY_CHARACTERS_MAX].decode(errors="replace")
         seen = self._broker.journal.seen
         kept = RegistryRequest(request.method, request.path, body, answer.status, said, duration_ms, request.user, seen)
         self._requests.append(kept)
-        self._broker.tell("registry", str(kept))
+        self._broker.tell_witnesses("registry", str(kept))
 
     async def start(self) -> None:
         """Serve beside the broker, which runs. Raises StartError."""
-        await self.make_running().start()
+        await self.get_or_make_running_registry().start()
 
-    def make_running(self) -> RunningRegistry:
+    def get_or_make_running_registry(self) -> RunningRegistry:
         """Return the registry, which is not served before its own start. Raises StartError."""
         if self._running is None:
             self._running = RunningRegistry(lambda: self._broker.running.cluster, self._address, self)
@@ -320,15 +337,15 @@ class RegistryVerbs:
             self._running.server.close()
             self._running = None
 
-    def _begin_anew(self) -> None:
+    def _forget_requests_and_faults(self) -> None:
         self._requests.clear()
         self._faults.clear()
 
-    def decoded(self, records: Iterable[Record]) -> list[DecodedRecord]:
+    def decode_records(self, records: Iterable[Record]) -> list[DecodedRecord]:
         """Decode records. Raises ValueError for a value that cannot be decoded."""
         from minibroker.registry.decoding import Decoder, DecodingError, StateSource
 
-        state = self._served.registry.read_state_now()
+        state = self._running_registry.registry.read_state_now()
         if self._decoder is None or self._decoder[0] is not state:
             self._decoder = state, Decoder(StateSource(state))
         decoder = self._decoder[1]
@@ -345,24 +362,24 @@ class RegistryVerbs:
             records_decoded.append(DecodedRecord(**vars(record), decoded=value, decoded_key=key))
         return records_decoded
 
-    async def source(self) -> SchemaSource:
+    async def read_schema_source(self) -> SchemaSource:
         """Return the schemas as they are now. Raises RegistryError."""
         from minibroker.registry.decoding import StateSource
 
-        return StateSource(await self.state())
+        return StateSource(await self.read_state())
 
-    async def state(self) -> SchemaState:
+    async def read_state(self) -> SchemaState:
         """Return all subjects as they are now, to be read before anything else is awaited. Raises RegistryError."""
-        return await self._served.registry.read_state()
+        return await self._running_registry.registry.read_state()
 
     @property
-    def _served(self) -> RunningRegistry:
+    def _running_registry(self) -> RunningRegistry:
         if self._running is None:
             raise NotRunning("the broker has not been started")
         return self._running
 
 
-def _answer_with(error: RegistryError) -> Answer:
+def _make_error_answer(error: RegistryError) -> Answer:
     from minibroker.registry.api.http_messages import make_error_answer  # which a start does not need
 
     return make_error_answer(error)

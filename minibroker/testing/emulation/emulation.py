@@ -27,10 +27,10 @@ from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
-from minibroker.testing.emulation.error_codes import translate_code
+from minibroker.testing.emulation.error_codes import translate_error_code
 from minibroker.testing.emulation.quirks import Change, list_quirks
-from minibroker.testing.emulation.releases import is_since, list_unstable_versions, list_versions
-from minibroker.testing.seen.error_places import iterate_places
+from minibroker.testing.emulation.releases import is_at_least, list_unstable_versions, list_versions
+from minibroker.testing.seen.error_places import iterate_error_places
 
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
 FIRST_WITHOUT_OLD_PRODUCE: Final = "4.0"
@@ -66,20 +66,20 @@ FEATURES: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 UNSTABLE_LEVELS: Final[dict[str, dict[str, int]]] = {"4.3": {METADATA_VERSION: 31}}
 
 
-def list_levels(release: str) -> dict[str, int]:
+def list_highest_feature_levels(release: str) -> dict[str, int]:
     """Return the features of a release, with their highest levels."""
     found = {}
     for name, changes in FEATURES.items():
         for since, level in changes:
-            if is_since(release, since):
+            if is_at_least(release, since):
                 found[name] = level
     return found
 
 
-def list_first_levels(release: str) -> dict[str, int]:
+def list_initial_feature_levels(release: str) -> dict[str, int]:
     """Return the levels of features in a new cluster of a release, as far as clients notice them."""
-    levels = INITIAL if is_since(release, "4.4") else {**INITIAL, **FIRST_LEVELS_BEFORE_4_4}
-    eligible = is_since(release, FIRST_WITH_ELIGIBLE_LEADERS)
+    levels = INITIAL if is_at_least(release, "4.4") else {**INITIAL, **FIRST_LEVELS_BEFORE_4_4}
+    eligible = is_at_least(release, FIRST_WITH_ELIGIBLE_LEADERS)
     return {name: level for name, level in levels.items() if name != ELIGIBLE_LEADER_REPLICAS or eligible}
 
 
@@ -90,11 +90,11 @@ class Emulation(Interceptor):
         self.release = release
         self._announced = list_versions(release)
         self._served = dict(self._announced)
-        if is_since(release, FIRST_WITHOUT_OLD_PRODUCE):
+        if is_at_least(release, FIRST_WITHOUT_OLD_PRODUCE):
             produce = self._announced[ApiKey.PRODUCE]
             self._served[ApiKey.PRODUCE] = range(FIRST_PRODUCE_THEN, produce.stop)
         self._unstable = list_unstable_versions(release)
-        self._levels = list_levels(release)
+        self._levels = list_highest_feature_levels(release)
         self._unsupported: set[Call] = set()
         self._quirks = list_quirks(release)
         self._changes: dict[Call, list[Change]] = {}  # of requests in progress
@@ -122,28 +122,28 @@ class Emulation(Interceptor):
     def _apply_quirks(self, call: Call) -> Message | None:
         """Apply the release's quirks to the request; return the answer, if a quirk has one."""
         changes = self._changes[call] = [quirk.change(self.release, call) for quirk in self._quirks[call.api_key]]
-        answers = (change.change_request(call.request) for change in changes)
+        answers = (change.before_request(call.request) for change in changes)
         return next((answer for answer in answers if answer is not None), None)
 
     def _answer_other_versions(self, versions: range) -> ApiVersionsResponse:
         known = ApiVersionsResponse.ApiVersion(
             api_key=ApiKey.API_VERSIONS, min_version=versions[0], max_version=versions[-1]
         )
-        announced = [known] if is_since(self.release, FIRST_TO_NAME_API_VERSIONS) else []
+        announced = [known] if is_at_least(self.release, FIRST_TO_NAME_API_VERSIONS) else []
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=announced)
 
     def alter_response(self, call: Call, response: Message) -> Message:
         if call.api_key == ApiKey.API_VERSIONS and call not in self._unsupported:
             self._announce_release(
-                response, self._unstable if _enables_unstable(call) else {}, self._choose_levels(call)
+                response, self._unstable if _enables_unstable(call) else {}, self._choose_feature_levels(call)
             )
         for change in self._changes.get(call, ()):
-            change.change_answer(response)
-        for place in iterate_places(response, lambda topic_id: None):
-            place.translate_code(partial(translate_code, self.release))
+            change.alter_response(response)
+        for place in iterate_error_places(response, lambda topic_id: None):
+            place.translate_code(partial(translate_error_code, self.release))
         return response
 
-    def _choose_levels(self, call: Call) -> dict[str, int]:
+    def _choose_feature_levels(self, call: Call) -> dict[str, int]:
         """Return the levels of features to announce."""
         if call.context.cluster.settings["unstable.feature.versions.enable"]:
             return self._levels | UNSTABLE_LEVELS.get(self.release, {})

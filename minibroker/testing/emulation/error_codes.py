@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from minibroker.protocol.errors import ErrorCode
-from minibroker.testing.emulation.releases import is_since
+from minibroker.testing.emulation.releases import is_at_least
 
 # The highest code from each of these releases on.
 LAST_CODE: Final[dict[str, ErrorCode]] = {
@@ -54,13 +54,13 @@ OTHERWISE: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 @cache
-def find_last_code(release: str) -> ErrorCode:
+def find_newest_error_code(release: str) -> ErrorCode:
     """Return the highest error code of a release."""
-    return max(code for since, code in LAST_CODE.items() if is_since(release, since))
+    return max(code for since, code in LAST_CODE.items() if is_at_least(release, since))
 
 
-def translate_code(release: str, code: int) -> int:
+def translate_error_code(release: str, code: int) -> int:
     """Return the code with which a release answered where today's answer with `code`."""
-    if code <= find_last_code(release):
+    if code <= find_newest_error_code(release):
         return code
-    return translate_code(release, BEFORE.get(ErrorCode(code), OTHERWISE))
+    return translate_error_code(release, BEFORE.get(ErrorCode(code), OTHERWISE))

@@ -21,8 +21,8 @@ from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE, TOPIC_
 from minibroker.protocol.messages.produce import ProduceResponse
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, read_header
 from minibroker.storage.log import Log
-from minibroker.testing.emulation.releases import is_since
-from minibroker.testing.seen.error_places import iterate_places, make_error_answer
+from minibroker.testing.emulation.releases import is_at_least
+from minibroker.testing.seen.error_places import iterate_error_places, make_error_answer
 
 FIRST_WITH_KRAFT: Final = "3.3"
 FIRST_WITH_UNKNOWN_PRODUCER_ID: Final = "1.0"
@@ -65,23 +65,23 @@ class Change:
         self.release = release
         self.call = call
 
-    def change_request(self, request: Any) -> Message | None:
+    def before_request(self, request: Any) -> Message | None:
         """Change the request, or return its answer."""
         return None
 
-    def change_answer(self, response: Any) -> None:
+    def alter_response(self, response: Any) -> None:
         """Change the answer."""
 
 
 class MadeOnDemand(Change):
     """The answer to the request that creates a topic has LEADER_NOT_AVAILABLE."""
 
-    def change_request(self, request: Any) -> Message | None:
+    def before_request(self, request: Any) -> Message | None:
         known = self.call.context.cluster.image.topics
         self._unknown = {asked.name for asked in request.topics or () if asked.name not in known}
         return None
 
-    def change_answer(self, response: Any) -> None:
+    def alter_response(self, response: Any) -> None:
         made = self._unknown & self.call.context.cluster.image.topics.keys()
         for topic in response.topics:
             if topic.name in made and topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -91,12 +91,12 @@ class MadeOnDemand(Change):
 class CoordinatorMadeOnDemand(Change):
     """The first FindCoordinator creates the topic of the coordinator's state, and fails."""
 
-    def change_request(self, request: Any) -> Message | None:
+    def before_request(self, request: Any) -> Message | None:
         state = TRANSACTIONS_TOPIC if request.key_type == KEY_TYPE_OF_TRANSACTIONS else GROUPS_TOPIC
         self._missing = state not in self.call.context.cluster.image.topics
         return None
 
-    def change_answer(self, response: Any) -> None:
+    def alter_response(self, response: Any) -> None:
         several = self.call.context.version >= FIRST_WITH_SEVERAL_KEYS
         for answer in (response.coordinators if several else [response]) if self._missing else ():
             if answer.error_code == ErrorCode.NONE:
@@ -109,7 +109,7 @@ class CoordinatorMadeOnDemand(Change):
 class NoDefaultsOfTopics(Change):
     """CreateTopics needs a count of partitions and of replicas: -1 is refused as 0 is."""
 
-    def change_request(self, request: Any) -> Message | None:
+    def before_request(self, request: Any) -> Message | None:
         for topic in request.topics:
             if not topic.assignments:
                 topic.num_partitions = 0 if topic.num_partitions == DEFAULT else topic.num_partitions
@@ -120,7 +120,7 @@ class NoDefaultsOfTopics(Change):
 class OlderTopicSettings(Change):
     """DescribeConfigs of a topic includes the settings that Kafka 4 removed, even if they are not set."""
 
-    def change_request(self, request: Any) -> Message | None:
+    def before_request(self, request: Any) -> Message | None:
         for resource in request.resources:
             if resource.resource_type == TOPIC_RESOURCE and not resource.configuration_keys:
                 resource.configuration_keys = [name for name in TOPIC_SETTINGS if name != ELIDE]
@@ -130,7 +130,7 @@ class OlderTopicSettings(Change):
 class NoNewerSettings(Change):
     """The settings that came with 4.4 are listed only where they are set."""
 
-    def change_answer(self, response: Any) -> None:
+    def alter_response(self, response: Any) -> None:
         for result in response.results if self.call.api_key == ApiKey.DESCRIBE_CONFIGS else response.topics:
             if result.configs is not None:
                 result.configs = [
@@ -141,11 +141,11 @@ class NoNewerSettings(Change):
 class NoOffsetsInZooKeeper(Change):
     """Version 0, which keeps offsets in ZooKeeper, is announced, but refused with KRaft."""
 
-    def change_request(self, request: Any) -> Message | None:
+    def before_request(self, request: Any) -> Message | None:
         if self.call.context.version > 0:
             return None
         response = make_error_answer(request, get_response_class(self.call.api_key), 0)
-        for place in iterate_places(response, lambda topic_id: None):
+        for place in iterate_error_places(response, lambda topic_id: None):
             place.set_code(ErrorCode.UNSUPPORTED_VERSION)
         return response
 
@@ -153,7 +153,7 @@ class NoOffsetsInZooKeeper(Change):
 class NoGenerations(Change):
     """OffsetCommit is accepted from any consumer: the release has no members of groups."""
 
-    def change_request(self, request: Any) -> Message | None:
+    def before_request(self, request: Any) -> Message | None:
         request.generation_id_or_member_epoch = -1
         request.member_id = ""
         return None
@@ -162,7 +162,7 @@ class NoGenerations(Change):
 class NoUnknownProducers(Change):
     """A producer that a log does not know must begin with sequence 0. Others are refused, for that partition only."""
 
-    def change_request(self, request: Any) -> Message | None:
+    def before_request(self, request: Any) -> Message | None:
         self._refused: list[tuple[str, int, int]] = []
         topics = self.call.context.cluster.image.topics
         for data in request.topic_data:
@@ -178,8 +178,8 @@ class NoUnknownProducers(Change):
             raise Unanswerable("a Produce with acks=0 of an unknown producer")
         return None
 
-    def change_answer(self, response: Any) -> None:
-        known = is_since(self.release, FIRST_WITH_UNKNOWN_PRODUCER_ID)
+    def alter_response(self, response: Any) -> None:
+        known = is_at_least(self.release, FIRST_WITH_UNKNOWN_PRODUCER_ID)
         code = ErrorCode.UNKNOWN_PRODUCER_ID if known else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         for name, index, log_start_offset in self._refused:
             topic = next(topic for topic in response.responses if topic.name == name)
@@ -206,7 +206,7 @@ def continues_unknown_sequence(log: Log, records: memoryview | None) -> bool:
 class NoZstdForOldFetches(Change):
     """Fetch before version 10 refuses topics with compression.type=zstd, whatever is stored."""
 
-    def change_request(self, request: Any) -> Message | None:
+    def before_request(self, request: Any) -> Message | None:
         self.call.context.refuses_zstd = self.call.context.version < FIRST_WITH_ZSTD
         return None
 
@@ -214,14 +214,14 @@ class NoZstdForOldFetches(Change):
 class NoTaskOffsets(Change):
     """Members of streams groups are not told how often to say how far their tasks are."""
 
-    def change_answer(self, response: Any) -> None:
+    def alter_response(self, response: Any) -> None:
         response.task_offset_interval_ms = 0
 
 
 class BoundsByName(Change):
     """A group's value beyond a bound is refused with the name of the bound, instead of its value."""
 
-    def change_request(self, request: Any) -> Message | None:
+    def before_request(self, request: Any) -> Message | None:
         self._asked = {
             (resource.resource_name, config.name): config.value
             for resource in request.resources
@@ -230,15 +230,16 @@ class BoundsByName(Change):
         }
         return None
 
-    def change_answer(self, response: Any) -> None:
+    def alter_response(self, response: Any) -> None:
         for each in response.responses:
             if each.resource_type == GROUP_RESOURCE and each.error_code == ErrorCode.INVALID_CONFIG:
                 name = (each.error_message or "").partition(" must be ")[0]
                 each.error_message = (
-                    self._make_message_by_name(name, self._asked.get((each.resource_name, name))) or each.error_message
+                    self._make_out_of_bounds_message(name, self._asked.get((each.resource_name, name)))
+                    or each.error_message
                 )
 
-    def _make_message_by_name(self, name: str, text: str | None) -> str | None:
+    def _make_out_of_bounds_message(self, name: str, text: str | None) -> str | None:
         """Return the message for a value beyond a bound; None for another."""
         setting = GROUP_SETTINGS.get(name)
         if setting is None or text is None:
@@ -290,7 +291,7 @@ def list_quirks(release: str) -> dict[ApiKey, list[Quirk]]:
     """Return the quirks of a release by API."""
     found: dict[ApiKey, list[Quirk]] = {}
     for quirk in QUIRKS:
-        if is_since(release, quirk.since) and (quirk.until is None or not is_since(release, quirk.until)):
+        if is_at_least(release, quirk.since) and (quirk.until is None or not is_at_least(release, quirk.until)):
             for key in quirk.apis:
                 found.setdefault(key, []).append(quirk)
     return found

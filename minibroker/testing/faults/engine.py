@@ -30,7 +30,7 @@ from minibroker.testing.faults.error_answers import (
     refuse_request,
     remove_from_request,
     remove_from_share_request,
-    remove_wait,
+    remove_wait_of_fetch,
     set_errors,
     set_throttle,
 )
@@ -38,7 +38,7 @@ from minibroker.testing.faults.fault_matching import Asked, concerns_login, make
 from minibroker.testing.faults.rules import Rule, load_rules, parse_rule
 from minibroker.testing.loops import Loop, await_blocking, blocking, shorten_tracebacks
 from minibroker.testing.seen.journal import Journal
-from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_were
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_count_with_were
 
 if TYPE_CHECKING:
     from minibroker.testing.seen.hosting import Host
@@ -89,7 +89,7 @@ class Fault:
             return self.hits >= hits
 
         await self._faults.watch.wait_until(
-            reached, timeout, lambda: f"{format_were(hits, 'hit')} expected of {self!r}"
+            reached, timeout, lambda: f"{format_count_with_were(hits, 'hit')} expected of {self!r}"
         )
 
     await_for_hits = await_blocking(wait_for_hits)
@@ -183,19 +183,19 @@ class Faults(Interceptor):
 
     def all(self) -> list[Fault]:
         """Return the faults, in the order in which requests meet them."""
-        return self.broker.on_loop(lambda: list(self._faults))
+        return self.broker.call_on_loop(lambda: list(self._faults))
 
     def remove(self, fault: Fault) -> None:
         """Remove a fault, if it was not removed yet."""
-        self.broker.on_loop(lambda: self._remove_fault(fault))
+        self.broker.call_on_loop(lambda: self._remove_fault(fault))
 
     def count_held(self, fault: Fault) -> int:
         """Return how many requests a fault keeps waiting."""
-        return self.broker.on_loop(lambda: len(self._held.get(fault, ())))
+        return self.broker.call_on_loop(lambda: len(self._held.get(fault, ())))
 
     def clear(self) -> None:
         """Remove all faults."""
-        self.broker.on_loop(self._clear_faults)
+        self.broker.call_on_loop(self._clear_faults)
 
     # --- on the loop ------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class Faults(Interceptor):
     def _add_fault(self, rule: Rule) -> Fault:
         self._number += 1
         fault = Fault(self, rule, self._number)
-        self.broker.on_loop(lambda: self._put_fault(fault))
+        self.broker.call_on_loop(lambda: self._put_fault(fault))
         return fault
 
     def _put_fault(self, fault: Fault) -> None:
@@ -215,12 +215,12 @@ class Faults(Interceptor):
             before = [at for at, each in enumerate(interceptors) if isinstance(each, BEFORE_FAULTS)]
             interceptors.insert(1 + max(before, default=-1), self)
         self._faults.append(fault)
-        self.broker.tell("fault", f"add fault {fault.number}: {fault.rule}")
+        self.broker.tell_witnesses("fault", f"add fault {fault.number}: {fault.rule}")
 
     def _remove_fault(self, fault: Fault) -> None:
         if fault in self._faults:
             self._faults.remove(fault)
-            self.broker.tell("fault", f"remove fault {fault.number}")
+            self.broker.tell_witnesses("fault", f"remove fault {fault.number}")
             if not self._faults:
                 self.broker.interceptors.remove(self)
             for call in list(self._held.pop(fault, ())):
@@ -242,16 +242,16 @@ class Faults(Interceptor):
         if not struck:
             return None
         self._struck[call] = struck
-        self._note_struck(call, struck)
+        self._count_hits(call, struck)
         self.watch.check_conditions_soon()  # which does not see requests that are held here
-        return self._strike_call(call, struck)
+        return self._apply_faults_to_request(call, struck)
 
-    def _note_struck(self, call: Call, struck: list[Fault]) -> None:
-        exchange = self._journal.of(call)
+    def _count_hits(self, call: Call, struck: list[Fault]) -> None:
+        exchange = self._journal.get_exchange_of_call(call)
         if exchange is not None:
             exchange.faults = tuple(str(fault.rule) for fault in struck)
 
-    async def _strike_call(self, call: Call, struck: list[Fault]) -> Message | None:
+    async def _apply_faults_to_request(self, call: Call, struck: list[Fault]) -> Message | None:
         """Delay; then disconnect, keep silent or reject, as the first fault with such an act says.
 
         Raises Unanswerable.
@@ -266,14 +266,14 @@ class Faults(Interceptor):
                     await call.run()
                 raise Unanswerable(f"a fault: {rule}")
             if rule.answer == "silence":
-                await self._keep_silent(call, fault)
+                await self._hold_until_client_leaves(call, fault)
             if rule.code is not None and rule.when != "after":
                 answer = self._make_refusal(call, rule)
                 if answer is not None:
                     return answer
         return None
 
-    async def _keep_silent(self, call: Call, fault: Fault) -> None:
+    async def _hold_until_client_leaves(self, call: Call, fault: Fault) -> None:
         """Wait until the client leaves, or the fault is removed, which disconnects the client."""
         self._held.setdefault(fault, set()).add(call)
         try:
@@ -286,7 +286,7 @@ class Faults(Interceptor):
     def _make_refusal(self, call: Call, rule: Rule) -> Message | None:
         """Return the answer if nothing of the request passes; else note the errors for the answer to the rest."""
         if call.api_key == ApiKey.FETCH and rule.level != "top":
-            remove_wait(call.request)
+            remove_wait_of_fetch(call.request)
             self._errors.setdefault(call, []).append((rule, call.request))
             return None
         if call.api_key == ApiKey.PRODUCE and call.request.acks == 0:
@@ -294,7 +294,7 @@ class Faults(Interceptor):
         answer = refuse_request(call, rule)
         if call.api_key in OF_SHARE_SESSIONS and rule.level != "top":
             if call.api_key == ApiKey.SHARE_FETCH:
-                remove_wait(call.request)
+                remove_wait_of_fetch(call.request)
             self._put_back.setdefault(call, []).append(remove_from_share_request(call, rule))
             self._errors.setdefault(call, []).append((rule, answer))
             return None
@@ -319,8 +319,8 @@ class Faults(Interceptor):
 
     def alter_response(self, call: Call, response: Message) -> Message:
         if call.api_key in LOGIN and (struck := self._logins.pop(call.context.connection, None)) is not None:
-            self._note_struck(call, struck)
-        self._make_whole(call)
+            self._count_hits(call, struck)
+        self._restore_share_partitions(call)
         for rule, errors in self._errors.pop(call, ()):
             if call.api_key == ApiKey.FETCH:
                 set_errors(call, rule, response)
@@ -357,9 +357,9 @@ class Faults(Interceptor):
         self._logins.pop(call.context.connection, None)
         self._struck.pop(call, None)
         self._errors.pop(call, None)
-        self._make_whole(call)
+        self._restore_share_partitions(call)
 
-    def _make_whole(self, call: Call) -> None:
+    def _restore_share_partitions(self, call: Call) -> None:
         """Give the share session of a request its partitions back."""
         for put_back in self._put_back.pop(call, ()):
             put_back()

@@ -25,11 +25,17 @@ from minibroker.testing.faults.rules import FaultError, Rule
 from minibroker.testing.seen.error_places import (
     Place,
     choose_default_level,
-    iterate_places,
-    list_fields_with_places,
+    iterate_error_places,
+    list_fields_with_error_places,
     make_error_answer,
 )
-from minibroker.testing.seen.subjects import NameOf, find_partition, find_topic, iterate_items, list_struct_fields
+from minibroker.testing.seen.subjects import (
+    NameOf,
+    find_partition_index,
+    find_topic_name,
+    iterate_items,
+    list_struct_fields,
+)
 
 TopicAnswer = FetchResponse.FetchableTopicResponse
 ShareTopicAnswer = ShareFetchResponse.ShareFetchableTopicResponse
@@ -49,7 +55,7 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
     assert rule.code is not None
     if call.api_key in FETCHES and rule.level != "top":
         _add_session_partitions(call, rule, response)
-    places = list(iterate_places(response, make_name_finder(call)))
+    places = list(iterate_error_places(response, make_name_finder(call)))
     level = rule.level or choose_default_level(places)
     for place in places:
         if place.level == level and applies_to_place(rule, place):
@@ -61,15 +67,15 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
 def _add_session_partitions(call: Call, rule: Rule, response: Any) -> None:
     """Add the partitions that get errors to the answer of an incremental fetch, which has only those with news."""
     ids = call.context.cluster.image.topics
-    named = {(place.topic, place.partition) for place in iterate_places(response, make_name_finder(call))}
+    named = {(place.topic, place.partition) for place in iterate_error_places(response, make_name_finder(call))}
     for topic, partition in list_session_partitions(call):
         meant = Place("partition", topic, partition, None, "")
         if (topic, partition) in named or topic not in ids or not applies_to_place(rule, meant):
             continue
-        response.responses.append(_without_records(response, topic, ids[topic].topic_id, partition))
+        response.responses.append(_make_answer_without_records(response, topic, ids[topic].topic_id, partition))
 
 
-def _without_records(response: Message, topic: str, topic_id: bytes, partition: int) -> Any:
+def _make_answer_without_records(response: Message, topic: str, topic_id: bytes, partition: int) -> Any:
     """Return the answer for a partition without records."""
     if isinstance(response, ShareFetchResponse):
         share_answer = ShareTopicAnswer.PartitionData(partition_index=partition, records=b"")
@@ -78,7 +84,7 @@ def _without_records(response: Message, topic: str, topic_id: bytes, partition: 
     return TopicAnswer(topic=topic, topic_id=topic_id, partitions=[answer])
 
 
-def remove_wait(request: Any) -> None:
+def remove_wait_of_fetch(request: Any) -> None:
     """Make a Fetch return at once: an error must not wait for records."""
     request.max_wait_ms = 0
 
@@ -96,15 +102,15 @@ def corrupt_batches(call: Call, rule: Rule, response: Any) -> None:
     assert rule.corrupt is not None
     name_of = make_name_finder(call)
     for topic in getattr(response, "responses", ()):
-        name = find_topic(topic, name_of)
+        name = find_topic_name(topic, name_of)
         for partition in topic.partitions:
             place = Place("partition", name, partition.partition_index, partition, "error_code")
-            data = _read_bytes(partition.records) if applies_to_place(rule, place) else b""
+            data = _read_record_bytes(partition.records) if applies_to_place(rule, place) else b""
             if data:
                 partition.records = corrupt_first_batch(data, rule.corrupt)
 
 
-def _read_bytes(records: Any) -> bytes:
+def _read_record_bytes(records: Any) -> bytes:
     """Return the bytes of records, which may be in a file."""
     if records is None:
         return b""
@@ -124,19 +130,19 @@ def remove_from_request(request: Any, rule: Rule, name_of: NameOf) -> bool:
         if not about_topics or not isinstance(topics, list):
             continue
         kept = [topic for topic in topics if _remove_partitions(topic, rule, name_of)]
-        taken = taken or len(kept) < len(topics) or _is_in(topics, rule, name_of)
+        taken = taken or len(kept) < len(topics) or _has_topic_of_rule(topics, rule, name_of)
         left = left or bool(kept)
         setattr(request, name, kept)
     return left and taken
 
 
-def _is_in(topics: list[Any], rule: Rule, name_of: NameOf) -> bool:
-    return any(rule.topic in (None, find_topic(topic, name_of)) for topic in topics)
+def _has_topic_of_rule(topics: list[Any], rule: Rule, name_of: NameOf) -> bool:
+    return any(rule.topic in (None, find_topic_name(topic, name_of)) for topic in topics)
 
 
 def _remove_partitions(topic: Any, rule: Rule, name_of: NameOf) -> bool:
     """Take the rule's partitions out of the topic's struct; return whether others stay."""
-    if rule.topic is not None and find_topic(topic, name_of) != rule.topic:
+    if rule.topic is not None and find_topic_name(topic, name_of) != rule.topic:
         return True
     if rule.partition is None:
         return False
@@ -144,7 +150,9 @@ def _remove_partitions(topic: Any, rule: Rule, name_of: NameOf) -> bool:
     for field in list_fields(topic.__class__):
         if field.name.startswith("partition") and field.kind.item is not None:
             kept = [
-                value for value in iterate_items(getattr(topic, field.name)) if find_partition(value) != rule.partition
+                value
+                for value in iterate_items(getattr(topic, field.name))
+                if find_partition_index(value) != rule.partition
             ]
             setattr(topic, field.name, kept)
             stays = stays or bool(kept)
@@ -186,26 +194,32 @@ def remove_from_share_request(call: Call, rule: Rule) -> Callable[[], None]:
 
 def add_errors_of_rule(response: Message, errors: Message, rule: Rule, name_of: NameOf) -> None:
     """Add to `response`, the answer to the rest, the errors of the rule from `errors`, the answer to all."""
-    for name, about_topics in list_fields_with_places(errors.__class__):
+    for name, about_topics in list_fields_with_error_places(errors.__class__):
         if about_topics:
             for topic in iterate_items(getattr(errors, name)):
-                _put_topic(getattr(response, name), topic, rule, name_of)
+                _add_topic_error(getattr(response, name), topic, rule, name_of)
 
 
-def _put_topic(topics: list[Any], topic: Any, rule: Rule, name_of: NameOf) -> None:
-    named = find_topic(topic, name_of)
+def _add_topic_error(topics: list[Any], topic: Any, rule: Rule, name_of: NameOf) -> None:
+    named = find_topic_name(topic, name_of)
     if rule.topic is not None and named != rule.topic:
         return
-    lists = [name for name, _ in list_fields_with_places(topic.__class__)]
+    lists = [name for name, _ in list_fields_with_error_places(topic.__class__)]
     if rule.partition is not None:
         for name in lists:
-            meant = [value for value in iterate_items(getattr(topic, name)) if find_partition(value) == rule.partition]
+            meant = [
+                value for value in iterate_items(getattr(topic, name)) if find_partition_index(value) == rule.partition
+            ]
             setattr(topic, name, meant)
-    there = next((other for other in topics if find_topic(other, name_of) == named), None)
+    there = next((other for other in topics if find_topic_name(other, name_of) == named), None)
     if there is None:
         topics.append(topic)
         return
     for name in lists:
         errors = getattr(topic, name)
-        others = [value for value in getattr(there, name) if find_partition(value) not in map(find_partition, errors)]
+        others = [
+            value
+            for value in getattr(there, name)
+            if find_partition_index(value) not in map(find_partition_index, errors)
+        ]
         setattr(there, name, [*others, *errors])

@@ -11,7 +11,7 @@ from minibroker.broker.security.logins import Login
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.testing.faults.rules import Rule
-from minibroker.testing.seen.error_places import Place, find_levels
+from minibroker.testing.seen.error_places import Place, find_error_levels
 from minibroker.testing.seen.journal import get_mechanism
 from minibroker.testing.seen.subjects import NameOf, Subjects, find_subjects
 
@@ -55,11 +55,11 @@ class Asked:
             and (rule.client_id is None or context.client_id == rule.client_id)
             and (rule.user is None or context.connection.principal == Principal(USER, rule.user))
             and (rule.mechanism is None or get_mechanism(self.call) == rule.mechanism)
-            and self._is_named(rule)
-            and (rule.level is None or rule.level in find_levels(get_response_class(self.call.api_key)))
+            and self._matches_named_subjects(rule)
+            and (rule.level is None or rule.level in find_error_levels(get_response_class(self.call.api_key)))
         )
 
-    def _is_named(self, rule: Rule) -> bool:
+    def _matches_named_subjects(self, rule: Rule) -> bool:
         if rule.topic is not None:
             partitions = self.subjects.topics.get(rule.topic)
             if partitions is None or (rule.partition is not None and partitions and rule.partition not in partitions):
@@ -88,11 +88,14 @@ def concerns_login(rule: Rule, login: Login) -> bool:
 def list_session_partitions(call: Call) -> list[tuple[str, int]]:
     """Return the partitions of the client's session, if the request is a Fetch or ShareFetch within one (KIP-227)."""
     name_of = make_name_finder(call)
-    named = ((name_of(topic) if isinstance(topic, bytes) else topic, index) for topic, index in _iterate_session(call))
+    named = (
+        (name_of(topic) if isinstance(topic, bytes) else topic, index)
+        for topic, index in _iterate_session_partitions(call)
+    )
     return [(topic, index) for topic, index in named if topic is not None]
 
 
-def _iterate_session(call: Call) -> Iterable[tuple[bytes | str, int]]:
+def _iterate_session_partitions(call: Call) -> Iterable[tuple[bytes | str, int]]:
     request: Any = call.request
     if call.api_key == ApiKey.SHARE_FETCH:
         from minibroker.broker.share.share_partitions import FIRST_EPOCH

@@ -21,8 +21,8 @@ from minibroker.protocol.apis import ApiKey, get_api_name, get_response_class
 from minibroker.protocol.errors import ErrorCode
 from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.testing.callers import PACKAGE
-from minibroker.testing.durations import parse_span
-from minibroker.testing.seen.error_places import LEVELS, find_levels
+from minibroker.testing.durations import add_unit_to_duration
+from minibroker.testing.seen.error_places import LEVELS, find_error_levels
 from minibroker.testing.seen.exchange import find_api_key
 from minibroker.testing.yaml_files import parse_yaml, read_at_most
 
@@ -141,7 +141,7 @@ class Rule:
         for word, (kinds, (_, _, minimum, maximum)) in WORDS.items():
             value = getattr(self, word)
             if value is not None:
-                _check_kind(word, value, kinds)
+                _check_type_of_word(word, value, kinds)
                 if isinstance(value, int | float) and not minimum <= value <= maximum:
                     limits = f"at least {minimum}" if maximum == math.inf else f"between {minimum} and {maximum}"
                     raise FaultError(f"{word} is {limits}, and cannot be {value}")
@@ -200,7 +200,9 @@ class Rule:
     def __str__(self) -> str:
         """Return the name, or else the words that were given."""
         given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return self.name or ", ".join(f"{word} {_show_word(word, value)}" for word, value in given if value is not None)
+        return self.name or ", ".join(
+            f"{word} {_format_word(word, value)}" for word, value in given if value is not None
+        )
 
 
 def _read_declaration(hint: Any) -> tuple[tuple[Any, ...], Word]:
@@ -242,7 +244,7 @@ def load_rules(path: Path) -> list[Rule]:
     return rules
 
 
-def _check_kind(word: str, value: object, kinds: tuple[Any, ...]) -> None:
+def _check_type_of_word(word: str, value: object, kinds: tuple[Any, ...]) -> None:
     """Raise FaultError for a value of another type than declared."""
     if not any(_is_of_type(value, kind) for kind in kinds):
         choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
@@ -275,7 +277,7 @@ def _check_combination(rule: Rule) -> None:
         raise FaultError("once is the same as times 1: give one of them")
     _check_authentication(rule)
     for api in rule.api_keys if rule.level is not None else ():
-        levels = find_levels(get_response_class(api))
+        levels = find_error_levels(get_response_class(api))
         if rule.level not in levels:
             there = ", ".join(level for level in LEVELS if level in levels) or "none"
             raise FaultError(f"{get_api_name(api)} has no error at the level {rule.level}, but at {there}")
@@ -308,12 +310,12 @@ def _check_authentication(rule: Rule) -> None:
 
 def _parse_milliseconds(word: str, duration: Duration | None) -> float:
     try:
-        return 0.0 if duration is None else parse_milliseconds(parse_span(duration))
+        return 0.0 if duration is None else parse_milliseconds(add_unit_to_duration(duration))
     except ValueError as error:
         raise FaultError(f"{word}: {error}") from None
 
 
-def _show_word(word: str, value: Any) -> str:
+def _format_word(word: str, value: Any) -> str:
     if callable(value):
         return "given"
     if isinstance(value, int | float) and timedelta in WORDS[word][0]:

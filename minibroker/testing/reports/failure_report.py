@@ -32,14 +32,14 @@ def collect_state(broker: Broker) -> dict[str, object]:
             "type": group.type,
             "state": group.state_name,
             "members": list_member_ids(group),
-            "committed": _sum_committed(group),
+            "committed": _sum_committed_offsets(group),
         }
         for group in cluster.groups.groups.values()
     }
     return {"topics": topics, "groups": groups}
 
 
-def _sum_committed(group: Group) -> dict[str, int]:
+def _sum_committed_offsets(group: Group) -> dict[str, int]:
     return {f"{topic}-{index}": each.offset for (topic, index), each in group.offsets.by_partition.items()}
 
 
@@ -48,10 +48,12 @@ def write_report(broker: Broker, before: int = 0, link: str | None = None) -> st
 
     The last lines have the fields of the newest requests, and the `link` to a page that explains them.
     """
-    lines = broker.on_loop(lambda: list(_write_state(broker))) if broker.is_running else ["the broker is down"]
-    requests = broker.on_loop(lambda: broker.journal.found(where=lambda exchange: exchange.number > before))
+    lines = broker.call_on_loop(lambda: list(_write_state(broker))) if broker.is_running else ["the broker is down"]
+    requests = broker.call_on_loop(
+        lambda: broker.journal.list_exchanges(where=lambda exchange: exchange.number > before)
+    )
     shown = requests[-MAXIMUM_LINES:]
-    older = len(broker.on_loop(broker.journal.found)) - len(shown) + broker.journal.dropped
+    older = len(broker.call_on_loop(broker.journal.list_exchanges)) - len(shown) + broker.journal.dropped
     lines += [f"({older} older requests)"] if older else []
     report = [*(make_legible(line, LINE_CHARACTERS) for line in lines), *_write_requests(broker, shown, before)]
     if shown:
@@ -82,6 +84,6 @@ def _write_state(broker: Broker) -> Iterator[str]:
             yield f"share group {name}: {group.state_name}, {members}"
             yield from (f"  {each}" for each in broker.share_history.list_deliveries(group.group_id)[-MAXIMUM_LINES:])
         else:
-            yield f"group {name}: {group.state_name}, {members}, committed {_sum_committed(group)}"
+            yield f"group {name}: {group.state_name}, {members}, committed {_sum_committed_offsets(group)}"
     for fault in broker.faults.all():
         yield repr(fault)

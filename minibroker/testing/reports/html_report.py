@@ -96,8 +96,10 @@ def _write_broker_section(broker: Broker, before: int, prefix: str) -> Iterator[
     where = broker.bootstrap_servers if broker.is_running else "down"
     yield f"<h3>Broker ({escape(where)})</h3>"
     if broker.is_running:
-        yield from broker.on_loop(lambda: list(_write_state(broker)))
-    exchanges = broker.on_loop(lambda: broker.journal.found(where=lambda exchange: exchange.number > before))
+        yield from broker.call_on_loop(lambda: list(_write_state(broker)))
+    exchanges = broker.call_on_loop(
+        lambda: broker.journal.list_exchanges(where=lambda exchange: exchange.number > before)
+    )
     yield "<h3>Frames</h3>"
     shown = list(_write_frames(exchanges[-SHOWN_FRAMES:], prefix))
     if len(shown) < len(exchanges):

@@ -17,8 +17,8 @@ from minibroker.testing.seen.subjects import (
     PARTITION_NUMBERS,
     TOPIC_NAMES,
     NameOf,
-    find_partition,
-    find_topic,
+    find_partition_index,
+    find_topic_name,
     iterate_items,
 )
 
@@ -70,7 +70,7 @@ class Place(NamedTuple):
                 setattr(self.struct, name, change(getattr(self.struct, name)))
 
 
-def iterate_places(response: Message, name_of: NameOf) -> Iterator[Place]:
+def iterate_error_places(response: Message, name_of: NameOf) -> Iterator[Place]:
     """Yield all places for errors in an answer. One of neither a topic nor a partition (a group's) is at the top."""
     yield from _iterate_places_in(response, "top", None, name_of)
 
@@ -84,11 +84,11 @@ def choose_default_level(places: Iterable[Place]) -> str:
 def _iterate_places_in(struct: Any, level: str, topic: str | None, name_of: NameOf) -> Iterator[Place]:
     field = find_error_field(struct.__class__)
     if field is not None:
-        yield Place(level, topic, find_partition(struct) if level == "partition" else None, struct, field)
-    for name, about_topics in list_fields_with_places(struct.__class__):
+        yield Place(level, topic, find_partition_index(struct) if level == "partition" else None, struct, field)
+    for name, about_topics in list_fields_with_error_places(struct.__class__):
         below_level = _get_level_below(level, about_topics)
         for below in iterate_items(getattr(struct, name)):
-            own = find_topic(below, name_of) if about_topics else None
+            own = find_topic_name(below, name_of) if about_topics else None
             yield from _iterate_places_in(below, below_level, own or topic, name_of)
 
 
@@ -99,12 +99,12 @@ def _get_level_below(level: str, about_topics: bool) -> str:
 
 
 @cache
-def list_fields_with_places(struct: type) -> tuple[tuple[str, bool], ...]:
+def list_fields_with_error_places(struct: type) -> tuple[tuple[str, bool], ...]:
     """Return the fields that lead to places, and whether each of their structs is about a topic."""
     found = []
     for field in _list_fields(struct):
         inner = (field.kind.item or field.kind).struct
-        if inner is not None and has_places(inner):
+        if inner is not None and has_error_places(inner):
             found.append((field.name, _is_about_topics(field.name, inner)))
     return tuple(found)
 
@@ -118,12 +118,12 @@ def _is_about_topics(field: str, struct: type) -> bool:
 
 
 @cache
-def has_places(struct: type) -> bool:
+def has_error_places(struct: type) -> bool:
     """Return whether a struct, or one inside of it, has an error code."""
     if find_error_field(struct) is not None:
         return True
     inner = ((field.kind.item or field.kind).struct for field in _list_fields(struct))
-    return any(has_places(below) for below in inner if below is not None)
+    return any(has_error_places(below) for below in inner if below is not None)
 
 
 @cache
@@ -139,13 +139,13 @@ def _list_fields(struct: type) -> tuple[Field, ...]:
 
 
 @cache
-def find_levels(struct: type, level: str = "top") -> frozenset[str]:
+def find_error_levels(struct: type, level: str = "top") -> frozenset[str]:
     """Return the levels at which an answer of this class can have errors."""
     found = frozenset() if find_error_field(struct) is None else frozenset({level})
     for field in _list_fields(struct):
         inner = (field.kind.item or field.kind).struct
-        if inner is not None and has_places(inner):
-            found |= find_levels(inner, _get_level_below(level, _is_about_topics(field.name, inner)))
+        if inner is not None and has_error_places(inner):
+            found |= find_error_levels(inner, _get_level_below(level, _is_about_topics(field.name, inner)))
     return found
 
 
@@ -160,14 +160,19 @@ def make_error_answer(request: Message, response_class: type[Message], version: 
 
 
 def _fill_answer(answer: Any, asked: Any, version: int) -> None:
-    _set_unknown(answer, version)
-    _copy_keys(answer, asked)
+    _set_unknown_values(answer, version)
+    _copy_names_of_subjects(answer, asked)
     taken: set[str] = set()
     for field in _list_fields(answer.__class__):
         inner = (field.kind.item or field.kind).struct
-        if field.kind.item is None or inner is None or not has_places(inner) or version not in field.facts.present:
+        if (
+            field.kind.item is None
+            or inner is None
+            or not has_error_places(inner)
+            or version not in field.facts.present
+        ):
             continue
-        source = _find_source(asked, field.name, taken)
+        source = _find_answered_field(asked, field.name, taken)
         if source is None:
             continue
         taken.add(source)
@@ -179,7 +184,7 @@ def _fill_answer(answer: Any, asked: Any, version: int) -> None:
         setattr(answer, field.name, items)
 
 
-def _find_source(asked: Any, wanted: str, taken: set[str]) -> str | None:
+def _find_answered_field(asked: Any, wanted: str, taken: set[str]) -> str | None:
     """Return the request's field that an answer's list answers item by item, or None."""
     if not hasattr(asked, "__class__") or isinstance(asked, int | str | bytes):
         return None
@@ -194,7 +199,7 @@ def _find_source(asked: Any, wanted: str, taken: set[str]) -> str | None:
     return lists[0] if lists else None
 
 
-def _set_unknown(answer: Any, version: int) -> None:
+def _set_unknown_values(answer: Any, version: int) -> None:
     for field in _list_fields(answer.__class__):
         if field.name in UNKNOWN_FIELDS and field.kind.is_fixed:
             setattr(answer, field.name, UNKNOWN)
@@ -202,7 +207,7 @@ def _set_unknown(answer: Any, version: int) -> None:
             setattr(answer, field.name, b"")
 
 
-def _copy_keys(answer: Any, asked: Any) -> None:
+def _copy_names_of_subjects(answer: Any, asked: Any) -> None:
     """Copy into the answer what the request calls its subjects."""
     names = {field.name for field in _list_fields(answer.__class__)}
     if isinstance(asked, str):

@@ -147,9 +147,9 @@ class Exchange:
             "errors": list(self.errors),
             "refusals": list(self.refusals),
             "faults": list(self.faults),
-            "request": make_plain(self.request),
+            "request": convert_to_plain_values(self.request),
             "client_metrics": [point._asdict() for point in self.client_metrics],
-            "answer": make_plain(self.answer),
+            "answer": convert_to_plain_values(self.answer),
             "request_hex": self.request_bytes.hex(),
             "answer_hex": self.answer_bytes.hex(),
         }
@@ -173,7 +173,7 @@ def copy_frame(frame: memoryview) -> bytes:
     return cast(bytes, frame) if frame.readonly and len(frame) > LARGE_BYTES else bytes(frame)
 
 
-def keep_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
+def copy_request_without_secrets(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
     """Return the frame of a request for the journal: without the secrets in it."""
     hides = _hide_passwords if api_key in CHANGES else _hide_tokens if api_key in TOKENS else None
     if api_key not in SECRET and hides is None:
@@ -191,7 +191,7 @@ def keep_frame(api_key: ApiKey, version: int, frame: memoryview) -> bytes:
     return bytes(frame[:position]) + body
 
 
-def keep_answer(api_key: ApiKey, version: int, frame: bytes) -> bytes:
+def copy_answer_without_secrets(api_key: ApiKey, version: int, frame: bytes) -> bytes:
     """Return the frame of an answer for the journal: without the secrets in it."""
     hides = _hide_tokens if api_key in TOKENS else _hide_scram if api_key == ApiKey.SASL_AUTHENTICATE else None
     if hides is None or not frame:
@@ -257,7 +257,7 @@ def find_api_key(name: str) -> ApiKey:
 def list_error_names(response: Message) -> tuple[str, ...]:
     """Return the names of the errors in an answer, each once, in their order."""
     codes = [*collect_error_codes(response), *_iterate_acknowledge_codes(response)]
-    return tuple(dict.fromkeys(_name_error(code) for code in codes))
+    return tuple(dict.fromkeys(_get_error_name(code) for code in codes))
 
 
 def _iterate_acknowledge_codes(response: Message) -> Iterator[int]:
@@ -266,7 +266,7 @@ def _iterate_acknowledge_codes(response: Message) -> Iterator[int]:
         yield from (each.acknowledge_error_code for each in topic.partitions if each.acknowledge_error_code)
 
 
-def _name_error(code: int) -> str:
+def _get_error_name(code: int) -> str:
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -281,21 +281,21 @@ def decode_answer(api_key: ApiKey, version: int, frame: bytes) -> Message:
     )[0]
 
 
-def make_plain(value: Any) -> Any:
+def convert_to_plain_values(value: Any) -> Any:
     """Return a message, or part of one, as dictionaries, lists, texts and numbers, named as in its declaration."""
     if isinstance(value, Struct):
         return {
             field.name: _format_uuid(getattr(value, field.name), field.kind.code) for field in list_fields(type(value))
         }
     if isinstance(value, list):
-        return [make_plain(each) for each in value]
+        return [convert_to_plain_values(each) for each in value]
     if isinstance(value, bytes | bytearray | memoryview):
         return format_bytes(bytes(value))
     return value
 
 
 def _format_uuid(value: Any, code: str) -> Any:
-    return format_uuid(value) if code == UUID_CODE and value is not None else make_plain(value)
+    return format_uuid(value) if code == UUID_CODE and value is not None else convert_to_plain_values(value)
 
 
 def format_bytes(data: bytes) -> str:

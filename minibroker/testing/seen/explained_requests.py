@@ -39,10 +39,10 @@ def explain_exchanges(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
 
     topics = dict(NO_TOPICS)
     for exchange in exchanges:
-        request_frame = _add_size(exchange.request_bytes)
+        request_frame = _prepend_size(exchange.request_bytes)
         yield Explained(explain_request(request_frame, topics=topics), request_frame, str(exchange))
         if exchange.answer_bytes:
-            answer_frame = _add_size(exchange.answer_bytes)
+            answer_frame = _prepend_size(exchange.answer_bytes)
             part = explain_response(answer_frame, exchange.api_key, exchange.version, topics=topics)
             topics.update(iterate_named_topics(part))
             yield Explained(part, answer_frame, f"#{exchange.number} answer")
@@ -57,7 +57,7 @@ def summarize_exchange(exchange: Exchange) -> str:
     return make_legible(line, GIST_CHARACTERS)
 
 
-def _add_size(frame: bytes) -> bytes:
+def _prepend_size(frame: bytes) -> bytes:
     return len(frame).to_bytes(SIZE_BYTES, "big") + frame
 
 

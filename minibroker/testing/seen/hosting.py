@@ -37,11 +37,11 @@ class Host(Protocol):
     def witnesses(self) -> list[Callable[[str, str], None]]:
         """Return what is called on the loop with what a test does."""
 
-    def tell(self, kind: str, text: str) -> None:
+    def tell_witnesses(self, kind: str, text: str) -> None:
         """Tell the witnesses what a test does. Call it on the loop."""
 
-    def put_first(self, interceptor: Interceptor) -> None:
+    def add_interceptor_first(self, interceptor: Interceptor) -> None:
         """Add an interceptor before all others that do not only count."""
 
-    def on_loop(self, function: Callable[[], Result]) -> Result:
+    def call_on_loop(self, function: Callable[[], Result]) -> Result:
         """Call `function` on the loop, or here while there is none; return its result."""

@@ -24,10 +24,10 @@ from minibroker.testing.loops import shorten_tracebacks
 from minibroker.testing.seen.exchange import (
     SIZE_BYTES,
     Exchange,
+    copy_answer_without_secrets,
     copy_frame,
+    copy_request_without_secrets,
     find_api_key,
-    keep_answer,
-    keep_frame,
     list_error_names,
 )
 from minibroker.testing.seen.explained_requests import Exchanges
@@ -73,7 +73,16 @@ class Which(TypedDict, total=False):
 
 
 @hide_names(
-    *("found", "of", "refused", "add", "marks", "after", "oldest", "number", "mark", "keep_at_most", "when_ended"),
+    *(
+        "list_exchanges",
+        "get_exchange_of_call",
+        "note_refusal",
+        "add_exchanges",
+        "marks",
+        "list_exchanges_after",
+        "oldest",
+    ),
+    *("get_exchange", "add_mark", "set_limits", "when_ended"),
     *vars(Interceptor),
 )
 class Journal(Interceptor):
@@ -114,15 +123,15 @@ class Journal(Interceptor):
 
     def on(self) -> None:
         """Keep requests from now on."""
-        self._broker.on_loop(self._on)
+        self._broker.call_on_loop(self._turn_on)
 
     def off(self) -> None:
         """Keep no more requests; those that were kept stay."""
-        self._broker.on_loop(self._turn_off)
+        self._broker.call_on_loop(self._turn_off)
 
     def clear(self) -> None:
         """Drop all requests."""
-        self._broker.on_loop(self._clear_exchanges)
+        self._broker.call_on_loop(self._clear_exchanges)
 
     @shorten_tracebacks
     def requests(self, api: str | None = None, **which: Unpack[Which]) -> Exchanges:
@@ -134,7 +143,7 @@ class Journal(Interceptor):
         """
         if not self._number and not self.is_on:
             raise RuntimeError(JOURNAL_IS_OFF)
-        return Exchanges(self._broker.on_loop(lambda: self.found(api, **which)))
+        return Exchanges(self._broker.call_on_loop(lambda: self.list_exchanges(api, **which)))
 
     def save(self, path: str | Path) -> int:
         """Write all requests to a file, each a line of JSON; return how many. Raises OSError."""
@@ -148,19 +157,19 @@ class Journal(Interceptor):
 
     # --- on the loop ------------------------------------------------------------------------------
 
-    def found(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
+    def list_exchanges(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
         """Return what `requests` returns, on the broker's loop, whether the journal is on or not."""
         meets = make_condition(api, **which)
         return [exchange for exchange in self._exchanges if meets(exchange)]
 
-    def after(self, number: int, count: int) -> Iterable[Exchange]:
+    def list_exchanges_after(self, number: int, count: int) -> Iterable[Exchange]:
         """Return the next `count` requests after the one with this number, oldest first. They are numbered in turn."""
         first = max(len(self._exchanges) - (self._number - number), 0)
         return [self._exchanges[at] for at in range(first, min(first + count, len(self._exchanges)))]
 
-    def number(self, number: int) -> Exchange | None:
+    def get_exchange(self, number: int) -> Exchange | None:
         """Return the request with this number, if it is still kept."""
-        found = next(iter(self.after(number - 1, 1)), None)
+        found = next(iter(self.list_exchanges_after(number - 1, 1)), None)
         return found if found is not None and found.number == number else None
 
     @property
@@ -168,7 +177,7 @@ class Journal(Interceptor):
         """Return the number of the oldest request, or that of the next one if none is kept."""
         return self._exchanges[0].number if self._exchanges else self._number + 1
 
-    def add(self, exchanges: Iterable[Exchange]) -> None:
+    def add_exchanges(self, exchanges: Iterable[Exchange]) -> None:
         """Keep requests that another journal has saved, before those that follow."""
         for exchange in exchanges:
             self._number += 1
@@ -176,30 +185,30 @@ class Journal(Interceptor):
             self._keep_exchange(exchange)
             self._make_room(len(exchange.answer_bytes))
 
-    def mark(self, kind: str, text: str) -> None:
+    def add_mark(self, kind: str, text: str) -> None:
         """Note what a test does, if the journal is on."""
         self._marks_made += 1
         self.marks.append(Mark(self._marks_made, self._number, self._broker.moving_clock.wall_ms(), kind, text))
 
-    def keep_at_most(self, exchanges: int, size_bytes: int) -> None:
+    def set_limits(self, exchanges: int, size_bytes: int) -> None:
         """Change how much is kept."""
         self._maximum_exchanges, self._maximum_bytes = exchanges, size_bytes
         self._make_room(0)
 
-    def of(self, call: Call) -> Exchange | None:
+    def get_exchange_of_call(self, call: Call) -> Exchange | None:
         """Return the exchange of a running request, if it is kept."""
         return self._open.get(call)
 
-    def _on(self) -> None:
+    def _turn_on(self) -> None:
         if not self.is_on:
-            self._broker.put_first(self)  # so that it sees what the client sends and gets
-            self._broker.witnesses.append(self.mark)
+            self._broker.add_interceptor_first(self)  # so that it sees what the client sends and gets
+            self._broker.witnesses.append(self.add_mark)
             self._unwatch = _watch_errors(self)
 
     def _turn_off(self) -> None:
         if self.is_on:
             self._broker.interceptors.remove(self)
-            self._broker.witnesses.remove(self.mark)
+            self._broker.witnesses.remove(self.add_mark)
             if self._unwatch is not None:
                 self._unwatch()
             self._open.clear()
@@ -209,7 +218,7 @@ class Journal(Interceptor):
         self.marks.clear()
         self._kept_bytes = self.dropped = 0
 
-    def refused(self, error: KafkaError) -> None:
+    def note_refusal(self, error: KafkaError) -> None:
         """Record an error with a message, unless another broker of this process raised it in its own thread."""
         if error.message and threading.current_thread() is self._thread:
             self._refusals.append(error)
@@ -234,7 +243,7 @@ class Journal(Interceptor):
         self._thread = threading.current_thread()
         context = call.context
         self._number += 1
-        frame = keep_frame(call.api_key, context.version, call.frame)
+        frame = copy_request_without_secrets(call.api_key, context.version, call.frame)
         exchange = Exchange(self._number, call.api_key, context.version, call.correlation_id, frame)
         exchange.client_id, exchange.node_id = context.client_id, context.node.node_id
         exchange.connection, exchange.software = context.connection.peer, context.connection.software
@@ -249,10 +258,10 @@ class Journal(Interceptor):
         if exchange is not None:
             exchange.errors = list_error_names(response)
             if exchange.errors:
-                exchange.refusals = tuple(self._iterate_messages(exchange.errors))
+                exchange.refusals = tuple(self._iterate_refusal_messages(exchange.errors))
         return response
 
-    def _iterate_messages(self, names: tuple[str, ...]) -> Iterator[str]:
+    def _iterate_refusal_messages(self, names: tuple[str, ...]) -> Iterator[str]:
         """Yield the broker's messages for these errors, each once."""
         yield from dict.fromkeys(str(error) for error in self._refusals if error.code.name in names)
 
@@ -261,7 +270,7 @@ class Journal(Interceptor):
         if exchange is not None:
             end = items.index(CLOSE) if CLOSE in items else len(items)
             answer = _join_items(items[:end])
-            exchange.answer_bytes = keep_answer(exchange.api_key, exchange.version, answer)
+            exchange.answer_bytes = copy_answer_without_secrets(exchange.api_key, exchange.version, answer)
             if exchange.is_kept:
                 self._make_room(len(exchange.answer_bytes))
         return items
@@ -328,7 +337,7 @@ def _watch_errors(journal: Journal) -> Callable[[], object]:
     def witness(error: KafkaError) -> None:
         watching = held()
         if watching is not None:
-            watching.refused(error)
+            watching.note_refusal(error)
 
     errors.witnesses.append(witness)
     return weakref.finalize(journal, errors.witnesses.remove, witness)

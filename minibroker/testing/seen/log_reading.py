@@ -71,17 +71,17 @@ class Record:
 
     def __str__(self) -> str:
         """Describe the record in a line, as failures of tests show it."""
-        key = "" if self.key is None else f"key {_show_bytes(self.key)}, "
-        said = f"{self.topic}-{self.partition} offset {self.offset}: {key}value {_show_bytes(self.value)}"
+        key = "" if self.key is None else f"key {_format_bytes(self.key)}, "
+        said = f"{self.topic}-{self.partition} offset {self.offset}: {key}value {_format_bytes(self.value)}"
         if self.headers:
-            said += ", headers " + ", ".join(f"{name}={_show_bytes(value)}" for name, value in self.headers)
+            said += ", headers " + ", ".join(f"{name}={_format_bytes(value)}" for name, value in self.headers)
         return said if self.transaction is None else f"{said}, transaction {self.transaction}"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self}>"
 
 
-def _show_bytes(data: bytes | None) -> str:
+def _format_bytes(data: bytes | None) -> str:
     """Describe a key or a value, shortened to `SHOWN_BYTES`: as text if it is printable."""
     if data is None:
         return "null"
@@ -104,7 +104,7 @@ def list_local_partitions(cluster: Broker, topic: str) -> list[Partition]:
     return [] if found is None else [each for each in found.partitions if each.has_local_log]
 
 
-def count_at_most(cluster: Broker, topic: str) -> int:
+def get_upper_bound_of_records(cluster: Broker, topic: str) -> int:
     """Return a count that the records of a topic do not exceed, without reading any."""
     return sum(each.log.log_end_offset - each.log.log_start_offset for each in list_local_partitions(cluster, topic))
 

@@ -36,11 +36,11 @@ def find_subjects(message: Message, name_of: NameOf) -> Subjects:
     """Return what `message` names. `name_of` returns the name of a topic id, or None."""
     found = Subjects({}, set(), set())
     _collect_subjects(message, found, name_of)
-    _look_for_keys(message, found)
+    _collect_typed_keys(message, found)
     return found
 
 
-def find_topic(struct: Any, name_of: NameOf) -> str | None:
+def find_topic_name(struct: Any, name_of: NameOf) -> str | None:
     """Return the topic that a struct names by its own fields, or None."""
     for name in TOPIC_NAMES:
         topic = getattr(struct, name, None)
@@ -50,7 +50,7 @@ def find_topic(struct: Any, name_of: NameOf) -> str | None:
     return None if topic_id == ZERO_UUID else name_of(topic_id)
 
 
-def find_partition(value: Any) -> int | None:
+def find_partition_index(value: Any) -> int | None:
     """Return the partition that a value in a topic's struct stands for: a number, or a struct with one; else None."""
     if isinstance(value, int):
         return value
@@ -92,7 +92,7 @@ def _collect_subjects(struct: Any, found: Subjects, name_of: NameOf) -> None:
                 found.topics.setdefault(topic, set())
     for name, about_topic in list_struct_fields(struct.__class__):
         for below in iterate_items(getattr(struct, name)):
-            topic = find_topic(below, name_of) if about_topic else None
+            topic = find_topic_name(below, name_of) if about_topic else None
             if topic is not None:
                 found.topics.setdefault(topic, set()).update(iterate_partitions(below))
             _collect_subjects(below, found, name_of)
@@ -103,7 +103,7 @@ def iterate_partitions(struct: Any) -> Iterator[int]:
     for field in _list_fields(struct):
         if field.name.startswith("partition"):
             for value in iterate_items(getattr(struct, field.name)):
-                number = find_partition(value)
+                number = find_partition_index(value)
                 if number is not None:
                     yield number
 
@@ -113,7 +113,7 @@ def _list_fields(struct: Struct) -> tuple[Field, ...]:
     return tuple(list_fields(kind))
 
 
-def _look_for_keys(message: Any, found: Subjects) -> None:
+def _collect_typed_keys(message: Any, found: Subjects) -> None:
     """Find FindCoordinator's keys, whose type is another field, and the topics among the resources of configs."""
     key_type = getattr(message, "key_type", None)
     keys = {key for key in (getattr(message, "key", ""), *getattr(message, "coordinator_keys", ())) if key}

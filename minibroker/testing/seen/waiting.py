@@ -38,7 +38,7 @@ def format_count(count: int, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
-def format_were(count: int, what: str) -> str:
+def format_count_with_were(count: int, what: str) -> str:
     """Return "1 record was" or "2 records were"."""
     return f"{format_count(count, what)} {'was' if count == 1 else 'were'}"
 

@@ -9,7 +9,7 @@ from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LE
 from minibroker.broker.metadata.features import SHARE_VERSION
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from minibroker.testing.seen.log_reading import Record, iterate_records, list_local_partitions
-from minibroker.testing.verbs.own_requests import check_code, execute_request, get_any_node
+from minibroker.testing.verbs.own_requests import execute_request, get_any_node, raise_if_error
 from minibroker.testing.verbs.record_verbs import create_topic_in_cluster
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class DeadLetter(Record):
         return f"{source}, delivered {self.deliveries} times: {self.reason}"
 
 
-async def allow_dead_letters(cluster: Broker, topic: str | None, group: str, *, copies: bool) -> dict[str, str]:
+async def enable_dead_letters(cluster: Broker, topic: str | None, group: str, *, copies: bool) -> dict[str, str]:
     """Raise share.version to what dead letters need, and create their topic; return the configs that the group needs.
 
     Raises KafkaError.
@@ -48,7 +48,7 @@ async def allow_dead_letters(cluster: Broker, topic: str | None, group: str, *, 
             feature=SHARE_VERSION, max_version_level=FIRST_WITH_DEAD_LETTERS
         )
         answer = await execute_request(cluster, get_any_node(cluster), UpdateFeaturesRequest(feature_updates=[update]))
-        check_code(answer.error_code, answer.error_message or SHARE_VERSION)
+        raise_if_error(answer.error_code, answer.error_message or SHARE_VERSION)
     if name not in cluster.image.topics:
         await create_topic_in_cluster(cluster, name, None, TOPIC_CONFIGS)
     return {DEAD_LETTER_TOPIC: name, DEAD_LETTER_COPIES: str(copies).lower()}

@@ -78,7 +78,7 @@ class NewTopic:
     schemas: list[NewSchema] = field(default_factory=list)
 
 
-def parse_topics(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
+def parse_new_topics(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
     """Return the topics of a dictionary, or of a file (.yaml, .yml, .json, .jsonl). Raises FillError, OSError."""
     if isinstance(source, Mapping):
         return [_parse_topic(name, given) for name, given in source.items()]
@@ -86,7 +86,7 @@ def parse_topics(source: Mapping[str, Any] | str | Path) -> list[NewTopic]:
     try:
         if path.suffix == ".jsonl":
             return list(_parse_lines(path))
-        return parse_topics(_load_mapping(path))
+        return parse_new_topics(_load_mapping(path))
     except ValueError as error:
         raise FillError(f"{path}: {error}") from None
 
@@ -106,13 +106,13 @@ def _parse_lines(path: Path) -> Iterator[NewTopic]:
         for number, line in enumerate(file, 1):
             if line.strip():
                 try:
-                    _add_line(json.loads(line), topics)
+                    _add_record_of_line(json.loads(line), topics)
                 except ValueError as error:
                     raise FillError(f"line {number}: {error}") from None
     yield from topics.values()
 
 
-def _add_line(given: Any, topics: dict[str, NewTopic]) -> None:
+def _add_record_of_line(given: Any, topics: dict[str, NewTopic]) -> None:
     if not isinstance(given, dict) or not isinstance(given.get("topic"), str):
         raise FillError('a record is expected, such as {"topic": "orders", "value": "first"}')
     name = given.pop("topic")

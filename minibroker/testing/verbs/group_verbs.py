@@ -18,7 +18,7 @@ from minibroker.quantities import Duration
 from minibroker.testing.embedded.pausing import wait_until_released
 from minibroker.testing.faults.engine import Fault
 from minibroker.testing.loops import immediate
-from minibroker.testing.verbs.streams_group_views import StreamsGroupState, view_group
+from minibroker.testing.verbs.streams_group_views import StreamsGroupState, make_group_state
 from minibroker.testing.verbs.wait_verbs import WaitVerbs, get_committed_offset, list_member_ids, measure_lags
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class GroupVerbs(WaitVerbs):
         from minibroker.broker.groups.streams.streams_group import StreamsGroup
 
         present = _find_group(self.running.cluster, group)
-        self.tell("group", f"force a rebalance of {group}")
+        self.tell_witnesses("group", f"force a rebalance of {group}")
         if isinstance(present, ClassicGroup):
             if not present.is_empty:
                 present.rebalance(REASON)
@@ -77,8 +77,8 @@ class GroupVerbs(WaitVerbs):
 
         present = _find_group(self.running.cluster, group)
         gone = [each for each in list_member_ids(present) if member in (None, each)]
-        _check_member(gone, group, member)
-        self.tell("group", f"evict {', '.join(gone)} from {group}")
+        _check_member_was_found(gone, group, member)
+        self.tell_witnesses("group", f"evict {', '.join(gone)} from {group}")
         if isinstance(present, ClassicGroup):
             _evict_classic(present, gone)
         elif gone and isinstance(present, HeartbeatGroup):
@@ -122,7 +122,7 @@ class GroupVerbs(WaitVerbs):
 
         Raises FaultError.
         """
-        return self.faults.add(api=JOINING, group=group, where=_is_join, delay=delay)
+        return self.faults.add(api=JOINING, group=group, where=_is_join_request, delay=delay)
 
     @immediate
     def streams_group(self, group: str) -> StreamsGroupState:
@@ -130,7 +130,7 @@ class GroupVerbs(WaitVerbs):
 
         Raises KafkaError(GROUP_ID_NOT_FOUND), also for a group of another type.
         """
-        return view_group(self.running.cluster.groups.get_streams_group(group))
+        return make_group_state(self.running.cluster.groups.get_streams_group(group))
 
     # --- transactions -----------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ class GroupVerbs(WaitVerbs):
 
         coordinator = self.running.cluster.transactions
         transaction = coordinator.get_transaction(transactional_id)
-        self.tell("transaction", f"fence {transactional_id}")
+        self.tell_witnesses("transaction", f"fence {transactional_id}")
         if transaction.state is not State.ONGOING:
             coordinator.initialize_producer(transactional_id, transaction.timeout_ms)
             return
@@ -172,17 +172,17 @@ class GroupVerbs(WaitVerbs):
         if state == "prepared":
             self.running.cluster.transactions.markers.hold_markers(transactional_id)
         elif state == "ongoing":
-            self._held_ends.hold(transactional_id)
+            self._held_ends.hold_end_of_transaction(transactional_id)
         else:
             raise ValueError(f"a transaction is held 'ongoing' or 'prepared', not {state!r}")
-        self.tell("transaction", f"hold {transactional_id} {state}")
+        self.tell_witnesses("transaction", f"hold {transactional_id} {state}")
 
     @immediate
     def release(self, transactional_id: str) -> None:
         """Release the transactions of this id."""
         self.running.cluster.transactions.markers.release_markers(transactional_id)
-        self._held_ends.release(transactional_id)
-        self.tell("transaction", f"release {transactional_id}")
+        self._held_ends.release_end_of_transaction(transactional_id)
+        self.tell_witnesses("transaction", f"release {transactional_id}")
 
 
 class HeldEnds(Interceptor):
@@ -193,13 +193,13 @@ class HeldEnds(Interceptor):
         self._held: dict[str, list[Promise[None]]] = {}
         broker.when_reset.append(self._release_all)
 
-    def hold(self, transactional_id: str) -> None:
+    def hold_end_of_transaction(self, transactional_id: str) -> None:
         """Hold each EndTxn of this id from now on."""
         if not self._held:
             self._interceptors.append(self)
         self._held.setdefault(transactional_id, [])
 
-    def release(self, transactional_id: str) -> None:
+    def release_end_of_transaction(self, transactional_id: str) -> None:
         """Run the requests of this id that were held, and hold no more."""
         held = self._held.pop(transactional_id, [])
         if not self._held and self in self._interceptors:
@@ -209,7 +209,7 @@ class HeldEnds(Interceptor):
 
     def _release_all(self) -> None:
         for transactional_id in list(self._held):
-            self.release(transactional_id)
+            self.release_end_of_transaction(transactional_id)
 
     def before_request(self, call: Call) -> Coroutine[Any, Any, None] | None:
         if call.api_key != ApiKey.END_TXN:
@@ -231,11 +231,11 @@ def _evict_classic(group: ClassicGroup, members: Sequence[str]) -> None:
     group.rebalance_after_removal(REASON)
 
 
-def _check_member(members: Sequence[object], group: str, member: str | None) -> None:
+def _check_member_was_found(members: Sequence[object], group: str, member: str | None) -> None:
     if member is not None and not members:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group!r} has no member {member!r}")
 
 
-def _is_join(request: object) -> bool:
+def _is_join_request(request: object) -> bool:
     """Return whether a request makes a member join: a JoinGroup, or a heartbeat with epoch 0."""
     return getattr(request, "member_epoch", 0) == 0

@@ -41,7 +41,7 @@ class NodeVerbs(EmbeddedBroker):
 
         Raises KafkaError(BROKER_ID_NOT_REGISTERED).
         """
-        self._take_away(node, cleanly=True)
+        self._remove_node(node, cleanly=True)
 
     @immediate
     def kill_node(self, node: int) -> None:
@@ -49,15 +49,15 @@ class NodeVerbs(EmbeddedBroker):
 
         Raises KafkaError(BROKER_ID_NOT_REGISTERED).
         """
-        self._take_away(node, cleanly=False)
+        self._remove_node(node, cleanly=False)
 
     @blocking
     async def start_node(self, node: int) -> None:
         """Bring back a node that is stopped or killed, at its port. Raises KafkaError(BROKER_ID_NOT_REGISTERED)."""
         if node in self.running.cluster.nodes or node not in self.ports.listeners:
             raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node} is not one that was stopped or killed")
-        await self.running.return_node(node, self.ports.listen_for(node, self._make_settings()))
-        self.tell("node", f"start node {node}")
+        await self.running.return_node(node, self.ports.listen_for_node(node, self._make_settings()))
+        self.tell_witnesses("node", f"start node {node}")
 
     astart_node = await_blocking(start_node)
 
@@ -67,33 +67,33 @@ class NodeVerbs(EmbeddedBroker):
 
         Raises KafkaError(BROKER_ID_NOT_REGISTERED).
         """
-        _check_node(self.running.cluster, node)
+        _check_node_exists(self.running.cluster, node)
         self._paused.pause(node)
-        self.tell("node", f"pause node {node}")
+        self.tell_witnesses("node", f"pause node {node}")
 
     @immediate
     def resume_node(self, node: int) -> None:
         """Resume a paused node. It answers the requests that arrived meanwhile."""
-        self.tell("node", f"resume node {node}")
+        self.tell_witnesses("node", f"resume node {node}")
         self._paused.resume(node)
 
     @immediate
     def make_stale(self, node: int) -> None:
         """Freeze the leaders in a node's Metadata until `refresh`. Raises KafkaError(BROKER_ID_NOT_REGISTERED)."""
-        _check_node(self.running.cluster, node)
+        _check_node_exists(self.running.cluster, node)
         self._stale.make_stale(node, self.running.cluster)
-        self.tell("node", f"make node {node} stale")
+        self.tell_witnesses("node", f"make node {node} stale")
 
     @immediate
     def refresh(self, node: int) -> None:
         """Make a stale node's Metadata answers name the current leaders again."""
         self._stale.refresh(node)
-        self.tell("node", f"refresh node {node}")
+        self.tell_witnesses("node", f"refresh node {node}")
 
-    def _take_away(self, node: int, *, cleanly: bool) -> None:
-        _check_node(self.running.cluster, node)
+    def _remove_node(self, node: int, *, cleanly: bool) -> None:
+        _check_node_exists(self.running.cluster, node)
         self._paused.resume(node)
-        self.tell("node", f"{'stop' if cleanly else 'kill'} node {node}")
+        self.tell_witnesses("node", f"{'stop' if cleanly else 'kill'} node {node}")
         self.running.remove_node(node, cleanly=cleanly)
 
     # --- leaders ----------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class NodeVerbs(EmbeddedBroker):
 
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION), KafkaError(BROKER_ID_NOT_REGISTERED).
         """
-        _check_node(self.running.cluster, node)
+        _check_node_exists(self.running.cluster, node)
         moved = _find_partition(self.running.cluster, topic, partition)
         change = _make_change(moved, leader=node)
         if node not in moved.replicas:
@@ -118,7 +118,7 @@ class NodeVerbs(EmbeddedBroker):
             change.directories = [*moved.directories, bytes(16)] if moved.directories else None
         if node not in moved.isr:
             change.isr = [*moved.isr, node]
-        self.tell("node", f"move the leader of {topic}-{partition} to node {node}")
+        self.tell_witnesses("node", f"move the leader of {topic}-{partition} to node {node}")
         apply_partition_changes(self.running.cluster, [change])
 
     @immediate
@@ -129,7 +129,7 @@ class NodeVerbs(EmbeddedBroker):
         """
         found = _find_partition(self.running.cluster, topic, partition)
         apply_partition_changes(self.running.cluster, [_make_change(found, leader=NO_LEADER)])
-        self.tell("node", f"leave {topic}-{partition} without a leader")
+        self.tell_witnesses("node", f"leave {topic}-{partition} without a leader")
 
     @immediate
     def elect_leaders(self) -> None:
@@ -153,7 +153,7 @@ class NodeVerbs(EmbeddedBroker):
         Clients that have read further detect it by the epoch (KIP-320). Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
         _find_partition(self.running.cluster, topic, partition).log.truncate_to(offset)
-        self.tell("node", f"truncate {topic}-{partition} to offset {offset}")
+        self.tell_witnesses("node", f"truncate {topic}-{partition} to offset {offset}")
         return self.begin_epoch(topic, partition)
 
     # --- coordinators -----------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class NodeVerbs(EmbeddedBroker):
         self.move_leader(coordinators.log.name, node, coordinators.log.get_partition_index(key))
 
 
-def _check_node(cluster: Broker, node: int) -> None:
+def _check_node_exists(cluster: Broker, node: int) -> None:
     if node not in cluster.nodes:
         there = ", ".join(map(str, cluster.nodes))
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {node}, but {there}")

@@ -52,7 +52,7 @@ def get_any_node(cluster: Broker) -> Node:
     raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "all nodes are away")
 
 
-def check_code(code: int, message: str, expected: Collection[ErrorCode] = ()) -> None:
+def raise_if_error(code: int, message: str, expected: Collection[ErrorCode] = ()) -> None:
     """Raise KafkaError unless an answer's error code is 0 or an expected one."""
     if code and code not in expected:
         raise KafkaError(ErrorCode(code), message)

@@ -18,8 +18,8 @@ from minibroker.testing.embedded.given_settings import format_setting
 from minibroker.testing.loops import await_blocking, blocking, immediate
 from minibroker.testing.seen.log_reading import (
     Record,
-    count_at_most,
     describe_records,
+    get_upper_bound_of_records,
     iterate_records,
     list_local_partitions,
 )
@@ -28,10 +28,10 @@ from minibroker.testing.seen.waiting import (
     DEFAULT_TIMEOUT,
     Expired,
     describe_missing,
+    format_count_with_were,
     format_there_are,
-    format_were,
 )
-from minibroker.testing.verbs.own_requests import check_code, execute_request, get_any_node
+from minibroker.testing.verbs.own_requests import execute_request, get_any_node, raise_if_error
 from minibroker.testing.verbs.wait_verbs import WaitVerbs, list_topic_names
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class RecordVerbs(WaitVerbs):
         Raises KafkaError as a client would get it: TOPIC_ALREADY_EXISTS, INVALID_CONFIG, ...
         """
         configs = {key.replace("_", "."): format_setting(value) for key, value in config.items()}
-        _check_names(configs)
+        _check_config_names(configs)
         await create_topic_in_cluster(self.running.cluster, name, partitions, configs)
 
     acreate_topic = await_blocking(create_topic)
@@ -81,9 +81,9 @@ class RecordVerbs(WaitVerbs):
         The file is .yaml, .json or .jsonl. A topic that exists, and has no options here, gets more records. Raises
         FillError, OSError.
         """
-        from minibroker.testing.verbs.filling import parse_topics
+        from minibroker.testing.verbs.filling import parse_new_topics
 
-        for topic in parse_topics(source):
+        for topic in parse_new_topics(source):
             if topic.schemas:
                 for schema in topic.schemas:
                     await self.registry.aregister(*schema[:3], references=schema.references)
@@ -141,7 +141,7 @@ class RecordVerbs(WaitVerbs):
             if partition is None or each.index == partition
             for record in iterate_records(each, 0)
         ]
-        return self.registry.decoded(stored) if decoded else stored
+        return self.registry.decode_records(stored) if decoded else stored
 
     @blocking
     async def expect(
@@ -159,13 +159,13 @@ class RecordVerbs(WaitVerbs):
         """
 
         def there() -> list[Record]:
-            if count_at_most(self.running.cluster, topic) < count:
+            if get_upper_bound_of_records(self.running.cluster, topic) < count:
                 return []
             there_now = [each for each in self.records(topic) if each.counts or not committed]
             return there_now if len(there_now) >= count else []
 
         def expired() -> str:
-            expected = f"{format_were(count, 'record')} expected in {topic}"
+            expected = f"{format_count_with_were(count, 'record')} expected in {topic}"
             if topic not in self.running.cluster.image.topics:
                 return f"{expected}, and {describe_missing('topic', list_topic_names(self.running.cluster))}"
             there_now = self.records(topic)
@@ -178,7 +178,7 @@ class RecordVerbs(WaitVerbs):
         if count == 0:
             return []
         there_now = (await self.watch.wait_until(there, timeout, expired))[:count]
-        return self.registry.decoded(there_now) if decoded else there_now
+        return self.registry.decode_records(there_now) if decoded else there_now
 
     aexpect = await_blocking(expect)
 
@@ -206,7 +206,7 @@ class RecordVerbs(WaitVerbs):
 # --- requests of the test kit's own ---------------------------------------------------------------
 
 
-def _check_names(configs: Mapping[str, str]) -> None:
+def _check_config_names(configs: Mapping[str, str]) -> None:
     """Raise KafkaError(INVALID_CONFIG) for what is neither a config of topics nor an argument, with what was meant."""
     from minibroker.broker.configs.settings_table import TOPIC_SETTINGS
 
@@ -233,7 +233,7 @@ async def create_topic_in_cluster(
         cluster, get_any_node(cluster), CreateTopicsRequest(topics=[wanted], timeout_ms=30_000)
     )
     created = answer.topics[0]
-    check_code(created.error_code, created.error_message or topic)
+    raise_if_error(created.error_code, created.error_message or topic)
 
 
 async def _append_records(cluster: Broker, topic: str, partition: int, records: list[StoredRecord]) -> int:
@@ -247,13 +247,13 @@ async def _append_records(cluster: Broker, topic: str, partition: int, records: 
         created = await execute_request(cluster, node, MetadataRequest(topics=named, allow_auto_topic_creation=True))
         # As in Kafka, the answer to the request that creates a topic has an error.
         expected = {ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        check_code(created.topics[0].error_code, topic, expected if topic in cluster.image.topics else set())
+        raise_if_error(created.topics[0].error_code, topic, expected if topic in cluster.image.topics else set())
     made = cluster.image.topics.get(topic)
     index = None if made is None else made.find_partition(partition)
     leader = node if index is None else cluster.nodes.get(index.leader_id, node)
     answer = await execute_request(cluster, leader, _make_produce_request(topic, partition, records), VERSION_BY_NAME)
     appended = answer.responses[0].partition_responses[0]
-    check_code(appended.error_code, appended.error_message or f"{topic}-{partition}")
+    raise_if_error(appended.error_code, appended.error_message or f"{topic}-{partition}")
     offset: int = appended.base_offset
     return offset
 

@@ -57,13 +57,13 @@ class Users(OnBroker):
         import secrets
 
         password = secrets.token_urlsafe(12) if password is None else password
-        self._broker.on_loop(lambda: self._change_password(name, password))
+        self._broker.call_on_loop(lambda: self._change_password(name, password))
         return password
 
     @shorten_tracebacks
     def remove(self, name: str) -> None:
         """Remove a user; open connections stay. Raises KeyError."""
-        self._broker.on_loop(lambda: self._change_password(name, None))
+        self._broker.call_on_loop(lambda: self._change_password(name, None))
 
     def _change_password(self, name: str, password: str | None) -> None:
         cluster = self._cluster if self._broker.is_running else None
@@ -187,7 +187,7 @@ class QuotaVerbs(OnBroker):
             "controller_mutation_rate": controller_mutation_rate,
             "connection_creation_rate": connection_creation_rate,
         }
-        entity, known = _check_entity(user, client_id, ip)
+        entity, known = _parse_quota_entity(user, client_id, ip)
         set_limits = {key: value for key, value in limits.items() if value is not None}
         for key, value in set_limits.items():
             check_quota_value(known, key, value)
@@ -196,12 +196,14 @@ class QuotaVerbs(OnBroker):
     @immediate
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
         """Remove the quotas of a user, a client id, both, or an address. Raises KafkaError(INVALID_REQUEST)."""
-        entity, _ = _check_entity(user, client_id, ip)
+        entity, _ = _parse_quota_entity(user, client_id, ip)
         known = self._cluster.image.quotas.get(entity, {})
         self._cluster.commit_records([make_quota_record(entity, key, None) for key in known])
 
 
-def _check_entity(user: str | None, client_id: str | None, ip: str | None) -> tuple[QuotaEntity, Mapping[str, Limit]]:
+def _parse_quota_entity(
+    user: str | None, client_id: str | None, ip: str | None
+) -> tuple[QuotaEntity, Mapping[str, Limit]]:
     named = {USER: user, CLIENT_ID: client_id, IP: ip}
     return parse_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
 
@@ -235,4 +237,4 @@ def make_client_config(broker: EmbeddedBroker, library: str, user: str | None, m
 def _make_token_access(security: Security, user: str, password: str) -> TokenAccess:
     issuer = security.issuer
     assert issuer is not None  # with SASL
-    return TokenAccess(issuer.token_endpoint, AUDIENCE, lambda: issuer.token_for(user, password))
+    return TokenAccess(issuer.token_endpoint, AUDIENCE, lambda: issuer.make_token_for_client(user, password))

@@ -63,7 +63,7 @@ class DeliveryHistory:
         group = find_share_group(cluster, group_id)
         return [
             delivery
-            for key, name in (() if group is None else iterate_keys(group))
+            for key, name in (() if group is None else iterate_share_keys(group))
             if topic in (None, name)
             for delivery in self._iterate_partition(cluster, key, name)
         ]
@@ -72,7 +72,7 @@ class DeliveryHistory:
         from minibroker.broker.share.runs import DeliveryState
 
         share = cluster.shares.find_share_partition(key)
-        for first, last, state, count in self._get_batches(cluster, key):
+        for first, last, state, count in self._get_state_batches(cluster, key):
             if share is not None:
                 last = min(last, share.deliveries.start_offset - 1)
             if count and first <= last:
@@ -82,16 +82,16 @@ class DeliveryHistory:
                 state_name = run.state.name.lower()
                 yield Delivery(name, key.partition, run.first, run.last, state_name, run.count, run.member_id or None)
 
-    def _get_batches(self, cluster: Broker, key: ShareKey) -> tuple[StateBatch, ...]:
+    def _get_state_batches(self, cluster: Broker, key: ShareKey) -> tuple[StateBatch, ...]:
         log = cluster.share_states.log
         partition = None if log.topic is None else log.topic.find_partition(log.get_partition_index(key.text))
         if partition is not None and partition.has_local_log:
             for record in iterate_records(partition, self._positions.get(partition.index, 0)):
                 self._positions[partition.index] = record.offset + 1
-                self._fold_record(record)
+                self._apply_state_record(record)
         return self._known.get(key, (0, ()))[1]
 
-    def _fold_record(self, record: Record) -> None:
+    def _apply_state_record(self, record: Record) -> None:
         """Fold a record in as the coordinator does, but keep what is before the start offset."""
         from minibroker.broker.share.states import ShareKey, combine_batches, parse_batches
         from minibroker.protocol.messages.share_state_records import (
@@ -130,7 +130,7 @@ def find_share_group(cluster: Broker, group_id: str) -> ShareGroup | None:
     return group
 
 
-def iterate_keys(group: ShareGroup) -> Iterator[tuple[ShareKey, str]]:
+def iterate_share_keys(group: ShareGroup) -> Iterator[tuple[ShareKey, str]]:
     """Yield the share partitions of a group, with the names of their topics, in order."""
     from minibroker.broker.share.states import ShareKey
 

@@ -18,15 +18,15 @@ from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.given_settings import format_setting
 from minibroker.testing.loops import Loop, await_blocking, blocking, immediate
 from minibroker.testing.seen.log_reading import Record, describe_records, iterate_records, list_local_partitions
-from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_there_are, format_were
-from minibroker.testing.verbs.dead_letter_records import DeadLetter, allow_dead_letters, list_dead_letters
-from minibroker.testing.verbs.own_requests import check_code, execute_request, get_any_node
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_count_with_were, format_there_are
+from minibroker.testing.verbs.dead_letter_records import DeadLetter, enable_dead_letters, list_dead_letters
+from minibroker.testing.verbs.own_requests import execute_request, get_any_node, raise_if_error
 from minibroker.testing.verbs.share_deliveries import (
     Delivery,
     DeliveryHistory,
     find_share_group,
     find_start_offset,
-    iterate_keys,
+    iterate_share_keys,
 )
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class ShareGroupVerbs:
         changed = resource(resource_type=GROUP_RESOURCE, resource_name=self.group, configs=changes)
         request = IncrementalAlterConfigsRequest(resources=[changed])
         (answer,) = (await execute_request(self._cluster, get_any_node(self._cluster), request)).responses
-        check_code(answer.error_code, answer.error_message or self.group)
+        raise_if_error(answer.error_code, answer.error_message or self.group)
 
     aconfigure = await_blocking(configure)
 
@@ -118,7 +118,7 @@ class ShareGroupVerbs:
         By default it is "dlq." and the group's id; it is created if it does not exist. `copies` says whether dead
         letters have keys and values. The cluster's share.version becomes 2. Raises KafkaError.
         """
-        configs = await allow_dead_letters(self._cluster, topic, self.group, copies=copies)
+        configs = await enable_dead_letters(self._cluster, topic, self.group, copies=copies)
         await self.aconfigure(**configs)
         return configs[DEAD_LETTER_TOPIC]
 
@@ -137,7 +137,7 @@ class ShareGroupVerbs:
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {self.group!r}")
         locked = 0
-        for key, _ in iterate_keys(group):
+        for key, _ in iterate_share_keys(group):
             share = cluster.shares.find_share_partition(key)
             if share is not None:
                 locked += sum(run.size for run in share.deliveries.list_runs() if run.state == DeliveryState.ACQUIRED)
@@ -224,7 +224,7 @@ class ShareGroupVerbs:
         def expired() -> str:
             records = list(self._iterate_records(self._history.list_deliveries(self.group, topic)))
             often = sum(each.deliveries >= deliveries for each in records)
-            expected = f"{format_were(count, 'record')} expected to be delivered {deliveries} times"
+            expected = f"{format_count_with_were(count, 'record')} expected to be delivered {deliveries} times"
             seen = f"{format_there_are(often)}{describe_records(records)}"
             return f"{expected} from {topic} to group {self.group!r}, and {seen}"
 
@@ -242,7 +242,7 @@ class ShareGroupVerbs:
 
         def expired() -> str:
             letters = self.dead_letters()
-            expected = f"{format_were(count, 'dead letter')} expected of group {self.group!r}"
+            expected = f"{format_count_with_were(count, 'dead letter')} expected of group {self.group!r}"
             return f"{expected}, and {format_there_are(len(letters))}{describe_records(letters)}"
 
         return await self._broker.watch.wait_until(there, timeout, expired) if count else self.dead_letters()

@@ -38,7 +38,7 @@ class StreamsGroupState(NamedTuple):
     members: list[StreamsMemberState]
 
 
-def view_group(group: StreamsGroup) -> StreamsGroupState:
+def make_group_state(group: StreamsGroup) -> StreamsGroupState:
     """Return what a group is like now."""
     topology = group.topology
     subtopologies = [] if topology is None else list(topology.subtopologies.values())
@@ -48,11 +48,11 @@ def view_group(group: StreamsGroup) -> StreamsGroupState:
         group.assignment_epoch,
         None if topology is None else topology.epoch,
         sorted({topic for each in subtopologies for topic in each.source_topics}),
-        [_view_member(each) for each in group.members.values()],
+        [_make_member_state(each) for each in group.members.values()],
     )
 
 
-def _view_member(member: StreamsMember) -> StreamsMemberState:
+def _make_member_state(member: StreamsMember) -> StreamsMemberState:
     assigned = member.assigned
     return StreamsMemberState(
         member.member_id,
@@ -60,11 +60,11 @@ def _view_member(member: StreamsMember) -> StreamsMemberState:
         member.client_id,
         member.process_id,
         member.epoch,
-        _view_tasks(assigned.active),
-        _view_tasks(assigned.standby),
-        _view_tasks(assigned.warmup),
+        _make_tasks_by_id(assigned.active),
+        _make_tasks_by_id(assigned.standby),
+        _make_tasks_by_id(assigned.warmup),
     )
 
 
-def _view_tasks(tasks: AnyTasks) -> TasksById:
+def _make_tasks_by_id(tasks: AnyTasks) -> TasksById:
     return {subtopology_id: sorted(partitions) for subtopology_id, partitions in sorted(tasks.items())}

@@ -104,18 +104,18 @@ def _parse_positive_ms(name: str, duration: Duration) -> int:
     return duration_ms
 
 
-def _configure_java(config: dict[str, Any]) -> dict[str, Any]:
+def _make_java_config(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "sasl.jaas.config": config["sasl.jaas.config"].removesuffix(";") + ' tokenauth="true";'}
 
 
-def _configure_franz_go(config: dict[str, Any]) -> dict[str, Any]:
+def _make_franz_go_config(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "sasl": {**config["sasl"], "is_token": True}}
 
 
 # The others do not send tokenauth=true, without which a broker looks for a user of this name.
 WITH_TOKENS: Final[Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "java": _configure_java,
-    "franz-go": _configure_franz_go,
+    "java": _make_java_config,
+    "franz-go": _make_franz_go_config,
 }
 
 

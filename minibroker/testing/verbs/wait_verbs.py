@@ -20,8 +20,8 @@ from minibroker.testing.seen.waiting import (
     Watch,
     describe_missing,
     format_count,
+    format_count_with_were,
     format_there_are,
-    format_were,
 )
 
 if TYPE_CHECKING:
@@ -196,16 +196,16 @@ async def wait_for_requests(
         raise RuntimeError(JOURNAL_IS_OFF)
 
     def there() -> list[Exchange] | None:
-        requests = journal.found(api, **which)
+        requests = journal.list_exchanges(api, **which)
         return requests if len(requests) >= count else None
 
     def expired() -> str:
-        requests = journal.found(api, **which)
+        requests = journal.list_exchanges(api, **which)
         listed = "".join(f"\n  {each}" for each in requests[-20:])
-        expected = f"{format_were(count, 'request')} expected ({_describe_conditions(api, which)})"
+        expected = f"{format_count_with_were(count, 'request')} expected ({_describe_conditions(api, which)})"
         return f"{expected}, and {format_there_are(len(requests))}{listed}"
 
-    return await watch.wait_until(there, timeout, expired) if count else journal.found(api, **which)
+    return await watch.wait_until(there, timeout, expired) if count else journal.list_exchanges(api, **which)
 
 
 def list_member_ids(group: Group) -> list[str]:
@@ -233,14 +233,14 @@ def _find_group(cluster: Broker, group: str) -> Group | None:
     return cluster.groups.groups.get(group)
 
 
-def _is_share(group: Group | None) -> bool:
+def _is_share_group(group: Group | None) -> bool:
     return group is not None and group.type == "share"
 
 
 def get_committed_offset(cluster: Broker, group: str, topic: str, partition: int) -> int | None:
     """Return the offset that a group has committed, None if there is none. Raises ValueError for a share group."""
     found, known = _find_group(cluster, group), cluster.image.topics.get(topic)
-    if _is_share(found):
+    if _is_share_group(found):
         raise ValueError(f"share group {group!r} commits no offsets: use wait_until_caught_up or wait_until_settled")
     if found is None or known is None:
         return None
@@ -248,10 +248,10 @@ def get_committed_offset(cluster: Broker, group: str, topic: str, partition: int
     return None if committed is None else committed.offset
 
 
-def _find_position(cluster: Broker, group: str, partition: Partition) -> int:
+def _find_processed_offset(cluster: Broker, group: str, partition: Partition) -> int:
     """Return the offset before which the group has processed everything, 0 if that is not known."""
     topic = partition.topic
-    if _is_share(_find_group(cluster, group)):
+    if _is_share_group(_find_group(cluster, group)):
         from minibroker.broker.share.states import ShareKey
         from minibroker.testing.verbs.share_deliveries import find_start_offset
 
@@ -267,7 +267,7 @@ def measure_lags(cluster: Broker, group: str, topic: str) -> dict[int, int] | No
     behind: dict[int, int] = {}
     for partition in present.partitions:
         end = partition.log.high_watermark
-        position = max(_find_position(cluster, group, partition), partition.log.log_start_offset)
+        position = max(_find_processed_offset(cluster, group, partition), partition.log.log_start_offset)
         if end > position:
             behind[partition.index] = end - position
     return behind

@@ -19,7 +19,7 @@ from minibroker.broker.security.exchanges import (
 )
 from minibroker.broker.security.oauthbearer import authenticate_by_token
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
-from minibroker.client.client_mechanisms import send_token as client_oauthbearer
+from minibroker.client.client_mechanisms import authenticate_by_oauthbearer as client_oauthbearer
 from minibroker.jaas import JaasError
 from tests.cases import for_each
 

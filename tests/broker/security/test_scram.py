@@ -26,7 +26,7 @@ from minibroker.broker.security.scram import (
     salt_password,
 )
 from minibroker.client.client_errors import AuthenticationFailed as ClientRefuses
-from minibroker.client.client_mechanisms import prove_password as client_scram
+from minibroker.client.client_mechanisms import authenticate_by_scram as client_scram
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
 from tests.cases import for_each
 

@@ -11,7 +11,7 @@ import pytest
 from minibroker.broker.control.token_changes import expire_token, issue_token
 from minibroker.broker.security.delegation import encode_secret
 from minibroker.broker.security.principals import Principal
-from minibroker.client.client_mechanisms import prove_password
+from minibroker.client.client_mechanisms import authenticate_by_scram
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.delegation_tokens import DescribeDelegationTokenRequest
@@ -38,7 +38,7 @@ def holder(tmp_path: Path) -> Iterator[Holder]:
 def last_token(harness: Harness, client: SaslClient, token_id: str) -> bytes:
     """What the client says last, after a handshake and the first half of the exchange."""
     secret = encode_secret(harness.cluster.image.tokens.compute_secret(token_id))
-    exchange = prove_password("sha256", token_id, secret, is_token=True)
+    exchange = authenticate_by_scram("sha256", token_id, secret, is_token=True)
     assert client.handshake("SCRAM-SHA-256").error_code == 0
     return exchange.send(client.authenticate(next(exchange)).auth_bytes)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from minibroker.cli.connecting import add_default_ports
-from minibroker.cli.doctor.checks import guess_release
+from minibroker.cli.doctor.checks import guess_kafka_release
 from minibroker.testing import Broker
 from minibroker.testing.emulation.releases import RELEASES, list_versions
 from tests.cases import for_each
@@ -264,7 +264,7 @@ def test_a_server_without_old_api_versions_is_reported(examine: Examine) -> None
 @for_each("release", [release for release in RELEASES if release not in ("0.8.2", "0.9")])
 def test_the_release_is_inferred_from_the_api_versions(release: str) -> None:
     versions = {int(key): versions for key, versions in list_versions(release).items()}
-    told = guess_release(versions)
+    told = guess_kafka_release(versions)
     assert told is not None
     assert RELEASES.index(told) >= RELEASES.index(release)
     of_told = list_versions(told)

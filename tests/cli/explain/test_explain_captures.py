@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.apis import ApiKey
-from minibroker.proxy.flows import make_first_line, make_line
+from minibroker.proxy.flows import encode_exchange, encode_file_header
 from minibroker.testing.seen.exchange import Exchange
 from tests.captures.capturing import Wire, pcap, pcapng
 from tests.captures.frames import HELLO, WELCOME, heartbeat, heartbeat_answer
@@ -128,7 +128,7 @@ def test_frames_saved_by_a_proxy_are_read_as_a_capture(run: Run, tmp_path: Path)
         each.answer_bytes, each.outcome = heartbeat_answer(each.number, 27)[4:], "answered"
         each.connection, each.started_ms, each.duration_ms = "127.0.0.1:50000", 1_700_000_000_005, 1.0
     path = tmp_path / "session.flows"
-    path.write_bytes(make_first_line("k:9092") + b"".join(make_line(each, "[::1]:9092") for each in saved))
+    path.write_bytes(encode_file_header("k:9092") + b"".join(encode_exchange(each, "[::1]:9092") for each in saved))
     assert run("explain", "--list", str(path)).stdout.splitlines() == [
         f"#{number}  22:13:20.005000Z  127.0.0.1:50000  Heartbeat 4  28 > 16 bytes  1.0 ms  REBALANCE_IN_PROGRESS"
         for number in (3, 7)
@@ -137,7 +137,7 @@ def test_frames_saved_by_a_proxy_are_read_as_a_capture(run: Run, tmp_path: Path)
     assert shown.startswith("#7 request, 22:13:20.005000Z, 127.0.0.1:50000 > [::1]:9092\n")
     assert run("explain", "--only", "4", str(path)).stderr == "minibroker: there is no request 4, the last one is 7\n"
     assert "--port is for packets" in run("explain", "--port", "9092", str(path)).stderr
-    path.write_bytes(make_first_line("k:9092"))
+    path.write_bytes(encode_file_header("k:9092"))
     assert "there are no requests" in run("explain", str(path)).stderr
     path.write_bytes(b'{"number": 1}')
     assert "line 1: it has no request_hex" in run("explain", str(path)).stderr

@@ -13,8 +13,8 @@ from click.testing import Result
 
 from minibroker.cli.groups.groups_reset import (
     Target,
-    choose_target,
-    parse_moment,
+    choose_reset_target,
+    parse_datetime_ms,
 )
 from tests.cases import for_each
 from tests.cli.conftest import Run
@@ -184,27 +184,27 @@ def test_invalid_arguments_are_reported_in_one_line_with_status_2(run: Run, opti
     ],
 )
 def test_the_time_of_a_reset_is_utc_by_default(text: str, expected: datetime) -> None:
-    assert parse_moment(text) == round(expected.timestamp() * 1000)
+    assert parse_datetime_ms(text) == round(expected.timestamp() * 1000)
 
 
 def test_the_time_of_a_reset_can_be_relative_to_now() -> None:
     now_ms = time.time_ns() // 1_000_000
-    assert 0 <= parse_moment("2 hours ago") - (now_ms - 7_200_000) <= 60_000
-    assert parse_moment("@1700000000000") == NOW_MS
+    assert 0 <= parse_datetime_ms("2 hours ago") - (now_ms - 7_200_000) <= 60_000
+    assert parse_datetime_ms("@1700000000000") == NOW_MS
 
 
 @pytest.mark.parametrize("text", ["", "noon", "2026-13-01"])
 def test_an_invalid_time_is_rejected(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is no time like"):
-        parse_moment(text)
+        parse_datetime_ms(text)
 
 
 def test_exactly_one_reset_option_is_required() -> None:
-    assert choose_target({**UNSET, "to_latest": True}) == Target("to_latest", 1)
-    assert choose_target({**UNSET, "to_offset": 0}) == Target("to_offset", 0)
+    assert choose_reset_target({**UNSET, "to_latest": True}) == Target("to_latest", 1)
+    assert choose_reset_target({**UNSET, "to_offset": 0}) == Target("to_offset", 0)
     for wrong in (UNSET, {**UNSET, "to_offset": 0, "shift_by": -1}):
         with pytest.raises(click.UsageError, match="choose one of --to-earliest, .*--shift-by"):
-            choose_target(wrong)
+            choose_reset_target(wrong)
 
 
 @for_each(

@@ -83,7 +83,7 @@ def test_deleted_subjects_are_listed_only_on_request(registry: Asking) -> None:
     assert registry.ask("POST", "/subjects/x?deleted=true", {"schema": json.dumps(R1)}).body["version"] == 1
 
 
-def test_lists_have_pages_and_prefixes(registry: Asking) -> None:
+def test_lists_are_paged_and_filtered_by_prefix(registry: Asking) -> None:
     for name in ("a1", "a2", "a3", "b"):
         registry.register(name, R1)
     assert registry.get("/subjects?subjectPrefix=a&offset=1&limit=1").body == ["a2"]
@@ -160,7 +160,7 @@ def _md5_guid(data: bytes) -> str:
     return str(UUID(md5(data).hexdigest()))
 
 
-def test_ids_are_never_assigned_again(registry: Asking) -> None:
+def test_schema_ids_are_never_reused(registry: Asking) -> None:
     registry.register("x", R1)
     registry.delete("/subjects/x")
     registry.delete("/subjects/x?permanent=true")
@@ -203,7 +203,7 @@ def test_transitive_levels_compare_with_all_versions(registry: Asking) -> None:
         assert registry.post("/compatibility/subjects/x/versions", three).body == {"is_compatible": verdict}
 
 
-def test_a_verdict_contains_the_reason(registry: Asking) -> None:
+def test_an_incompatible_verdict_contains_the_reason(registry: Asking) -> None:
     registry.register("x", R1)
     found = registry.post("/compatibility/subjects/x/versions/1?verbose=true", R3).body
     canonical = json.dumps(R1, separators=(",", ":"))

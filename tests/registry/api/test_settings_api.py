@@ -17,7 +17,7 @@ def test_an_overriding_mode_applies_to_each_subject(registry: Asking) -> None:
         assert registry.register(subject, A).code == 42205
 
 
-def test_null_removes_a_mode(registry: Asking) -> None:
+def test_setting_a_mode_to_null_removes_it(registry: Asking) -> None:
     registry.put("/mode", READONLY)
     assert registry.put("/mode", {"mode": None})[:2] == (200, {"mode": None})
     assert registry.get("/mode").body == {"mode": "READWRITE"}

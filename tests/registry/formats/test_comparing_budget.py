@@ -14,7 +14,7 @@ from minibroker.registry.formats.comparing_budget import (
     CHARACTERS,
     Budget,
     TooMuch,
-    name_changes,
+    describe_changes,
 )
 from minibroker.registry.formats.schema import InvalidSchema
 
@@ -65,7 +65,7 @@ def test_a_protobuf_schema_with_exponential_repetition_is_rejected() -> None:
 def test_the_number_of_changes_that_are_not_listed_is_reported() -> None:
     named = json_schema.list_incompatibilities(json_doubling("string", 12), json_doubling("number", 12))
     assert named[-1] == f"and {(1 << 12) - len(named) + 1:,} more"
-    assert len(name_changes(map(str, range(CHANGES + 2)), CHANGES + 2)) == CHANGES + 1
+    assert len(describe_changes(map(str, range(CHANGES + 2)), CHANGES + 2)) == CHANGES + 1
 
 
 def test_long_paths_are_listed_up_to_a_limit() -> None:
@@ -100,7 +100,7 @@ def test_a_union_branch_is_read_by_one_with_its_name_as_an_alias() -> None:
 
 def test_an_abandoned_comparison_ends_at_its_next_step() -> None:
     budget = Budget()
-    budget.abandon()
+    budget.stop_at_next_step()
     with pytest.raises(TooMuch, match="Nobody waits"):
         avro.list_incompatibilities(union_of(3, "int"), union_of(3, "int"), budget)
     assert budget.taken == 1

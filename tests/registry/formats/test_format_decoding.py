@@ -29,10 +29,10 @@ from minibroker.registry.formats.format_decoding import (
 )
 from minibroker.registry.formats.protobuf import protobuf_decoding
 from minibroker.registry.formats.protobuf.protobuf_decoding import (
-    count_values,
-    encode_indexes,
+    check_number_of_values,
+    encode_message_indexes,
     find_message,
-    read_indexes,
+    read_message_indexes,
 )
 from minibroker.registry.formats.schema import InvalidData
 from tests.cases import for_each
@@ -94,13 +94,13 @@ def test_protobuf_data_is_decoded_by_its_indexes() -> None:
     }
     value = fields | {"raw": b"\0\xff"}
     data = written(schema, (1,), fields)
-    assert decode("PROTOBUF", schema, Framed(1, encode_indexes([1]) + data)) == value
-    assert decode("PROTOBUF", schema, Framed(1, data, encode_indexes([1]))) == value
+    assert decode("PROTOBUF", schema, Framed(1, encode_message_indexes([1]) + data)) == value
+    assert decode("PROTOBUF", schema, Framed(1, data, encode_message_indexes([1]))) == value
     assert decode("PROTOBUF", schema, Framed(1, b"\0" + written(schema, (0,), {"a": 5}))) == {"a": 5}
     inner = written(schema, (1, 1), {"name": "x"})
-    assert decode("PROTOBUF", schema, Framed(1, encode_indexes([1, 1]) + inner)) == {"name": "x"}
+    assert decode("PROTOBUF", schema, Framed(1, encode_message_indexes([1, 1]) + inner)) == {"name": "x"}
     described = protobuf.parse(schema.get_text_in_format("serialized"), {})  # where the entries of a map are a message
-    assert decode("PROTOBUF", described, Framed(1, encode_indexes([1, 2]) + inner)) == {"name": "x"}
+    assert decode("PROTOBUF", described, Framed(1, encode_message_indexes([1, 2]) + inner)) == {"name": "x"}
 
 
 def test_unknown_enum_values_are_numbers_and_unset_fields_defaults() -> None:
@@ -118,8 +118,8 @@ def test_corrupt_protobuf_data_is_rejected(data: bytes) -> None:
 
 
 @given(some.lists(some.integers(0, (1 << 31) - 1), min_size=1, max_size=20))
-def test_message_indexes_are_decoded_unchanged(indexes: list[int]) -> None:
-    assert read_indexes(encode_indexes(indexes) + b"rest") == (tuple(indexes), b"rest")
+def test_encoded_message_indexes_are_decoded_unchanged(indexes: list[int]) -> None:
+    assert read_message_indexes(encode_message_indexes(indexes) + b"rest") == (tuple(indexes), b"rest")
 
 
 AVRO = {
@@ -294,13 +294,13 @@ def test_large_protobuf_data_with_few_values_is_decoded() -> None:
     text = f'syntax = "proto2"; message A {{ repeated double d = 1; optional bytes b = 2; {group} }}'
     schema = protobuf.parse(text, {})
     data = b"\x0a" + length(8 << 17) + bytes(8 << 17) + b"\x12" + length(1 << 20) + b"\x0a" * (1 << 20)
-    count_values(find_message(schema, (0,)), data + b"\x1b\x22\2\x12\0\x1c" * 2)
+    check_number_of_values(find_message(schema, (0,)), data + b"\x1b\x22\2\x12\0\x1c" * 2)
     assert len(decode("PROTOBUF", schema, Framed(1, b"\0" + data))["d"]) == 1 << 17
 
 
 @for_each("data", [b"\xff", b"\x0a\xff", b"\x1b", b"\x1c\x0a", b"\x07", b"\x0a\x7f\x01", b"\xff" * 20])
 def test_corrupt_protobuf_data_does_not_fail_the_count_of_its_values(data: bytes) -> None:
-    count_values(find_message(protobuf.parse(WIDE, {}), (0,)), data * 3)
+    check_number_of_values(find_message(protobuf.parse(WIDE, {}), (0,)), data * 3)
 
 
 def test_large_protobuf_data_is_counted_before_the_library_decodes_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def test_comparisons_in_other_threads_do_not_count_towards_the_limit(monkeypatch
     alone, other_budget, among_others = Budget(), Budget(), Budget()
     assert not Finder(alone).matches_part_of_name(PATTERN, NAME)
     step, others = (
-        Pattern._step_over,
+        Pattern._advance_over_character,
         [threading.Thread(target=lambda: Finder(other_budget).matches_part_of_name(PATTERN, f"b{NAME}"))],
     )
 
@@ -41,6 +41,6 @@ def test_comparisons_in_other_threads_do_not_count_towards_the_limit(monkeypatch
             other.join()
         return step(pattern, *where)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Pattern, "_step_over", step_among_others)
+    monkeypatch.setattr(Pattern, "_advance_over_character", step_among_others)
     assert not Finder(among_others).matches_part_of_name(PATTERN, NAME)
     assert among_others.taken == alone.taken != other_budget.taken > 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.registry.state.contracts import InvalidRules, normalize_part
+from minibroker.registry.state.contracts import InvalidRules, normalize_contract_part
 from tests.cases import for_each
 from tests.registry.asking import Asking, record
 
@@ -59,7 +59,7 @@ def test_a_rule_is_stored_with_its_defaults_and_in_order(registry: Asking) -> No
 )
 def test_invalid_rules_are_rejected_with_confluents_messages(rules: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidRules) as refused:
-        normalize_part(rules)
+        normalize_contract_part(rules)
     assert str(refused.value) == message
 
 
@@ -81,6 +81,6 @@ def test_a_rule_has_a_known_kind_and_mode(registry: Asking, wrong: dict[str, str
 
 def test_two_actions_require_a_rule_that_runs_both_ways() -> None:
     both = RULE | {"mode": "WRITEREAD", "onSuccess": "NONE,ERROR"}
-    assert normalize_part({"domainRules": [both]}) == {
+    assert normalize_contract_part({"domainRules": [both]}) == {
         "domainRules": [{**both, "kind": "TRANSFORM", "disabled": False}]
     }

@@ -237,7 +237,7 @@ def test_a_broker_without_a_registry_imports_none_of_its_modules() -> None:
 
 async def test_concurrent_config_changes_are_all_kept() -> None:
     async with Broker(registry=True) as broker:
-        registry = broker.registry._served.registry
+        registry = broker.registry._running_registry.registry
         api = RegistryApi(registry)
         asked = [b'{"compatibility":"FULL"}', b'{"normalize":true}', b'{"alias":"y"}']
         async with registry._writing:  # as while a large schema is parsed
@@ -252,7 +252,7 @@ async def test_concurrent_config_changes_are_all_kept() -> None:
 
 async def test_a_level_set_concurrently_by_others_is_enforced() -> None:
     async with Broker(registry=True) as broker:
-        registry = broker.registry._served.registry
+        registry = broker.registry._running_registry.registry
         await broker.registry.aregister("x", json.dumps(R1))
         parse, is_first = registry.formats.parse, True
 
@@ -313,7 +313,7 @@ async def test_the_steps_of_a_large_request_yield_to_others() -> None:
 
         scope = {"type": "http", "method": "POST", "path": "/subjects/x", "query_string": b"", "headers": []}
         counting = asyncio.create_task(count())
-        await broker.registry._served._asgi(scope, receive, send)
+        await broker.registry._running_registry._asgi(scope, receive, send)
         counting.cancel()
         assert turns_before_answer >= 4
 
@@ -321,7 +321,7 @@ async def test_the_steps_of_a_large_request_yield_to_others() -> None:
 async def test_a_version_is_returned_only_once_it_is_written() -> None:
     """Meanwhile, readers have the state before, which is not read again for them."""
     async with Broker(registry=True) as broker:
-        registry = broker.registry._served.registry
+        registry = broker.registry._running_registry.registry
         await broker.registry.aregister("x", R1)
         await registry.read_state()
         begins, turn, held = registry._topic._begins, broker.running.cluster.turn, []
@@ -357,7 +357,7 @@ async def test_pending_records_of_others_are_seen_before_a_registration() -> Non
             end_turn()
         await writing
         assert await registering == 8
-        assert sorted((await broker.registry._served.registry.read_state()).versions["x"]) == [1, 2, 3]
+        assert sorted((await broker.registry._running_registry.registry.read_state()).versions["x"]) == [1, 2, 3]
 
 
 def test_records_deleted_by_retention_are_not_awaited(broker: Broker, registry: Asking) -> None:

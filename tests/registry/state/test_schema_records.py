@@ -11,7 +11,7 @@ from minibroker.registry.state.schema_records import compute_guid
 RECORDED = json.loads((Path(__file__).parents[1] / "formats/recorded/guids.json").read_text())
 
 
-def test_guids_are_as_recorded() -> None:
+def test_schema_guids_equal_those_of_confluents_registry() -> None:
     """Those of each format are without anything, with rules, metadata, both of them, and so on with references."""
     references = tuple(Reference(*each) for each in RECORDED["references"])
     for kind, text in RECORDED["schemas"].items():

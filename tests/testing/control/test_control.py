@@ -109,7 +109,7 @@ def test_records_are_produced_and_consumed_over_http(control: Control) -> None:
     assert [record["value"] for record in control.post("/v1/topics/u/expect", {"count": 2})] == ["a", '{"id": 1}']
 
 
-def test_a_missing_expected_record_is_an_error(control: Control) -> None:
+def test_expecting_a_record_over_http_fails_if_it_is_missing(control: Control) -> None:
     status, answer = control.ask("POST", "/v1/topics/t/expect", {"timeout": "20 ms"})
     assert (status, answer["error"]) == (408, "EXPIRED") and "there is no such topic" in answer["message"]
     control.post("/v1/topics/t/expect-nothing", {"during": "20 ms"}, 204)
@@ -117,7 +117,7 @@ def test_a_missing_expected_record_is_an_error(control: Control) -> None:
     assert control.ask("POST", "/v1/topics/t/wait-for-high-watermark", {"offset": 9, "timeout": 10})[0] == 408
 
 
-def test_faults_are_added_awaited_and_removed(control: Control) -> None:
+def test_faults_are_added_awaited_and_removed_over_http(control: Control) -> None:
     (fault,) = control.post(
         "/v1/faults", {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, 201
     )
@@ -132,7 +132,7 @@ def test_faults_are_added_awaited_and_removed(control: Control) -> None:
     assert control.get("/v1/faults") == []
 
 
-def test_the_clock_is_advanced(control: Control) -> None:
+def test_the_clock_is_advanced_over_http(control: Control) -> None:
     before = control.get("/v1/clock")["now_ms"]
     assert control.post("/v1/clock/freeze")["frozen"] is True
     now = control.post("/v1/clock/advance", {"by": "7 days"})["now_ms"]
@@ -140,7 +140,7 @@ def test_the_clock_is_advanced(control: Control) -> None:
     assert control.post("/v1/clock/unfreeze")["frozen"] is False
 
 
-def test_requests_are_listed(control: Control) -> None:
+def test_recorded_requests_are_listed_over_http(control: Control) -> None:
     produce(control, "a")
     seen = control.post("/v1/requests/wait", {"api": "Produce", "count": 1})
     assert seen[0]["outcome"] == "answered" and seen[0]["raw"] is None
@@ -206,7 +206,7 @@ def test_share_groups_are_observed_and_their_locks_expired(control: Control) -> 
     assert control.ask("POST", "/v1/share-groups/no/expire-locks")[1]["error"] == "GROUP_ID_NOT_FOUND"
 
 
-def test_a_streams_group_is_described(control: Control) -> None:
+def test_a_streams_group_is_described_over_http(control: Control) -> None:
     produce(control, "a")
     with streams_member(control.bootstrap_servers, "app", "t") as member:
         found = control.get("/v1/streams-groups/app")
@@ -214,7 +214,7 @@ def test_a_streams_group_is_described(control: Control) -> None:
     assert [(each["member"], each["active"]) for each in found["members"]] == [(member.member_id, {"0": [0]})]
 
 
-def test_a_snapshot_is_restored(control: Control) -> None:
+def test_a_snapshot_is_restored_over_http(control: Control) -> None:
     produce(control, "a")
     number = control.post("/v1/snapshots")["snapshot"]
     produce(control, "b")
@@ -255,7 +255,9 @@ def test_a_snapshot_is_restored(control: Control) -> None:
         ("/v1/broker", None, 405, "Method Not Allowed"),
     ],
 )
-def test_invalid_requests_are_reported(control: Control, path: str, body: object, status: int, said: str) -> None:
+def test_invalid_control_requests_are_rejected_with_the_reason(
+    control: Control, path: str, body: object, status: int, said: str
+) -> None:
     got, answer = control.ask("POST", path, body)
     assert got == status and set(answer) == {"error", "message"}
     assert said in f"{answer['error']}: {answer['message']}" and "\n" not in answer["message"]
@@ -267,7 +269,7 @@ def test_an_unknown_query_parameter_is_rejected(control: Control, path: str) -> 
     assert status == 422 and answer["message"].startswith("query.")
 
 
-def test_invalid_json_is_an_error(control: Control) -> None:
+def test_a_control_request_with_invalid_json_is_rejected(control: Control) -> None:
     headers = {"content-type": "application/json"}
     request = urllib.request.Request(f"{control.url}/v1/clock/advance", b"{by", headers, method="POST")
     with pytest.raises(HTTPError) as raised:
@@ -289,7 +291,7 @@ def test_the_journal_lists_its_entries(control: Control) -> None:
     assert told["on"] is True and told["kept"] == len(control.get("/v1/requests")) > 0 and told["dropped"] == 0
 
 
-def test_the_control_api_describes_itself(control: Control) -> None:
+def test_the_control_api_returns_its_openapi_document(control: Control) -> None:
     described = control.get("/openapi.json")
     assert described["openapi"].startswith("3.") and described["info"]["title"] == "minibroker control"
     silent = [
@@ -301,7 +303,7 @@ def test_the_control_api_describes_itself(control: Control) -> None:
     assert silent == [] and len(described["paths"]) >= 20
 
 
-def test_the_description_has_every_response_and_parameter(control: Control) -> None:
+def test_the_openapi_document_has_every_response_and_parameter(control: Control) -> None:
     described = control.get("/openapi.json")
     answers = {
         (path, method): set(told["responses"])
@@ -325,7 +327,7 @@ def test_the_description_has_every_response_and_parameter(control: Control) -> N
     assert fault["properties"]["close"]["enum"] == ["before", "after"]
 
 
-def test_clients_can_be_generated_from_the_description(control: Control) -> None:
+def test_clients_can_be_generated_from_the_openapi_document(control: Control) -> None:
     described = control.get("/openapi.json")
     told = [each for methods in described["paths"].values() for each in methods.values()]
     ids = [each["operationId"] for each in told]
@@ -374,7 +376,7 @@ def test_the_first_page_shows_where_clients_connect(control: Control) -> None:
     assert f"<code>{control.bootstrap_servers}</code>" in text and control.url.removeprefix("http://") in text
 
 
-def test_every_python_method_has_its_path() -> None:
+def test_every_method_of_the_test_kit_has_an_http_path() -> None:
     """The document's table of paths names them; that it has the paths that there are is checked with the document."""
     table = Path("docs/testing-http.md").read_text().split("| path | methods |")[1]
     named = {word.split(".")[-1] for word in re.findall(r"`([a-z_.]+)`", table)} | {"stop_node", "start_node"}
@@ -386,7 +388,8 @@ def test_every_python_method_has_its_path() -> None:
         if callable(value) and not name.startswith(("_", "await_"))
     }
     twins = {name for name in verbs if name[0] == "a" and name[1:] in verbs}
-    hidden = {"before", "after", "abort", "close", "decoded", "make_running", "source", "state"}
+    hidden = {"answer_instead", "note_answer", "abort", "close", "decode_records", "get_or_make_running_registry"}
+    hidden |= {"read_schema_source", "read_state"}
     of_python = hidden | {"nothing_registered"}  # which is for a `with`
     assert verbs - twins - named - of_python == set()
 
@@ -395,7 +398,7 @@ def test_every_python_method_has_its_path() -> None:
     ("options", "env"),
     [(("--control-token", "secret"), {}), ((), {"MINIBROKER_CONTROL_TOKEN": "secret"})],
 )
-def test_a_token_is_required(tmp_path: Path, options: tuple[str, ...], env: dict[str, str]) -> None:
+def test_the_control_api_requires_its_token(tmp_path: Path, options: tuple[str, ...], env: dict[str, str]) -> None:
     with running_broker(tmp_path, options=("--control", "127.0.0.1:0", *options), env=env) as broker:
         control = Control(broker)
         for token in (None, "other"):

@@ -30,7 +30,7 @@ def got(url: str) -> int:
         return int(answer.status)
 
 
-async def test_the_description_is_generated_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_openapi_document_is_generated_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     describe = app.describe_routes
 
@@ -56,12 +56,12 @@ async def test_a_journal_that_a_test_turned_off_stays_off() -> None:
         assert not broker.journal.is_on
 
 
-async def test_a_server_that_nobody_asked_stops() -> None:
+async def test_a_control_server_that_got_no_request_stops() -> None:
     async with Broker() as broker, serve_control(broker, HostPort(), None) as url:
         assert url.startswith("http://127.0.0.1:")
 
 
-async def test_a_wait_that_goes_on_ends_with_the_server(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_wait_over_http_ends_when_the_server_stops(caplog: pytest.LogCaptureFixture) -> None:
     async with Broker() as broker:
         async with serve_control(broker, HostPort(), None) as url:
             kind = {"content-type": "application/json"}

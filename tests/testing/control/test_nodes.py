@@ -19,7 +19,7 @@ def control(tmp_path: Path) -> Iterator[Control]:
         yield Control(broker)
 
 
-def test_nodes_leaders_and_coordinators_are_moved(control: Control) -> None:
+def test_nodes_are_stopped_and_leaders_and_coordinators_moved_over_http(control: Control) -> None:
     leader = "/v1/topics/t/partitions/0/leader"
     for value in ("a", "b"):
         control.post("/v1/topics/t/records", {"values": [value]})

@@ -46,7 +46,7 @@ def test_schemas_are_registered_and_read(control: Control, client: Asking) -> No
     assert control.ask("GET", "/v1/registry/schemas?subject=no")[0] == 404
 
 
-def test_compatibility_levels_are_set(control: Control) -> None:
+def test_compatibility_levels_are_set_over_http(control: Control) -> None:
     control.post("/v1/registry/schemas", {"subject": "x", "schema": R1})
     refused = control.post("/v1/registry/schemas", {"subject": "x", "schema": R2}, 400)
     assert "READER_FIELD_MISSING_DEFAULT_VALUE" in refused["message"]
@@ -81,7 +81,7 @@ def test_registry_faults_are_added_and_removed(control: Control, client: Asking,
     assert control.ask("GET", path)[0] == 404
 
 
-def test_registry_responses_are_delayed(control: Control, client: Asking) -> None:
+def test_a_registry_fault_delays_responses(control: Control, client: Asking) -> None:
     control.post("/v1/registry/faults", {"delay": 50, "times": 1}, 201)
     client.get("/subjects")
     client.get("/subjects")

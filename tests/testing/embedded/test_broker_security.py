@@ -99,7 +99,7 @@ def test_a_user_added_while_the_broker_is_down_can_log_in() -> None:
         assert [produced(broker, user="dora", mechanism=each) for each in MECHANISMS] == [[]] * len(MECHANISMS)
 
 
-def test_settings_are_equivalent_to_arguments() -> None:
+def test_security_settings_are_equivalent_to_arguments() -> None:
     settings = {"test.security": "SASL_PLAINTEXT", "test.users": "alice:won:derland, bob:b"}
     with Broker(settings) as broker:
         assert broker.security.passwords == {"alice": "won:derland", "bob": "b"}
@@ -156,7 +156,7 @@ def test_a_user_has_one_password_for_all_mechanisms(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["alice@example.com", 'a "quoted" name', "9-to-5"])
-def test_names_and_passwords_may_have_any_characters(name: str) -> None:
+def test_user_names_and_passwords_can_have_any_characters(name: str) -> None:
     with Broker(security="SASL_PLAINTEXT", users={name: "two\nlines"}) as broker:
         assert [produced(broker, user=name, mechanism=each) for each in MECHANISMS] == [[]] * len(MECHANISMS)
         broker.users.add(f"{name}, too", "x\r\n\\n")  # librdkafka cuts off blanks at the start

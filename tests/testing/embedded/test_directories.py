@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.testing import Broker
-from minibroker.testing.embedded.directories import ABANDONED_S, OWNER, remove_abandoned
+from minibroker.testing.embedded.directories import ABANDONED_S, OWNER, remove_abandoned_directories
 
 
 def left(directory: Path, name: str, age_s: float) -> Path:
@@ -30,6 +30,6 @@ def test_directories_left_by_killed_processes_are_removed(tmp_path: Path, monkey
     with Broker() as broker:
         own = broker.directory.parent
         os.utime(own / OWNER, (0, 0))
-        remove_abandoned()
+        remove_abandoned_directories()
         assert own.is_dir() and broker.produce("t", "a") == 0
     assert not old.exists() and young.is_dir() and other.is_dir() and not own.exists()

@@ -222,10 +222,10 @@ def test_the_broker_rejects_invalid_tokens_until_valid_ones_are_issued(broker: B
     issuer: Issuer = broker.issuer
     assert refused(broker, issuer.token("alice", **options))
     issuer.use_tokens(**options)
-    assert refused(broker, issuer.token_for("alice", USERS["alice"]))
+    assert refused(broker, issuer.make_token_for_client("alice", USERS["alice"]))
     assert not refused(broker, issuer.token("alice"))
     broker.reset()
-    assert not refused(broker, issuer.token_for("alice", USERS["alice"]))
+    assert not refused(broker, issuer.make_token_for_client("alice", USERS["alice"]))
 
 
 def test_tokens_expire_on_the_brokers_clock(broker: Broker) -> None:
@@ -259,7 +259,7 @@ def test_the_issuer_stops_with_its_broker() -> None:
         broker.restart()
         assert (broker.issuer.url, refused(broker, token)) == (url, False)
         with pytest.raises(TokenDenied):
-            broker.issuer.token_for("alice", "wrong")
+            broker.issuer.make_token_for_client("alice", "wrong")
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"{url}/jwks", timeout=PATIENCE_S)
     with broker:

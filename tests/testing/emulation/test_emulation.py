@@ -15,7 +15,7 @@ from minibroker.protocol.messages.transactions import InitProducerIdRequest
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.testing import Broker
-from minibroker.testing.emulation.emulation import list_levels
+from minibroker.testing.emulation.emulation import list_highest_feature_levels
 from minibroker.testing.emulation.releases import RELEASES, list_versions
 from tests.sampling import sampled
 from tests.testing.emulation.asking import asked
@@ -39,7 +39,7 @@ def test_a_release_announces_its_versions_that_are_served(release: str) -> None:
         for key in (ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.OFFSET_COMMIT):
             assert told[key] == (versions[key][0], versions[key][-1])
         finalized = {feature.name: feature.max_version_level for feature in answer.finalized_features}
-        assert set(finalized) <= set(list_levels(release))
+        assert set(finalized) <= set(list_highest_feature_levels(release))
         assert ("eligible.leader.replicas.version" in finalized) == (RELEASES.index(release) >= RELEASES.index("4.1"))
 
 

@@ -16,7 +16,7 @@ from minibroker.protocol.messages.replicas import ElectLeadersRequest
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.testing import Broker
 from minibroker.testing.emulation.emulation import Emulation
-from minibroker.testing.emulation.error_codes import BEFORE, OTHERWISE, find_last_code, translate_code
+from minibroker.testing.emulation.error_codes import BEFORE, OTHERWISE, find_newest_error_code, translate_error_code
 from minibroker.testing.emulation.releases import RELEASES
 from tests.testing.emulation.asking import asked
 
@@ -25,12 +25,14 @@ pytestmark = pytest.mark.usefixtures("leaves_sockets")
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_no_release_returns_an_error_code_it_did_not_have(release: str) -> None:
-    assert all(translate_code(release, code) <= find_last_code(release) for code in ErrorCode)
-    assert all(translate_code(release, code) == code for code in ErrorCode if code <= find_last_code(release))
+    assert all(translate_error_code(release, code) <= find_newest_error_code(release) for code in ErrorCode)
+    assert all(
+        translate_error_code(release, code) == code for code in ErrorCode if code <= find_newest_error_code(release)
+    )
 
 
 def test_the_newest_release_has_all_error_codes() -> None:
-    assert find_last_code("4.4") == max(ErrorCode)
+    assert find_newest_error_code("4.4") == max(ErrorCode)
 
 
 @pytest.mark.parametrize("code", BEFORE)
@@ -39,8 +41,8 @@ def test_the_replacement_of_an_error_code_is_older(code: ErrorCode) -> None:
 
 
 def test_an_error_code_without_a_replacement_is_an_unknown_error() -> None:
-    assert translate_code("2.0", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert translate_code("2.1", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert translate_error_code("2.0", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert translate_error_code("2.1", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 @pytest.mark.parametrize(

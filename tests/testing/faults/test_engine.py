@@ -195,7 +195,7 @@ def test_producers_survive_network_faults_without_duplicates(broker: Broker, wor
     assert [record.text for record in broker.records("t")] == ["v", "w"]
 
 
-def test_silence_causes_a_client_timeout(broker: Broker) -> None:
+def test_a_missing_response_causes_a_client_timeout(broker: Broker) -> None:
     fault = broker.faults.add(api="Produce", answer="silence")
     settings = {"message.timeout.ms": 300, "socket.timeout.ms": 200}
     error = sent(librdkafka(broker, **settings))
@@ -254,7 +254,7 @@ def test_a_record_written_during_silence_is_not_written_again_by_a_restore(broke
     assert [record.text for record in broker.records("t")] == ["v"]
 
 
-def test_a_delay_uses_the_brokers_clock(broker: Broker) -> None:
+def test_a_delay_fault_is_measured_by_the_brokers_clock(broker: Broker) -> None:
     broker.produce("t", "first")
     fault = broker.faults.add(api="Produce", delay="1 hour")
     producer = librdkafka(broker)

@@ -339,7 +339,7 @@ def test_a_fault_suppresses_the_response(broker: Broker, client: Client, when: s
     assert (fault.hits, values(broker)) == (1, ["a"])
 
 
-def test_a_delay_uses_the_brokers_clock(broker: Broker, client: Client) -> None:
+def test_a_delay_fault_is_measured_by_the_brokers_clock(broker: Broker, client: Client) -> None:
     fault = broker.faults.add(api="Produce", delay="1 min")
     reported: list[str | None] = []
     sending = threading.Thread(target=lambda: reported.append(client.send("a")))

@@ -9,7 +9,7 @@ from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, ge
 from minibroker.protocol.fields import list_fields
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.protocol.response_errors import collect_error_codes
-from minibroker.testing.seen.error_places import choose_default_level, iterate_places, make_error_answer
+from minibroker.testing.seen.error_places import choose_default_level, iterate_error_places, make_error_answer
 
 CODE = 6
 CASES = [(key, version) for key, served in SERVED.items() for version in served.versions]
@@ -35,7 +35,7 @@ def filled(struct: type, version: int) -> object:
 def test_an_error_response_can_be_encoded_and_contains_the_errors(key: ApiKey, version: int) -> None:
     request = filled(get_request_class(key), version)
     response = make_error_answer(request, get_response_class(key), version)  # type: ignore[arg-type]
-    places = list(iterate_places(response, lambda _: "a"))
+    places = list(iterate_error_places(response, lambda _: "a"))
     level = choose_default_level(places)
     for place in places:
         if place.level == level:
@@ -50,7 +50,7 @@ def test_both_error_codes_of_a_share_fetch_are_translated() -> None:
     partition = topic.PartitionData(partition_index=0, error_code=3, acknowledge_error_code=121)
     (place,) = (
         place
-        for place in iterate_places(ShareFetchResponse(responses=[topic(partitions=[partition])]), lambda _: "a")
+        for place in iterate_error_places(ShareFetchResponse(responses=[topic(partitions=[partition])]), lambda _: "a")
         if place.level == "partition"
     )
     place.translate_code(lambda code: code + 1)

@@ -10,23 +10,28 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.describing import list_messages
 from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.security import SaslAuthenticateResponse
-from minibroker.testing.seen.exchange import decode_answer, format_bytes, keep_answer, make_plain
+from minibroker.testing.seen.exchange import (
+    convert_to_plain_values,
+    copy_answer_without_secrets,
+    decode_answer,
+    format_bytes,
+)
 
 
 def test_an_exchange_message_is_plain_data() -> None:
     topic = MetadataRequest.MetadataRequestTopic(topic_id=bytes(15) + b"\x01", name=None)
-    assert make_plain(MetadataRequest(topics=[topic]))["topics"] == [
+    assert convert_to_plain_values(MetadataRequest(topics=[topic]))["topics"] == [
         {"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ", "name": None}
     ]
 
 
 def test_every_message_can_be_converted_to_json() -> None:
     for message in list_messages():
-        json.dumps(make_plain(message()))
+        json.dumps(convert_to_plain_values(message()))
 
 
 @pytest.mark.parametrize(("data", "text"), [(b"abc", "abc"), (b"\xff", "0xff"), (b"a\x00", "0x6100"), (b"", "")])
-def test_bytes_are_shown_readably(data: bytes, text: str) -> None:
+def test_bytes_of_a_message_are_shown_as_readable_text(data: bytes, text: str) -> None:
     assert format_bytes(data) == text
 
 
@@ -42,5 +47,5 @@ def test_bytes_are_shown_readably(data: bytes, text: str) -> None:
 )
 def test_login_responses_are_kept_without_verifiable_secrets(said: bytes, kept: bytes) -> None:
     frame = b"\0\0\0\1\0" + SaslAuthenticateResponse(auth_bytes=said).encode(2)
-    answer = decode_answer(ApiKey.SASL_AUTHENTICATE, 2, keep_answer(ApiKey.SASL_AUTHENTICATE, 2, frame))
+    answer = decode_answer(ApiKey.SASL_AUTHENTICATE, 2, copy_answer_without_secrets(ApiKey.SASL_AUTHENTICATE, 2, frame))
     assert isinstance(answer, SaslAuthenticateResponse) and bytes(answer.auth_bytes) == kept

@@ -111,11 +111,11 @@ def test_assertions_on_a_disabled_journal_are_errors() -> None:
         broker.requests("Produce")
 
 
-def test_an_error_is_explained_in_the_brokers_words(broker: Broker) -> None:
+def test_an_exchange_contains_the_brokers_reason_for_an_error(broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     broker.produce("t", "a")
     cluster = broker.running.cluster
-    broker.loop.call(lambda: cluster.controller.change_config(2, "t", {"max.message.bytes": "100"}))
+    broker.loop.call_on_loop(lambda: cluster.controller.change_config(2, "t", {"max.message.bytes": "100"}))
     failed: list[object] = []
     producer.produce("t", "x" * 500, on_delivery=lambda error, _: failed.append(error))
     producer.flush(20)
@@ -194,7 +194,7 @@ def test_the_test_kits_own_requests_are_not_recorded(broker: Broker) -> None:
         cluster = broker.running.cluster
         await execute_request(cluster, next(iter(cluster.nodes.values())), MetadataRequest(topics=[]))
 
-    broker.loop.run(own())
+    broker.loop.run_on_loop(own())
     broker.produce("t", "a")
     assert broker.requests() == []
 
@@ -269,7 +269,7 @@ def test_the_journal_contains_no_altered_passwords(incremental: bool) -> None:
         (exchange,) = broker.journal.requests("IncrementalAlterConfigs" if incremental else "AlterConfigs")
         kept = {config.name: config.value for config in exchange.request.resources[0].configs}
         assert kept == {**changes, "listener.name.ssl.ssl.keystore.password": "[hidden]"}
-        assert broker.on_loop(lambda: broker.running.cluster.settings["log.cleaner.threads"]) == 2
+        assert broker.call_on_loop(lambda: broker.running.cluster.settings["log.cleaner.threads"]) == 2
 
 
 def test_requests_are_filtered_by_user_and_mechanism() -> None:

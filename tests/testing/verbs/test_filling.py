@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.testing import Broker
-from minibroker.testing.verbs.filling import FillError, NewRecord, NewTopic, parse_topics
+from minibroker.testing.verbs.filling import FillError, NewRecord, NewTopic, parse_new_topics
 
 YAML = """\
 orders: [first, null, {total: 7}]
@@ -35,18 +35,18 @@ TOPICS = [
 
 def test_topics_and_records_are_read_from_yaml(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(YAML)
-    assert parse_topics(tmp_path / "a.yaml") == TOPICS
+    assert parse_new_topics(tmp_path / "a.yaml") == TOPICS
 
 
 def test_topics_and_records_are_read_from_json(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"t": ["a", {"value": "b", "headers": [["h", "1"], ["h", "2"]]}]}')
-    (topic,) = parse_topics(str(tmp_path / "a.json"))
+    (topic,) = parse_new_topics(str(tmp_path / "a.json"))
     assert [record.headers for record in topic.records] == [(), (("h", b"1"), ("h", b"2"))]
 
 
 def test_topics_and_records_are_read_from_json_lines(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"topic": "t", "value": "a"}\n\n{"topic": "u"}\n{"topic": "t", "key": "k"}\n')
-    assert parse_topics(tmp_path / "a.jsonl") == [
+    assert parse_new_topics(tmp_path / "a.jsonl") == [
         NewTopic("t", records=[NewRecord(b"a"), NewRecord(None, b"k")]),
         NewTopic("u", records=[NewRecord(None)]),
     ]
@@ -65,7 +65,7 @@ def test_topics_and_records_are_read_from_json_lines(tmp_path: Path) -> None:
 )
 def test_an_invalid_topic_is_reported(source: dict[Any, Any], said: str) -> None:
     with pytest.raises(FillError, match=said):
-        parse_topics(source)
+        parse_new_topics(source)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_an_invalid_topic_is_reported(source: dict[Any, Any], said: str) -> None
 def test_an_invalid_file_is_reported_in_one_line(tmp_path: Path, name: str, content: str, said: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(FillError, match=said) as raised:
-        parse_topics(tmp_path / name)
+        parse_new_topics(tmp_path / name)
     assert "\n" not in str(raised.value)
 
 
@@ -90,7 +90,7 @@ def test_a_file_in_another_encoding_is_an_error(tmp_path: Path, suffix: str) -> 
     path = tmp_path / f"a{suffix}"
     path.write_bytes('{"orders": ["Zürich"]}'.encode("latin-1"))
     with pytest.raises(FillError, match=rf"a{suffix}: .*(decode|invalid start byte)"):
-        parse_topics(path)
+        parse_new_topics(path)
 
 
 def test_a_broker_is_filled_from_a_file(tmp_path: Path) -> None:

@@ -96,10 +96,10 @@ def test_a_rebalance_is_forced_on_consumer_protocol_members(broker: Broker) -> N
     with Member(broker, "consumer") as member:
         until(lambda: member.assigned == 1)
         (member_id,) = broker.wait_for_group("g", 1, timeout="20 s")
-        before = broker.loop.call(lambda: broker.running.cluster.groups.get_consumer_group("g").epoch)
+        before = broker.loop.call_on_loop(lambda: broker.running.cluster.groups.get_consumer_group("g").epoch)
         broker.force_rebalance("g")
         broker.wait_for_group("g", 1, timeout="20 s")
-        assert broker.loop.call(lambda: broker.running.cluster.groups.get_consumer_group("g").epoch) > before
+        assert broker.loop.call_on_loop(lambda: broker.running.cluster.groups.get_consumer_group("g").epoch) > before
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -142,7 +142,7 @@ def test_a_fenced_producer_cannot_continue_after_aborting(broker: Broker) -> Non
     broker.fence("x")
     until(lambda: broker.transaction_state("x") == "CompleteAbort")
     with pytest.raises(KafkaError, match="PRODUCER_FENCED"):
-        broker.loop.call(
+        broker.loop.call_on_loop(
             lambda: transactions.end_transaction("x", (before.producer_id, before.producer_epoch), False, 2)
         )
 

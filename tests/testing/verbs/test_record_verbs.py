@@ -140,7 +140,7 @@ def test_waiting_for_many_records_reads_them_once(monkeypatch: pytest.MonkeyPatc
         waiting = pool.submit(broker.expect, "t", 100, "20 s")
         for number in range(100):
             broker.produce("t", str(number))
-            broker.on_loop(broker.watch.check_conditions_soon)
+            broker.call_on_loop(broker.watch.check_conditions_soon)
         assert len(waiting.result()) == 100
     assert read == ["t"]
 
@@ -174,7 +174,7 @@ def test_a_new_record_in_another_partition_is_reported() -> None:
         late.join()
 
 
-def test_a_rejection_is_the_same_as_for_a_client() -> None:
+def test_a_produce_by_a_test_gets_the_same_error_as_by_a_client() -> None:
     with Broker(auto_create=False) as broker, pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
         broker.produce("t", "a")
     with Broker() as broker:

@@ -275,7 +275,9 @@ def test_a_removed_share_member_rejoins(broker: Broker, consumer: ShareConsumer)
 
 def test_a_rebalance_starts_a_new_group_epoch(broker: Broker, consumer: ShareConsumer) -> None:
     read(consumer)
-    member = broker.on_loop(lambda: next(iter(broker.running.cluster.groups.get_share_group("g").members.values())))
+    member = broker.call_on_loop(
+        lambda: next(iter(broker.running.cluster.groups.get_share_group("g").members.values()))
+    )
     broker.force_rebalance("g")
     broker.wait_for_requests("ShareGroupHeartbeat", timeout="20 s", where=lambda each: _epoch(each) > member.epoch)
     broker.share_group("g").wait_until_assigned("t", 1)
@@ -309,7 +311,7 @@ def test_a_share_join_is_delayed(broker: Broker, consumer: ShareConsumer) -> Non
     ],
 )
 def test_a_group_of_another_type_is_rejected(broker: Broker, call: Callable[[Broker], object]) -> None:
-    broker.on_loop(lambda: broker.running.cluster.groups.find_or_make_classic_group("c"))
+    broker.call_on_loop(lambda: broker.running.cluster.groups.find_or_make_classic_group("c"))
     with pytest.raises(KafkaError, match="group 'c' is a classic group"):
         call(broker)
 

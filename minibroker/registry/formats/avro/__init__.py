@@ -13,7 +13,7 @@ from typing import Final
 from minibroker.registry.formats.avro.avro_compatibility import Comparison, Part
 from minibroker.registry.formats.avro.avro_types import Parser
 from minibroker.registry.formats.avro.avro_writing import write_canonical, write_normalized
-from minibroker.registry.formats.comparing_budget import Budget, Found, name_changes, walk_changes
+from minibroker.registry.formats.comparing_budget import Budget, Found, describe_changes, walk_changes
 from minibroker.registry.formats.schema import InvalidSchema, ParsedSchema
 
 TOO_DEEP: Final = "The types are nested too deep"
@@ -30,15 +30,15 @@ class AvroSchema:
     @cached_property
     def canonical(self) -> str:
         """The text as Java writes it. Raises InvalidSchema if values are nested too deep, as the others do."""
-        return _write_text(partial(write_canonical, self.type, self._referenced))
+        return _write_unless_too_deep(partial(write_canonical, self.type, self._referenced))
 
     def get_normalized_text(self) -> str:
         """Return the text as Confluent normalizes it."""
-        return _write_text(partial(write_normalized, self.type, self._referenced))
+        return _write_unless_too_deep(partial(write_normalized, self.type, self._referenced))
 
     def get_comparable_text(self) -> str:
         """Return the normalized text with the defaults as they are."""
-        return _write_text(partial(write_normalized, self.type, self._referenced, converts=False))
+        return _write_unless_too_deep(partial(write_normalized, self.type, self._referenced, converts=False))
 
     def list_field_names(self) -> set[str]:
         """Return the names of the fields of a record, and none for any other type."""
@@ -46,10 +46,10 @@ class AvroSchema:
 
     def get_text_in_format(self, format: str) -> str:
         """Return the canonical text, or with "resolved" the one that contains what it refers to."""
-        return _write_text(partial(write_canonical, self.type)) if format == "resolved" else self.canonical
+        return _write_unless_too_deep(partial(write_canonical, self.type)) if format == "resolved" else self.canonical
 
 
-def _write_text(write: Callable[[], str]) -> str:
+def _write_unless_too_deep(write: Callable[[], str]) -> str:
     try:
         return write()
     except RecursionError:
@@ -70,11 +70,11 @@ def list_incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: B
     budget = budget or Budget()
     comparison = Comparison(budget)
     try:
-        return _name_differences(comparison.compare_types(reader.type, writer.type), budget)
+        return _describe_differences(comparison.compare_types(reader.type, writer.type), budget)
     finally:
         comparison.forget_compared()
 
 
-def _name_differences(differences: list[Part], budget: Budget) -> list[str]:
+def _describe_differences(differences: list[Part], budget: Budget) -> list[str]:
     found = Found(differences)
-    return name_changes((str(change) for _, change in walk_changes([found], budget)), found.count)
+    return describe_changes((str(change) for _, change in walk_changes([found], budget)), found.count)

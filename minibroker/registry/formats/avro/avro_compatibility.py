@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from minibroker.registry.formats.avro.avro_types import DEPTH_MAX, AvroType, Field, Name
-from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch, forget_pairs
+from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch, forget_compared_pairs
 
 # Which other types a primitive type reads.
 PROMOTIONS: Final = {
@@ -63,7 +63,7 @@ class Comparison:
 
     def forget_compared(self) -> None:
         """Forget what was compared, in small portions, once the differences are not needed any more."""
-        forget_pairs(self._known, list(self._known))
+        forget_compared_pairs(self._known, list(self._known))
 
     def compare_types(self, reader: AvroType, writer: AvroType, path: Path = ()) -> list[Part]:
         """Return what keeps the reader from reading; nothing if it can. Raises TooMuch."""
@@ -93,7 +93,7 @@ class Comparison:
         if reader.kind == "union":
             if any(not self.compare_types(branch, writer) for branch in self._list_candidates(reader, writer)):
                 return []
-            return [_make_missing_branch(writer, path)]
+            return [_make_missing_branch_difference(writer, path)]
         if writer.kind in PROMOTIONS.get(reader.kind, ()):
             return []
         detail = f"reader type: {reader.java_name} not compatible with writer type: {writer.java_name}"
@@ -115,7 +115,7 @@ class Comparison:
     def _compare_same_kind(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
         if reader.kind == "union":
             return [
-                _make_missing_branch(branch, (*path, str(index)))
+                _make_missing_branch_difference(branch, (*path, str(index)))
                 for index, branch in enumerate(writer.branches)
                 if self.compare_types(reader, branch)
             ]
@@ -131,7 +131,7 @@ class Comparison:
         elif reader.kind == "enum":
             differences += _compare_symbols(reader, writer, path)
         for each in differences:
-            self._budget.spend_text(each.detail)
+            self._budget.spend_steps_on_text(each.detail)
         return [*differences, *self._compare_fields(reader, writer, path)]
 
     def _compare_fields(self, reader: AvroType, writer: AvroType, path: Path) -> list[Part]:
@@ -157,7 +157,7 @@ def _find_writer_field(field: Field, written: dict[str, Field]) -> Field | None:
     return next((written[name] for name in (field.name, *field.aliases) if name in written), None)
 
 
-def _make_missing_branch(writer: AvroType, path: Path) -> Difference:
+def _make_missing_branch_difference(writer: AvroType, path: Path) -> Difference:
     return Difference("MISSING_UNION_BRANCH", path, f"reader union lacking writer type: {writer.java_name}")
 
 

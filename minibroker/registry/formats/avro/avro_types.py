@@ -345,9 +345,9 @@ class Defaults:
                 return isinstance(value, dict) and all(self.is_valid(kind.element, each) for each in value.values())
             case "union":
                 return any(self.is_valid(branch, value) for branch in kind.branches)
-        return isinstance(value, dict) and all(self._has_value(field, value) for field in kind.fields)
+        return isinstance(value, dict) and all(self._has_valid_value(field, value) for field in kind.fields)
 
-    def _has_value(self, field: Field, value: dict[str, Any]) -> bool:
+    def _has_valid_value(self, field: Field, value: dict[str, Any]) -> bool:
         """Return whether there is a value for a field, whose default was checked where it is declared."""
         self._left -= 1
         return self.is_valid(field.type, value[field.name]) if field.name in value else field.has_default

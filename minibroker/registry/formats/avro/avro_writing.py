@@ -86,25 +86,25 @@ class _Writer:
             parts.append(f'"doc":{quote_string(field.doc)}')
         default = _convert_default(field.type, field.default) if self._converts else field.default
         if field.has_default and default is not _NOTHING:
-            parts.append(f'"default":{format_json(self._order_values(default))}')
+            parts.append(f'"default":{format_json(self._sort_keys_if_normalized(default))}')
         if field.order != "ascending":
             parts.append(f'"order":"{field.order}"')
         if field.aliases:
             parts.append(f'"aliases":{format_json(sorted(field.aliases) if self._sort else list(field.aliases))}')
         if field.props:
-            parts += _write_members(self._order_values(field.props))
+            parts += _write_members(self._sort_keys_if_normalized(field.props))
         return _write_object(parts)
 
     def _write_props(self, kind: AvroType) -> list[str]:
         if not kind.props:
             return []
-        props = self._order_values(kind.props)
+        props = self._sort_keys_if_normalized(kind.props)
         if self._sort and kind.kind in LOGICAL_TYPES.get(str(props.get("logicalType")), ()):
             leading = ("logicalType", "precision", "scale") if props["logicalType"] == "decimal" else ("logicalType",)
             props = {name: props[name] for name in leading if props.get(name)} | props
         return _write_members(props)
 
-    def _order_values(self, value: Any) -> Any:
+    def _sort_keys_if_normalized(self, value: Any) -> Any:
         return _sort_keys(value) if self._sort else value
 
 
@@ -117,7 +117,7 @@ def _convert_default(kind: AvroType, value: Any) -> Any:
             return value
         case int() | float() if kind.kind in ("float", "double"):
             small = isinstance(value, float) or abs(value) <= LONG_MAX
-            return (_shorten_single(value) if kind.kind == "float" else float(value)) if small else _NOTHING
+            return (_find_shortest_equal_float(value) if kind.kind == "float" else float(value)) if small else _NOTHING
         case int():
             return value if kind.kind in ("int", "long") else _NOTHING
         case str() if kind.kind in ("bytes", "fixed"):
@@ -140,7 +140,7 @@ def _convert_inner_default(kind: AvroType, value: Any) -> Any:
     return value if found is _NOTHING else found
 
 
-def _shorten_single(value: float) -> float:
+def _find_shortest_equal_float(value: float) -> float:
     """Return the number with the fewest digits that is the same one in 32 bits."""
     try:
         single = unpack("f", pack("f", value))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from minibroker.registry.formats.comparing_budget import Budget, name_changes, walk_changes
+from minibroker.registry.formats.comparing_budget import Budget, describe_changes, walk_changes
 from minibroker.registry.formats.json_schema.json_changes import LENIENT, STRICT, Change, Changes
 from minibroker.registry.formats.json_schema.json_comparing import Comparison
 from minibroker.registry.formats.json_schema.json_model import Object, Schema
@@ -66,11 +66,11 @@ def list_incompatibilities(
     budget = budget or Budget()
     comparison = Comparison(allowed, budget)
     try:
-        return _name_changes(comparison.compare_all(writer.root, reader.root), allowed, budget)
+        return _describe_incompatible_changes(comparison.compare_all(writer.root, reader.root), allowed, budget)
     finally:
         comparison.forget_compared()
 
 
-def _name_changes(changes: Changes, allowed: frozenset[str], budget: Budget) -> list[str]:
+def _describe_incompatible_changes(changes: Changes, allowed: frozenset[str], budget: Budget) -> list[str]:
     found = (Change(change.kind, path + change.path) for path, change in walk_changes([changes], budget))
-    return name_changes((each.make_sentence() for each in found if each.kind not in allowed), changes.count)
+    return describe_changes((each.make_sentence() for each in found if each.kind not in allowed), changes.count)

@@ -36,7 +36,7 @@ class Documents:
             for uri in (self._join_reference(root_base, name), self._join_reference(ROOT, name), name):
                 self._places.setdefault(uri, document)
 
-    def find(self, reference: str, source: Any) -> Any:
+    def resolve_reference(self, reference: str, source: Any) -> Any:
         """Return what a reference in `source`, an object of these documents, refers to. Raises InvalidSchema."""
         uri = self._join_reference(self._base.get(id(source), ROOT), reference)
         address, _, fragment = uri.partition("#")
@@ -65,7 +65,7 @@ class Documents:
         while pending:
             value, base = pending.pop()
             if isinstance(value, dict):
-                base = self._note_identifiers(value, base)
+                base = self._index_identifiers(value, base)
                 pending += [(child, base) for child in value.values() if isinstance(child, dict | list)]
             elif isinstance(value, list):
                 pending += [(child, base) for child in value if isinstance(child, dict | list)]
@@ -73,7 +73,7 @@ class Documents:
         self._places.setdefault(root_base.partition("#")[0], document)
         return root_base
 
-    def _note_identifiers(self, value: dict[str, Any], base: str) -> str:
+    def _index_identifiers(self, value: dict[str, Any], base: str) -> str:
         """Note the identifiers of an object; return the base of what is in it."""
         own = value.get(self._id_keyword)
         if isinstance(own, str) and own:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget, forget_pairs
+from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget, forget_compared_pairs
 from minibroker.registry.formats.java_order import unite_in_java_order
 from minibroker.registry.formats.json_schema.json_changes import (
     STRICT,
@@ -37,15 +37,15 @@ from minibroker.registry.formats.json_schema.json_model import (
     Schema,
     String,
 )
-from minibroker.registry.formats.json_schema.matching import find_most_pairs
+from minibroker.registry.formats.json_schema.matching import find_maximum_matching
 from minibroker.registry.formats.json_schema.plain_changes import (
     compare_criteria,
     compare_descriptions,
     compare_required,
-    describe_necessity,
     get_rest_schema,
     is_open_array,
     is_open_object,
+    name_required_or_optional,
 )
 from minibroker.registry.formats.json_schema.scalars import (
     compare_limits,
@@ -105,23 +105,23 @@ class Comparison:
     def compare_all(self, original: Schema, update: Schema) -> Changes:
         """Return all changes. Raises TooMuch."""
         while True:
-            changes = self.compare(original, update)
-            if not self.refute():
+            changes = self.compare_assuming(original, update)
+            if not self.refute_wrong_assumptions():
                 return changes
             self.forget_compared()
 
     def forget_compared(self) -> None:
         """Forget what was compared, in small portions, once the changes are not needed any more."""
-        forget_pairs(self._known, reversed(list(self._known)))
+        forget_compared_pairs(self._known, reversed(list(self._known)))
 
-    def refute(self) -> bool:
+    def refute_wrong_assumptions(self) -> bool:
         """Return whether an assumption was wrong, after which all has to be compared again."""
         wrong = {pair for pair in self._assumed if pair in self._known and not self._known[pair].compatible}
         self._refuted |= wrong
         self._assumed.clear()
         return bool(wrong)
 
-    def compare(self, original: Schema, update: Schema) -> Changes:
+    def compare_assuming(self, original: Schema, update: Schema) -> Changes:
         """Return the changes from one schema to the other. Raises TooMuch."""
         running: list[tuple[Identity, Comparing]] = []
         question: Question = (original, update)
@@ -150,7 +150,7 @@ class Comparison:
         if isinstance(question, Search):
             return self._search_pattern(question)
         if isinstance(question, Matching):
-            return find_most_pairs(question.edges, question.lefts, self._budget.spend_steps)
+            return find_maximum_matching(question.edges, question.lefts, self._budget.spend_steps)
         return self._find_known_changes(question)
 
     def _search_pattern(self, search: Search) -> Schema | None:
@@ -185,7 +185,7 @@ class Comparison:
         self._budget.spend_steps(STEPS_OF_A_PAIR + _measure_schema(original) + _measure_schema(update))
         identity = id(original), id(update)
         self._open.add(identity)
-        return identity, _compare(original, update)
+        return identity, _compare_schemas(original, update)
 
 
 def _measure_schema(schema: Schema) -> int:
@@ -203,7 +203,7 @@ def _measure_schema(schema: Schema) -> int:
     return sum(1 + len(text) // CHARACTERS_OF_A_STEP for text in texts if text is not None)
 
 
-def _compare(original: Schema, update: Schema) -> Comparing:
+def _compare_schemas(original: Schema, update: Schema) -> Comparing:
     """Return the changes of a pair that was not compared before."""
     if isinstance(original, Combined) is not isinstance(update, Combined):
         changes = yield from _compare_with_parts(original, update)
@@ -214,7 +214,7 @@ def _compare(original: Schema, update: Schema) -> Comparing:
         if accepted or (original.connect_bytes and update.connect_bytes):
             return []
         return [Change("TYPE_CHANGED")]
-    return [*compare_descriptions(original, update), *(yield from _compare_alike(original, update))]
+    return [*compare_descriptions(original, update), *(yield from _compare_same_kind(original, update))]
 
 
 def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question, Any, list[Part] | None]:
@@ -237,7 +237,7 @@ def _compare_with_parts(original: Schema, update: Schema) -> Generator[Question,
     return None
 
 
-def _compare_alike(original: Schema, update: Schema) -> Comparing:
+def _compare_same_kind(original: Schema, update: Schema) -> Comparing:
     """Return the changes of what is particular to the kind of two schemas of the same kind."""
     if isinstance(original, String) and isinstance(update, String):
         return compare_strings(original, update)
@@ -323,7 +323,7 @@ def _compare_removed(name: str, before: Schema, update: Object) -> Comparing:
         return [Change("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     covering = yield from _find_covering(update, name)
     if covering is not None:
-        return (yield from _compare_covered("PROPERTY_REMOVED", before, covering))
+        return (yield from _compare_with_covering_schema("PROPERTY_REMOVED", before, covering))
     if isinstance(before, Never):
         return [Change("PROPERTY_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
     return [Change("PROPERTY_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
@@ -334,13 +334,15 @@ def _compare_added(name: str, after: Schema, original: Object, required: bool) -
     if is_open_object(original):
         if isinstance(after, Empty):
             return [Change("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
-        return [Change(f"{describe_necessity(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
+        return [Change(f"{name_required_or_optional(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = yield from _find_covering(original, name)
-    changes: list[Part] = [] if covering is None else (yield from _compare_covered("PROPERTY_ADDED", covering, after))
-    return [*changes, Change(f"{describe_necessity(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
+    changes: list[Part] = (
+        [] if covering is None else (yield from _compare_with_covering_schema("PROPERTY_ADDED", covering, after))
+    )
+    return [*changes, Change(f"{name_required_or_optional(after, required)}_ADDED_TO_UNOPEN_CONTENT_MODEL")]
 
 
-def _compare_covered(kind: str, before: Schema, after: Schema) -> Comparing:
+def _compare_with_covering_schema(kind: str, before: Schema, after: Schema) -> Comparing:
     """Return the changes where a schema for all others takes the place of one for a property or item."""
     changes: Changes = yield before, after
     verdict = "IS" if changes.compatible else "NOT"
@@ -432,7 +434,7 @@ def _compare_removed_item(before: Schema, update: Array) -> Comparing:
         return [Change("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
     covering = get_rest_schema(update)
     if covering is not None:
-        return (yield from _compare_covered("ITEM_REMOVED", before, covering))
+        return (yield from _compare_with_covering_schema("ITEM_REMOVED", before, covering))
     if isinstance(before, Never):
         return [Change("ITEM_WITH_FALSE_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
     return [Change("ITEM_REMOVED_FROM_CLOSED_CONTENT_MODEL")]
@@ -446,7 +448,7 @@ def _compare_added_item(after: Schema, original: Array) -> Comparing:
         return [Change("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
     covering = get_rest_schema(original)
     if covering is not None:
-        return (yield from _compare_covered("ITEM_ADDED", covering, after))
+        return (yield from _compare_with_covering_schema("ITEM_ADDED", covering, after))
     return [Change("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
 
 

@@ -81,7 +81,7 @@ class _Loader:
             if name.startswith(METASCHEMAS):  # a schema of schemas: what it allows is not compared
                 reference.target = Always()
             else:
-                reference.target = self._load_schema(self._documents.find(name, raw))
+                reference.target = self._load_schema(self._documents.resolve_reference(name, raw))
         return root
 
     def _load_schema(self, raw: Any) -> Schema:
@@ -94,17 +94,17 @@ class _Loader:
         if node is None:
             if len(self._nodes) >= MAXIMUM_SCHEMAS:
                 raise InvalidSchema(f"the schema has more than {MAXIMUM_SCHEMAS} schemas in it")
-            node = self._nodes[id(raw)] = self._make_node(raw)
+            node = self._nodes[id(raw)] = self._make_schema(raw)
         return node
 
-    def _make_node(self, raw: Raw) -> Schema:
+    def _make_schema(self, raw: Raw) -> Schema:
         """Return a new node: of its one part, or of all of them."""
         parts = self._load_parts(raw)
         if len(parts) == 1:
             node = parts[0]
         elif parts:
             node = Combined(
-                criterion="allOf", parts=_sort_combined_first([self._with_text(part, raw) for part in parts])
+                criterion="allOf", parts=_sort_combined_first([self._set_comparison_text(part, raw) for part in parts])
             )
         else:
             node = Empty()
@@ -142,7 +142,7 @@ class _Loader:
         return Combined(
             criterion=criterion,
             parts=_sort_combined_first(
-                [self._with_text(self._load_schema(part), part) for part in _get_list(raw, criterion)]
+                [self._set_comparison_text(self._load_schema(part), part) for part in _get_list(raw, criterion)]
             ),
         )
 
@@ -156,7 +156,10 @@ class _Loader:
         return [
             Combined(
                 criterion="anyOf",
-                parts=[self._with_text(self._load_type(kind, raw), raw, str(kind)) for kind in _get_list(raw, "type")],
+                parts=[
+                    self._set_comparison_text(self._load_type(kind, raw), raw, str(kind))
+                    for kind in _get_list(raw, "type")
+                ],
             )
         ]
 
@@ -279,7 +282,7 @@ class _Loader:
             else:
                 node.schema_dependencies[name] = self._load_schema(needed)
 
-    def _with_text(self, node: Schema, raw: Any, kind: str = "") -> Schema:
+    def _set_comparison_text(self, node: Schema, raw: Any, kind: str = "") -> Schema:
         """Return a part, with what tells it from the others."""
         node.text = f"{type(node).__name__} {kind} {write_json(raw, ordered=True)}"
         self._parts_characters += len(node.text)

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
 
-def find_most_pairs(
+def find_maximum_matching(
     edges: Iterable[tuple[int, int]], lefts: int, spend: Callable[[int], None]
 ) -> list[tuple[int, int]]:
     """Return a largest set of edges that share no end, by their left ends, which are below `lefts`.

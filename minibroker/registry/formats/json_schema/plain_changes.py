@@ -7,7 +7,7 @@ from minibroker.registry.formats.json_schema.json_changes import Change, Part
 from minibroker.registry.formats.json_schema.json_model import Array, Combined, Empty, Never, Object, Schema
 
 
-def describe_necessity(schema: Schema, required: bool) -> str:
+def name_required_or_optional(schema: Schema, required: bool) -> str:
     """Return what names of changes say of an added property."""
     if not required:
         return "OPTIONAL_PROPERTY"

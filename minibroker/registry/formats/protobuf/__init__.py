@@ -12,7 +12,7 @@ from functools import cached_property
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from minibroker.registry.formats.comparing_budget import Budget, name_changes
+from minibroker.registry.formats.comparing_budget import Budget, describe_changes
 from minibroker.registry.formats.protobuf.descriptors import (
     encode_base64,
     find_well_known,
@@ -119,7 +119,7 @@ def list_incompatibilities(reader: ProtobufSchema, writer: ProtobufSchema, budge
     """
     changes = compare_files(writer.file, writer.names, reader.file, reader.names, budget)
     found = [change for change in changes if not change.compatible]
-    return name_changes((change.make_sentence() for change in found), len(found))
+    return describe_changes((change.make_sentence() for change in found), len(found))
 
 
 def _parse_file(text: str) -> File:

@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
-from minibroker.registry.formats.protobuf.proto_options import convert_to_map, merge_options
+from minibroker.registry.formats.protobuf.proto_options import convert_option_to_map, merge_options
 from minibroker.registry.formats.protobuf.protobuf_model import Kind, Option, Word
 
 _NAMES: Final = {
@@ -32,29 +32,29 @@ _MESSAGES: Final = {
 }
 
 
-def set_meta(proto: Message, options: Iterable[Option]) -> None:
+def set_meta_options(proto: Message, options: Iterable[Option]) -> None:
     """Set Confluent's option of a descriptor, if it is among others."""
     name = _NAMES.get(proto.DESCRIPTOR.name)
-    of_name = [convert_to_map(each) for each in options if each.custom and each.name.removeprefix(".") == name]
+    of_name = [convert_option_to_map(each) for each in options if each.custom and each.name.removeprefix(".") == name]
     if not of_name or (option := reduce(merge_options, of_name)).kind is not Kind.MAP:
         return
     values = option.value
-    holder: Any = _make_holder()()
+    holder: Any = _make_message_class_with_meta()()
     holder.meta.doc = _format_value(values.get("doc", ""))
-    for each in _make_list(values.get("params")):
+    for each in _convert_to_list(values.get("params")):
         if isinstance(each, dict):
             holder.meta.params.add(key=_format_value(each.get("key", "")), value=_format_value(each.get("value", "")))
-    holder.meta.tags.extend(map(_format_value, _make_list(values.get("tags"))))
+    holder.meta.tags.extend(map(_format_value, _convert_to_list(values.get("tags"))))
     proto.MergeFromString(holder.SerializeToString())
 
 
-def read_meta(proto: Message) -> list[Option]:
+def read_meta_options(proto: Message) -> list[Option]:
     """Return Confluent's option of a descriptor, if there is one."""
     name = _NAMES.get(proto.DESCRIPTOR.name)
     if name is None:
         return []
     try:
-        meta = _make_holder().FromString(proto.SerializeToString()).meta
+        meta = _make_message_class_with_meta().FromString(proto.SerializeToString()).meta
     except DecodeError:  # another option has the number of Confluent's
         return []
     values = {
@@ -71,13 +71,13 @@ def _format_value(value: Any) -> str:
     return value.text if isinstance(value, Word) else value if isinstance(value, str) else ""
 
 
-def _make_list(value: Any) -> list[Any]:
+def _convert_to_list(value: Any) -> list[Any]:
     """Return the values of a field that may be repeated."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
 @cache
-def _make_holder() -> Any:
+def _make_message_class_with_meta() -> Any:
     """Return the class of messages that have the option as their field."""
     file = FileDescriptorProto(name="meta", syntax="proto3")
     for name, fields in _MESSAGES.items():

@@ -25,7 +25,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtobufMessage
 from google.protobuf.message_factory import GetMessageClass
 
-from minibroker.registry.formats.protobuf.confluent_meta import read_meta, set_meta
+from minibroker.registry.formats.protobuf.confluent_meta import read_meta_options, set_meta_options
 from minibroker.registry.formats.protobuf.proto_names import Names, Scope, is_enum
 from minibroker.registry.formats.protobuf.proto_reading import MAXIMUM_CHARACTERS
 from minibroker.registry.formats.protobuf.protobuf_model import (
@@ -185,7 +185,7 @@ def _parse_options(options: ProtobufMessage) -> list[Option]:
             result.append(Option(field.name, Kind.BOOLEAN, str(value).lower()))
         else:
             result.append(Option(field.name, Kind.TEXT, value))
-    return result + read_meta(options)
+    return result + read_meta_options(options)
 
 
 def _check_depth(messages: Iterable[DescriptorProto]) -> None:
@@ -239,7 +239,7 @@ class _Builder:
 
     def get_full_name(self, type_name: str, scope: Scope) -> str:
         """Return the full name of a type, or the name as it stands if there is none."""
-        full = self._names.resolve(type_name, scope)
+        full = self._names.resolve_type_name(type_name, scope)
         return type_name if full is None else f".{full}"
 
     def add_type(self, parent: Any, each: Type, scope: Scope) -> None:
@@ -358,7 +358,7 @@ def _iterate_ranges(statements: Iterable[Iterable[Range | str]]) -> Iterable[tup
 
 def _set_options(proto: ProtobufMessage, options: Sequence[Option]) -> None:
     """Set those options that are Protobuf's own or Confluent's. Raises InvalidSchema if a value is of another kind."""
-    set_meta(proto, options)
+    set_meta_options(proto, options)
     for option in options:
         field = None if option.custom else proto.DESCRIPTOR.fields_by_name.get(option.name)
         if field is None or field.message_type is not None or field.is_repeated:

@@ -57,7 +57,7 @@ class Names:
         self.types: Mapping[str, Found] = ChainMap(own.types, others.types)
         self.extensions: Mapping[str, Field] = ChainMap(own.extensions, others.extensions)
 
-    def resolve(self, name: str, scope: Scope) -> str | None:
+    def resolve_type_name(self, name: str, scope: Scope) -> str | None:
         """Return the full name of a type, or None if there is none."""
         return _resolve_name(self.types, name, scope)
 
@@ -67,7 +67,7 @@ class Names:
 
     def find_type(self, name: str, scope: Scope) -> Found | None:
         """Return a type, or None if there is none."""
-        full = self.resolve(name, scope)
+        full = self.resolve_type_name(name, scope)
         return None if full is None else self.types[full]
 
     def find_map_entry(self, type_name: str, scope: Scope) -> tuple[str, str] | None:

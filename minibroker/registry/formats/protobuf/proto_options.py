@@ -13,7 +13,7 @@ _THOUSANDTHS: Final = Decimal("0.001")
 _LARGE: Final = 1e15  # from here on Java writes the digits that tell a double from the next one, and then zeros
 
 
-def convert_to_map(option: Option) -> Option:
+def convert_option_to_map(option: Option) -> Option:
     """Return an option that sets a field of a message as one whose value is a map."""
     if option.kind is not Kind.OPTION:
         return option
@@ -22,7 +22,7 @@ def convert_to_map(option: Option) -> Option:
     if inner.kind in (Kind.BOOLEAN, Kind.NAME, Kind.NUMBER):
         value = Word(inner.kind, value)
     elif inner.kind is Kind.OPTION:
-        value = convert_to_map(inner).value
+        value = convert_option_to_map(inner).value
     return Option(option.name, Kind.MAP, {inner.name: value}, option.custom)
 
 

@@ -67,10 +67,10 @@ class _Reader(Words):
         if word == "syntax":
             self.require_sign("=")
             if not first:
-                self.fail("'syntax' element must be the first declaration in a file")
+                self.raise_invalid_schema("'syntax' element must be the first declaration in a file")
             self._syntax = file.syntax = self.read_quoted()
             if file.syntax not in ("proto2", "proto3"):
-                self.fail(f"unknown syntax: {file.syntax}")
+                self.raise_invalid_schema(f"unknown syntax: {file.syntax}")
             self.require_sign(";")
         elif word == "package":
             file.package = self.read_name()
@@ -82,7 +82,7 @@ class _Reader(Words):
         elif word in ("message", "enum"):
             declared = self._read_message() if word == "message" else self._read_enum()
             if declared.name in self._declared:
-                self.fail(f"{declared.name} is already defined")
+                self.raise_invalid_schema(f"{declared.name} is already defined")
             self._declared.add(declared.name)
             file.types.append(declared)
         elif word == "extend":
@@ -90,7 +90,7 @@ class _Reader(Words):
         elif word == "service":
             file.services.append(self._read_service())
         else:
-            self.fail(f"unexpected label: {word}")
+            self.raise_invalid_schema(f"unexpected label: {word}")
 
     def _read_block(self) -> Iterator[str]:
         """Yield the first word of each declaration in braces; who takes it reads the rest."""
@@ -102,10 +102,10 @@ class _Reader(Words):
     def _read_import(self, file: File) -> None:
         """Read an import."""
         imports = file.imports
-        if self.peek() not in "\"'":
+        if self.peek_character() not in "\"'":
             word = self.read_word()
             if word not in ("public", "weak"):
-                self.fail("expected quoted string")
+                self.raise_invalid_schema("expected quoted string")
             imports = file.public_imports if word == "public" else []
         imports.append(self.read_quoted())
         self.require_sign(";")
@@ -146,19 +146,19 @@ class _Reader(Words):
         """Read a field or group that begins with a word: its label, or its type."""
         label = word if word in LABELS else ""
         if label == "required" and self._syntax == "proto3":
-            self.fail("'required' label forbidden in proto3 field declarations")
-        if not label and self._syntax != "proto3" and not (word == "map" and self.peek() == "<"):
-            self.fail(f"unexpected label: {word}")
+            self.raise_invalid_schema("'required' label forbidden in proto3 field declarations")
+        if not label and self._syntax != "proto3" and not (word == "map" and self.peek_character() == "<"):
+            self.raise_invalid_schema(f"unexpected label: {word}")
         type_name = self.read_data_type(self.read_word() if label else word)
         if label and type_name.startswith("map<"):
-            self.fail("'map' type cannot have label")
+            self.raise_invalid_schema("'map' type cannot have label")
         return self._read_group(label) if type_name == "group" else self._read_field(label, type_name)
 
     def _read_field(self, label: str, type_name: str) -> Field:
         """Read a field after its type."""
         name = self.read_name()
         if name[0].isdigit():
-            self.fail("field and constant names cannot start with a digit")
+            self.raise_invalid_schema("field and constant names cannot start with a digit")
         self.require_sign("=")
         number = self.read_number()
         options = self._read_options()
@@ -184,7 +184,7 @@ class _Reader(Words):
         while not self.take_if_next("}"):
             declared = self._read_field_or_group(self.read_word())
             if isinstance(declared, Group):
-                self.fail("expected field declaration")
+                self.raise_invalid_schema("expected field declaration")
             group.fields.append(declared)
         self.depth -= 1
         return group
@@ -213,7 +213,7 @@ class _Reader(Words):
                 enum.reserved.append(self._read_reserved())
             else:
                 if word[0].isdigit():
-                    self.fail("field and constant names cannot start with a digit")
+                    self.raise_invalid_schema("field and constant names cannot start with a digit")
                 self.require_sign("=")
                 number = self.read_number()
                 enum.values.append(EnumValue(word, number, self._read_options()))
@@ -238,7 +238,7 @@ class _Reader(Words):
             elif word == "rpc":
                 service.methods.append(self._read_method())
             else:
-                self.fail(f"unexpected label: {word}")
+                self.raise_invalid_schema(f"unexpected label: {word}")
         return service
 
     def _read_method(self) -> Method:
@@ -246,15 +246,15 @@ class _Reader(Words):
         name = self.read_name()
         request, request_streams = self._read_streamed_type()
         if self.read_word() != "returns":
-            self.fail("expected 'returns'")
+            self.raise_invalid_schema("expected 'returns'")
         response, response_streams = self._read_streamed_type()
         method = Method(name, request, response, request_streams, response_streams)
-        if self.peek() != "{":
+        if self.peek_character() != "{":
             self.require_sign(";")
             return method
         for word in self._read_block():
             if word != "option":
-                self.fail("expected an option")
+                self.raise_invalid_schema("expected an option")
             method.options.append(self._read_option_statement())
         return method
 
@@ -262,7 +262,7 @@ class _Reader(Words):
         """Return the type of what a method takes or gives, and whether it is a stream."""
         self.require_sign("(")
         word = self.read_word()
-        streams = word == "stream" and self.peek() != ")"
+        streams = word == "stream" and self.peek_character() != ")"
         type_name = self.read_data_type(self.read_word() if streams else word)
         self.require_sign(")")
         return type_name, streams
@@ -271,19 +271,19 @@ class _Reader(Words):
         """Read reserved numbers and names after their keyword."""
         values: list[Range | str] = []
         while True:
-            values.append(self.read_quoted() if self.peek() in "\"'" else self._read_range())
+            values.append(self.read_quoted() if self.peek_character() in "\"'" else self._read_range())
             sign = self.take_character()
             if sign == ";":
                 return values
             if sign != ",":
-                self.fail("expected ',' or ';'")
+                self.raise_invalid_schema("expected ',' or ';'")
 
     def _read_extensions(self) -> list[Range]:
         """Read ranges for extensions after their keyword."""
         values: list[Range] = []
         while True:
             values.append(self._read_range())
-            if self.peek() == "[":
+            if self.peek_character() == "[":
                 self._read_options()
                 self.require_sign(";")
                 return values
@@ -291,18 +291,18 @@ class _Reader(Words):
             if sign == ";":
                 return values
             if sign != ",":
-                self.fail("expected ',' or ';'")
+                self.raise_invalid_schema("expected ',' or ';'")
 
     def _read_range(self) -> Range:
         """Return a number, or a range of numbers."""
         start = self.read_number()
-        if self.peek() in ",;[":
+        if self.peek_character() in ",;[":
             return start
         if self.read_word() != "to":
-            self.fail("expected ',', ';', or 'to'")
-        if self.peek() == "m":
+            self.raise_invalid_schema("expected ',', ';', or 'to'")
+        if self.peek_character() == "m":
             if self.read_word() != "max":
-                self.fail("expected an integer or 'max'")
+                self.raise_invalid_schema("expected an integer or 'max'")
             return start, MAXIMUM_NUMBER
         return start, self.read_number()
 
@@ -324,19 +324,19 @@ class _Reader(Words):
             if self.take_if_next("]"):
                 return options
             if not self.take_if_next(","):
-                self.fail("Expected ',' or ']'")
+                self.raise_invalid_schema("Expected ',' or ']'")
 
     def _read_option(self, separator: str) -> Option:
         """Return an option: a name, a separator, a value."""
-        opening = self.peek()
+        opening = self.peek_character()
         name = self.read_name()
         if opening == "[":
             name = f"[{name}]"
         inner = self.read_name().split(".") if self.take_if_next(".") else []
-        if not (separator == ":" and self.peek() == "{"):  # which may be left out before a map
+        if not (separator == ":" and self.peek_character() == "{"):  # which may be left out before a map
             word = self.take_character()
             if word != separator:
-                self.fail(f"expected '{separator}' in option")
+                self.raise_invalid_schema(f"expected '{separator}' in option")
         kind, value = self._read_value()
         for each in reversed(inner):
             kind, value = Kind.OPTION, Option(each, kind, value)
@@ -344,7 +344,7 @@ class _Reader(Words):
 
     def _read_value(self) -> tuple[Kind, Any]:
         """Return a value of an option, and its kind."""
-        sign = self.peek()
+        sign = self.peek_character()
         if sign == "{":
             return Kind.MAP, self._read_map()
         if sign == "[":
@@ -366,10 +366,10 @@ class _Reader(Words):
             if isinstance(option.value, Option):
                 nested = values.setdefault(option.name, {})
                 if not isinstance(nested, dict):
-                    self.fail(f"{option.name} has values of two kinds")
-                nested[option.value.name] = _mark_kind(option.value.kind, option.value.value)
+                    self.raise_invalid_schema(f"{option.name} has values of two kinds")
+                nested[option.value.name] = _mark_kind_of_value(option.value.kind, option.value.value)
             else:
-                _add_value(values, option.name, _mark_kind(option.kind, option.value))
+                _add_value(values, option.name, _mark_kind_of_value(option.kind, option.value))
             if not self.take_if_next(","):
                 self.take_if_next(";")
         self.depth -= 1
@@ -381,14 +381,14 @@ class _Reader(Words):
         self.require_sign("[")
         values: list[Any] = []
         while not self.take_if_next("]"):
-            values.append(_mark_kind(*self._read_value()))
-            if not self.take_if_next(",") and self.peek() != "]":
-                self.fail("expected ',' or ']'")
+            values.append(_mark_kind_of_value(*self._read_value()))
+            if not self.take_if_next(",") and self.peek_character() != "]":
+                self.raise_invalid_schema("expected ',' or ']'")
         self.depth -= 1
         return values
 
 
-def _mark_kind(kind: Kind, value: Any) -> Any:
+def _mark_kind_of_value(kind: Kind, value: Any) -> Any:
     """Return a value of a map or list, with its kind where a text alone does not tell."""
     return Word(kind, value) if kind in (Kind.BOOLEAN, Kind.NUMBER, Kind.NAME) else value
 

@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any, Final, TypeVar
 
 from minibroker.registry.formats.protobuf.proto_names import Names, Scope
-from minibroker.registry.formats.protobuf.proto_options import convert_to_map, format_plain_number, merge_options
+from minibroker.registry.formats.protobuf.proto_options import convert_option_to_map, format_plain_number, merge_options
 from minibroker.registry.formats.protobuf.protobuf_model import (
     MAXIMUM_NUMBER,
     SCALARS,
@@ -65,8 +65,8 @@ class _Writer:
             head += f'syntax = "{file.syntax}";\n'
         if file.package is not None:
             head += f"package {file.package};\n"
-        imports = [f'import "{name}";\n' for name in self._drop_repeated(file.imports)]
-        imports += [f'import public "{name}";\n' for name in self._drop_repeated(file.public_imports)]
+        imports = [f'import "{name}";\n' for name in self._drop_repeated_texts(file.imports)]
+        imports += [f'import public "{name}";\n' for name in self._drop_repeated_texts(file.public_imports)]
         blocks = [
             imports,
             self._write_option_statements(file.options),
@@ -178,7 +178,7 @@ class _Writer:
 
     # Normal forms
 
-    def _drop_repeated(self, texts: Sequence[str]) -> Sequence[str]:
+    def _drop_repeated_texts(self, texts: Sequence[str]) -> Sequence[str]:
         return sorted(set(texts)) if self._names else texts
 
     def _sort_by_number(self, parts: Sequence[Numbered]) -> Sequence[Numbered]:
@@ -209,7 +209,7 @@ class _Writer:
         """Return the full name of a type in normal form. Raises InvalidSchema if there is no such type."""
         if self._names is None:
             return type_name
-        full = self._names.resolve(type_name, self._scope)
+        full = self._names.resolve_type_name(type_name, self._scope)
         if full is None:
             raise InvalidSchema(f"Could not resolve type: {type_name}")
         return f".{full}"
@@ -224,7 +224,7 @@ class _Writer:
         if entry is None:
             return label, type_name
         key, value = entry
-        full = names.resolve(value, self._scope)
+        full = names.resolve_type_name(value, self._scope)
         return "", f"map<{key}, {value if full is None else f'.{full}'}>"
 
     # Options
@@ -258,7 +258,7 @@ class _Writer:
         """Return an option with its full name, and with a map for what is set of a message."""
         assert self._names is not None
         full = self._names.resolve_extension(option.name, self._scope) if option.custom else None
-        return option if full is None else convert_to_map(Option(full, option.kind, option.value, option.custom))
+        return option if full is None else convert_option_to_map(Option(full, option.kind, option.value, option.custom))
 
     def _write_option(self, option: Option) -> str:
         """Return an option without the keyword."""

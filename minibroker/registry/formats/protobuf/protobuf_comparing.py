@@ -153,9 +153,9 @@ class _Comparison:
             here = (*path, *([home] if home else []), str(number))
             if number not in after:
                 if home not in gone:
-                    self._note_change(_judge_removed(before[number], home), here)
+                    self._note_change(_name_removal_of_field(before[number], home), here)
             elif number not in before:
-                self._note_change(_judge_added(after[number], home), here)
+                self._note_change(_name_addition_of_field(after[number], home), here)
             else:
                 if homes[0][number] and not home:
                     self._note_change("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
@@ -215,7 +215,7 @@ class _Comparison:
                 self._note_change("FIELD_NAMED_TYPE_CHANGED", path)
             return
         local = [
-            _cut_package(side.names.resolve(name, side.scope) or name, each.package)
+            _remove_package(side.names.resolve_type_name(name, side.scope) or name, each.package)
             for side, name, each in zip(sides, types, (before, after), strict=True)
         ]
         if local[0] != local[1]:
@@ -257,11 +257,11 @@ def _find_removed_one_ofs(original: Message, update: Message, kept: Collection[i
     }
 
 
-def _judge_removed(field: Field, home: str | None) -> str:
+def _name_removal_of_field(field: Field, home: str | None) -> str:
     return "ONEOF_FIELD_REMOVED" if home else f"{_REQUIRED[field.label == 'required']}FIELD_REMOVED"
 
 
-def _judge_added(field: Field, home: str | None) -> str:
+def _name_addition_of_field(field: Field, home: str | None) -> str:
     return "ONEOF_FIELD_ADDED" if home else f"{_REQUIRED[field.label == 'required']}FIELD_ADDED"
 
 
@@ -271,6 +271,6 @@ def _find_one_ofs_of_fields(message: Message) -> dict[int, str]:
     return homes | {field.number: one_of.name for one_of in message.one_ofs for field in one_of.fields}
 
 
-def _cut_package(full: str, package: str) -> str:
+def _remove_package(full: str, package: str) -> str:
     """Return the name of a type without its package."""
     return full.removeprefix(f"{package}.") if package else full

@@ -30,7 +30,7 @@ _AS_JSON: Final = frozenset(  # what JSON has a form of its own for
 )
 
 
-def read_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
+def read_message_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
     """Return the indexes that choose a message, and what comes after them. Raises InvalidData.
 
     They are a count and as many integers in zigzag form; a count of 0 stands for the first message.
@@ -45,7 +45,7 @@ def read_indexes(data: bytes) -> tuple[tuple[int, ...], bytes]:
     return tuple(indexes) or (0,), data
 
 
-def encode_indexes(indexes: Sequence[int]) -> bytes:
+def encode_message_indexes(indexes: Sequence[int]) -> bytes:
     """Return the form of indexes that choose a message."""
     if list(indexes) == [0]:
         return b"\0"
@@ -61,7 +61,7 @@ def read_protobuf(
     """
     descriptor = find_message(schema, indexes)
     if len(data) > UNCOUNTED_BYTES:
-        count_values(descriptor, data)
+        check_number_of_values(descriptor, data)
     try:
         return _convert_fields(GetMessageClass(descriptor).FromString(data), values or Values())
     except (DecodeError, json_format.SerializeToJsonError, RecursionError) as error:
@@ -126,7 +126,7 @@ def _make_json_form(message: Message) -> Any:
         raise InvalidData(str(error)) from None
 
 
-def count_values(descriptor: Descriptor, data: bytes) -> None:
+def check_number_of_values(descriptor: Descriptor, data: bytes) -> None:
     """Raise InvalidData if there are too many values, before the library takes 30 bytes for each byte of them.
 
     What is damaged is left to the library.

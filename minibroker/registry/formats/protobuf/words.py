@@ -23,7 +23,7 @@ class Words:
         self.place = 0
         self.depth = 0
 
-    def fail(self, message: str) -> NoReturn:
+    def raise_invalid_schema(self, message: str) -> NoReturn:
         """Raise InvalidSchema, with the place."""
         line = self.text.count("\n", 0, self.place) + 1
         column = self.place - self.text.rfind("\n", 0, self.place)
@@ -35,22 +35,22 @@ class Words:
         assert match is not None
         self.place = match.end()
 
-    def peek(self) -> str:
+    def peek_character(self) -> str:
         """Return the next character that is no space, which is not taken."""
         self.skip_spaces_and_comments()
         if self.place >= len(self.text):
-            self.fail("unexpected end of file")
+            self.raise_invalid_schema("unexpected end of file")
         return self.text[self.place]
 
     def take_character(self) -> str:
         """Return the next character that is no space."""
-        sign = self.peek()
+        sign = self.peek_character()
         self.place += 1
         return sign
 
     def take_if_next(self, sign: str) -> bool:
         """Take a sign if it comes next; return whether it did."""
-        if self.peek() != sign:
+        if self.peek_character() != sign:
             return False
         self.place += 1
         return True
@@ -59,20 +59,20 @@ class Words:
         """Take a sign. Raises InvalidSchema if another one comes."""
         found = self.take_character()
         if found != sign:
-            self.fail(f"expected '{sign}' but was '{found}'")
+            self.raise_invalid_schema(f"expected '{sign}' but was '{found}'")
 
     def read_word(self) -> str:
         """Return the next word: a name, a type, a number."""
         self.skip_spaces_and_comments()
         match = _WORD.match(self.text, self.place)
         if match is None:
-            self.fail("expected a word")
+            self.raise_invalid_schema("expected a word")
         self.place = match.end()
         return match[0]
 
     def read_name(self) -> str:
         """Return the next word, without parentheses or brackets around it."""
-        closing = {"(": ")", "[": "]"}.get(self.peek())
+        closing = {"(": ")", "[": "]"}.get(self.peek_character())
         if closing is None:
             return self.read_word()
         self.place += 1
@@ -86,18 +86,18 @@ class Words:
         hexadecimal = word[:2].lower() == "0x"
         digits = word[2:] if hexadecimal else word
         if not re.fullmatch(r"-?[0-9a-fA-F]{1,8}" if hexadecimal else r"-?[0-9]{1,10}", digits):
-            self.fail(f"expected an integer but was {word}")
+            self.raise_invalid_schema(f"expected an integer but was {word}")
         number = int(digits, 16 if hexadecimal else 10)
         if not -1 << 31 <= number < 1 << 31:
-            self.fail(f"expected an integer but was {word}")
+            self.raise_invalid_schema(f"expected an integer but was {word}")
         return number
 
     def read_quoted(self) -> str:
         """Return the next text in quotes; texts that follow each other are one."""
-        if self.peek() not in "\"'":
-            self.fail("expected a text in quotes")
+        if self.peek_character() not in "\"'":
+            self.raise_invalid_schema("expected a text in quotes")
         parts: list[str] = []
-        while self.place < len(self.text) and self.peek() in "\"'":
+        while self.place < len(self.text) and self.peek_character() in "\"'":
             self._add_quoted(parts)
             self.skip_spaces_and_comments()
         return "".join(parts)
@@ -107,7 +107,7 @@ class Words:
         quote = self.take_character()
         while True:
             if self.place >= len(self.text):
-                self.fail("unterminated string")
+                self.raise_invalid_schema("unterminated string")
             character = self.text[self.place]
             self.place += 1
             if character == quote:
@@ -117,14 +117,14 @@ class Words:
     def _read_escape(self) -> str:
         """Return the character that an escape stands for."""
         if self.place >= len(self.text):
-            self.fail("unexpected end of file")
+            self.raise_invalid_schema("unexpected end of file")
         match = _NUMERIC.match(self.text, self.place)
         if match is not None:
             self.place = match.end()
             return chr(int(match[1], 16) if match[1] else int(match[2], 8))
         letter = self.text[self.place]
         if letter in "xX":
-            self.fail("expected a digit after \\x or \\X")
+            self.raise_invalid_schema("expected a digit after \\x or \\X")
         self.place += 1
         return _ESCAPES.get(letter, letter)
 
@@ -143,4 +143,4 @@ class Words:
         """Count a level of nesting, which whoever calls this takes off. Raises InvalidSchema if it is one too many."""
         self.depth += 1
         if self.depth > MAXIMUM_DEPTH:
-            self.fail(f"nested more than {MAXIMUM_DEPTH} levels deep")
+            self.raise_invalid_schema(f"nested more than {MAXIMUM_DEPTH} levels deep")

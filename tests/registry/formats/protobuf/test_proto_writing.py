@@ -9,7 +9,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from minibroker.registry.formats.protobuf import parse
-from minibroker.registry.formats.protobuf.confluent_meta import read_meta
+from minibroker.registry.formats.protobuf.confluent_meta import read_meta_options
 from tests.cases import for_each
 
 FILE = """// a file
@@ -253,7 +253,7 @@ def test_another_option_with_the_number_of_confluents_is_omitted() -> None:
     pool = DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     options = GetMessageClass(pool.FindMessageTypeByName("FieldOptions"))
-    assert read_meta(options(mine=b"\xff")) == []
+    assert read_meta_options(options(mine=b"\xff")) == []
 
 
 def test_names_are_looked_up_in_every_enclosing_package() -> None:
