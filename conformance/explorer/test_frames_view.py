@@ -104,10 +104,10 @@ def test_a_filter_and_a_frame_have_a_url(explorer: Explorer, broker: Broker) -> 
     expect(page.get_by_text("a filter has no nonsense")).to_be_visible()
 
 
-@pytest.mark.parametrize("word", ["topic=constructor", "topic=toString", "user=nobody", "mechanism=PLAIN"])
-def test_a_filter_without_matches_shows_nothing(explorer: Explorer, word: str) -> None:
-    page = explorer.open(f"#/frames?filter={word.replace('=', '%3D')}")
-    expect(page.get_by_text("No frame meets the filter.")).to_be_visible()
+def test_a_filter_without_matches_shows_nothing(explorer: Explorer) -> None:
+    for word in ("topic%3Dconstructor", "topic%3DtoString", "user%3Dnobody", "mechanism%3DPLAIN"):
+        page = explorer.open(f"#/frames?filter={word}")
+        expect(page.get_by_text("No frame meets the filter.")).to_be_visible()
     page.get_by_label("Filter").fill("constructor=1")
     expect(page.get_by_text("a filter has no constructor")).to_be_visible()
     page.get_by_label("Filter").fill("user=ANONYMOUS")
