@@ -103,7 +103,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.getoption("thorough"):
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         keep_in_memory(config)
     usual = "thorough" if config.getoption("thorough") else "short"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
@@ -112,7 +112,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def keep_in_memory(config: pytest.Config) -> None:
     """Put the files of tests into memory if there is room: a run of all tests then takes a quarter less CPU time.
 
-    CI has them on a disk. Workers and the programs that tests start inherit the directory with the environment.
+    CI's other suites have theirs on a disk, also with the tests of the storage and of the handlers. Workers and the
+    programs that tests start inherit the directory with the environment.
     """
     if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK) or shutil.disk_usage(MEMORY).free < MEMORY_BYTES:
         return
