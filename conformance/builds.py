@@ -21,6 +21,9 @@ PROGRAMS = HERE / "programs"
 GO_CASES = PROGRAMS / "cases"  # what the programs in Go share
 SPARK_CONNECTOR = HERE / "spark" / "connector"
 CLUSTER = HERE / "pipeline_cluster"
+# Half of the CPU time, where a start counts and not the speed.
+QUICK_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+JAVA = ("java", *QUICK_JAVA)
 APACHE_KAFKA = os.environ.get("KAFKA_VERSION", "4.4.0")  # the release whose server is asked
 
 
@@ -140,7 +143,7 @@ def registry_client(name: str) -> list[str]:
             return [str(folder / "target" / "registry-client")]
         case "java":
             _build(folder, [*MAVEN, "compile", "dependency:copy-dependencies"], name)
-            return ["java", "-cp", f"{folder}/target/classes:{folder}/target/jars/*", "conformance.Main"]
+            return [*JAVA, "-cp", f"{folder}/target/classes:{folder}/target/jars/*", "conformance.Main"]
         case "python":
             return _python_program(folder)
         case _:
@@ -245,13 +248,7 @@ def container_program(language: str) -> list[str]:
     match language:
         case "java" | "spring":
             _build(folder, [*MAVEN, "compile", "dependency:copy-dependencies"], language)
-            return [
-                "java",
-                "-XX:TieredStopAtLevel=1",
-                "-cp",
-                f"{folder}/target/classes:{folder}/target/jars/*",
-                "conformance.Main",
-            ]
+            return [*JAVA, "-cp", f"{folder}/target/classes:{folder}/target/jars/*", "conformance.Main"]
         case "go":
             _build(folder, ["go", "build", "-o", "target/testcontainers", "."], language)
             return [str(folder / "target" / "testcontainers")]

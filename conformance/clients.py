@@ -20,12 +20,7 @@ from tests.running import running_broker
 
 REPOSITORY = Path(__file__).parent.parent
 PATIENCE_S = 120
-JAVA_OPTIONS = [
-    "-Xmx256m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-]
+JAVA_OPTIONS = ["-Xmx256m", *builds.QUICK_JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
 
 class Client(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Protocol
 import pytest
 
 from conformance import spec
+from conformance.builds import QUICK_JAVA
 from conformance.clients import CLIENTS
 from conformance.kafka_reference import running_kafka
 from conformance.kafka_tools import Tool, running_tools
@@ -41,6 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault("MAVEN_OPTS", " ".join(QUICK_JAVA))
     config.addinivalue_line("markers", "minibroker_only: asks for what the one Apache Kafka of these tests has not")
 
 

@@ -23,11 +23,7 @@ from tests.clients.ports import free_ports
 
 START_TIMEOUT_S = 180
 STOP_TIMEOUT_S = 180
-JVM_OPTIONS = [
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # the start counts, not the speed
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-]
+JVM_OPTIONS = [*builds.QUICK_JAVA, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 OF_TOOLS = ["-Xmx256m", *JVM_OPTIONS]
 CLUSTER_ID = "bWluaWJyb2tlci10ZXN0cw"  # 16 bytes, base64url
 CONTROL_PROPERTIES = {

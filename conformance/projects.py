@@ -14,7 +14,6 @@ from tests.running import environment_for_broker
 EXAMPLES, KITS = REPOSITORY / "examples", REPOSITORY / "kits"
 PATIENCE_S = 400  # an empty cache needs everything from the registries
 MAVEN_TEST = ("mvn", "-q", "-B", "-DforkCount=0", "test")
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def copied(name: str, directory: Path) -> Path:
@@ -33,7 +32,7 @@ def run(directory: Path, *command: str, **environment: str) -> str:
 
 def install_kit_for_java() -> None:
     """Let Maven know the kit, as the page for Java does."""
-    run(KITS / "java", "mvn", "-q", "-B", "-DskipTests", "install", MAVEN_OPTS=QUICK_JAVA)
+    run(KITS / "java", "mvn", "-q", "-B", "-DskipTests", "install")
 
 
 def ended(directory: Path, scripts: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:

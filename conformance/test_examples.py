@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.projects import EXAMPLES, MAVEN_TEST, QUICK_JAVA, REPOSITORY, copied, ended, install_kit_for_java, run
+from conformance.projects import EXAMPLES, MAVEN_TEST, REPOSITORY, copied, ended, install_kit_for_java, run
 
 pytestmark = pytest.mark.minibroker_only
 IN_PYTHON = ("fastapi", "faststream", "faust", "quixstreams")
@@ -58,7 +58,7 @@ def test_the_nodejs_example_passes(tmp_path: Path) -> None:
 
 def test_the_spring_boot_example_passes(tmp_path: Path) -> None:
     install_kit_for_java()
-    run(copied("spring-boot", tmp_path), *MAVEN_TEST, MAVEN_OPTS=QUICK_JAVA)
+    run(copied("spring-boot", tmp_path), *MAVEN_TEST)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,6 @@ def test_a_broker_that_cannot_start_reports_the_reason(project: str, command: tu
         install_kit_for_java()
     if project == "node":
         run(directory, "npm", "ci", "--no-audit", "--no-fund")
-    done = ended(directory, tmp_path, *command, MAVEN_OPTS=QUICK_JAVA)
+    done = ended(directory, tmp_path, *command)
     said = done.stdout + done.stderr
     assert done.returncode != 0 and REASON in said and "did not start" in said, said

@@ -17,7 +17,7 @@ TIMEOUT_S = 120
 
 def answers(questions: Iterable[Mapping[str, Any]]) -> list[Any]:
     """Return what Kafka's classes answer."""
-    command = ["java", "-cp", f"{builds.group_coordinator()}/*", str(PROGRAM)]
+    command = [*builds.JAVA, "-cp", f"{builds.group_coordinator()}/*", str(PROGRAM)]
     lines = "".join(f"{json.dumps(question)}\n" for question in questions)
     run = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert run.returncode == 0, run.stderr

@@ -94,7 +94,7 @@ def _principal(text: str) -> Principal:
 def test_verdicts_equal_those_of_kafkas_authorizer(release: str, hosts: list[str]) -> None:
     source = random.Random(7)
     asked = [random_set(source, hosts) for _ in range(SETS)]
-    command = ["java", "-cp", f"{builds.authorizer(release)}/*", str(PROGRAM)]
+    command = [*builds.JAVA, "-cp", f"{builds.authorizer(release)}/*", str(PROGRAM)]
     run = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     theirs = json.loads(run.stdout)

@@ -35,7 +35,7 @@ def lines() -> list[list[str]]:
     jars = builds.released_jars()
     needed = [str(jar) for jar in sorted(jars.glob("s*.jar"))]
     asked = [str(jar) for jar in sorted(jars.glob("kafka*.jar"))]
-    command = ["java", str(HERE / "ApiTables.java"), *needed, "--", *asked]
+    command = [*builds.JAVA, str(HERE / "ApiTables.java"), *needed, "--", *asked]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-4000:]
     found = [line.split(" ") for line in result.stdout.splitlines()]

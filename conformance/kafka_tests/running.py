@@ -159,9 +159,8 @@ def _command(folder: Path, against: str) -> list[str]:
         "kafka.cluster.test.repeat": "1",
     }
     return [
-        "java",
+        *builds.JAVA,
         "-Xmx1500m",
-        "-XX:+UseSerialGC",
         *agents,
         *(f"-D{name}={value}" for name, value in properties.items()),
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),

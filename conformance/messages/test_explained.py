@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from conformance import builds
 from conformance.messages.definitions import HERE, RELEASES, Definition, definition_of, jars
 from conformance.messages.interpreter import Interpreter
 from conformance.messages.structs import as_struct, snake_case
@@ -99,7 +100,7 @@ def in_our_names(values: Any) -> Any:
 def test_kafka_decodes_the_same_fields(release: str) -> None:
     asked = list(messages_of(release))
     assert len(asked) > 100
-    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", class_path(release), str(HERE / "JsonOfMessages.java")]
+    command = [*builds.JAVA, "-cp", class_path(release), str(HERE / "JsonOfMessages.java")]
     text = "".join(f"{each.class_name} {each.version} {each.data.hex()}\n" for each in asked)
     result = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, check=True)
     answers = result.stdout.decode().splitlines()

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from conformance import builds
 from conformance.messages.definitions import HERE, RELEASES, Definition, definition_of, jars
 from conformance.messages.interpreter import Interpreter
 from conformance.messages.structs import as_struct
@@ -78,7 +79,7 @@ def test_kafka_decodes_and_encodes_the_same_messages(release: str) -> None:
     asked = exchanges(release)
     assert len(asked) > 100
     class_path = ":".join(str(jar) for jar in jars().glob("*.jar") if release in jar.name or "slf4j" in jar.name)
-    command = ["java", "-cp", class_path, str(HERE / "RoundTrip.java")]
+    command = [*builds.JAVA, "-cp", class_path, str(HERE / "RoundTrip.java")]
     text = "".join(f"{each.message} {each.sent}\n" for each in asked)
     result = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True)
     answers = result.stdout.splitlines()
