@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from struct import Struct, iter_unpack
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
 from minibroker.named_tuples import NamedTuple
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.coordinators")
 
-_INT16 = Struct(">h")
+_INT16: Final = Struct(">h")
 
-KEY_VERSION = 0  # of all keys
-SMALLEST_INT = -(1 << 31)
-NO_PRODUCER = -1
+KEY_VERSION: Final = 0  # of all keys
+SMALLEST_INT: Final = -(1 << 31)
+NO_PRODUCER: Final = -1
 
 # The error of a coordinator for each error of an append to its log (Kafka's CoordinatorOperationExceptionHelper).
-COORDINATOR_CODES = {
+COORDINATOR_CODES: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
@@ -194,22 +194,33 @@ class CoordinatorLog:
         )
         return memoryview(batch)
 
-    def append_batch(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None = None) -> int:
-        """Append a batch that was built with the same producer; return its first offset.
+    def append_batch(
+        self,
+        partition: Partition,
+        batch: memoryview | bytearray,
+        producer: tuple[int, int] | None = None,
+        header: BatchHeader | None = None,
+    ) -> int:
+        """Append a batch that was built with the same producer; return its first offset. `header` may be None.
 
         Raises KafkaError with the code for a coordinator's clients if nothing was appended.
         """
         try:
-            return self._append_batch(partition, batch, producer)
+            return self._append_batch(partition, batch, producer, header or read_header(batch))
         except KafkaError as error:
             log.error("%s cannot be appended to: %s", partition, error)
             raise KafkaError(COORDINATOR_CODES.get(error.code, error.code), error.message) from error
 
-    def _append_batch(self, partition: Partition, batch: memoryview, producer: tuple[int, int] | None) -> int:
+    def _append_batch(
+        self,
+        partition: Partition,
+        batch: memoryview | bytearray,
+        producer: tuple[int, int] | None,
+        header: BatchHeader,
+    ) -> int:
         partition.check_min_isr()
         if producer is not None:
             partition.log.producers.check_producer_epoch(*producer)
-        header = read_header(batch)
         limit = partition.log.settings.max_message_bytes
         if len(batch) > limit:
             message = f"{header.record_count} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from minibroker.broker.clock import run_in_slices
 from minibroker.broker.coordination.coordinator_logs import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from minibroker.broker.control.controller import Controller
     from minibroker.broker.metadata.nodes import Node
     from minibroker.broker.metadata.partitions import Partition, Topic
+    from minibroker.protocol.records.batch import BatchHeader
     from minibroker.storage.pending import Pending
 
 log = logging.getLogger("minibroker.coordinators")
@@ -45,10 +46,10 @@ log = logging.getLogger("minibroker.coordinators")
 AnyShard = TypeVar("AnyShard", bound=Shard)
 Value = TypeVar("Value")
 
-RELOAD_MS = 100  # after a failed write: a loaded shard may write at once, while the disk is still full
-FIRST_RETRY_MS = 10_000
-LAST_RETRY_MS = 600_000
-PARTS = 64  # of a mapping
+RELOAD_MS: Final = 100  # after a failed write: a loaded shard may write at once, while the disk is still full
+FIRST_RETRY_MS: Final = 10_000
+LAST_RETRY_MS: Final = 600_000
+PARTS: Final = 64  # of a mapping
 
 
 class CoordinatorRuntime(ABC, Generic[AnyShard]):
@@ -186,10 +187,16 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         kept = list(entries)
         return self.append_batch(key, self.log.build_batch(kept)) if kept else -1
 
-    def append_batch(self, key: str, batch: memoryview, producer: tuple[int, int] | None = None) -> int:
+    def append_batch(
+        self,
+        key: str,
+        batch: memoryview | bytearray,
+        producer: tuple[int, int] | None = None,
+        header: BatchHeader | None = None,
+    ) -> int:
         """Append a batch of `CoordinatorLog.build_batch`, built with the same producer; return its first offset.
 
-        Raises KafkaError as `append`.
+        `header` is the batch's, if it is known. Raises KafkaError as `append`.
         """
         partition = self.log.get_writable_partition(key)
         index = partition.index
@@ -198,7 +205,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         before = self._appended.get(index)
         if before is not None and before.failure is not None:  # the decision may be based on lost records
             raise KafkaError(ErrorCode.NOT_COORDINATOR, before.failure.message)
-        offset = self.log.append_batch(partition, batch, producer)
+        offset = self.log.append_batch(partition, batch, producer, header)
         pending = partition.log.pending_batches
         if pending is not None and pending is not before:
             self._appended[index] = pending

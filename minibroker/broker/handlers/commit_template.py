@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
 from minibroker.broker.groups.commits import MARK, CommitTemplate
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from minibroker.storage.log import Log
     from minibroker.storage.pending import Pending
 
-START_BYTES = 8  # key, version and correlation id
-SAID = Struct(">qi")  # offset and leader epoch
-FIRST_KNOWN = 6  # has leader epochs, and no retention time any more
+START_BYTES: Final = 8  # key, version and correlation id
+SAID: Final = Struct(">qi")  # offset and leader epoch
+FIRST_KNOWN: Final = 6  # has leader epochs, and no retention time any more
 
 
 class OffsetCommitTemplate:
@@ -112,7 +112,10 @@ class OffsetCommitTemplate:
         try:
             # This node coordinates the group, as nothing has changed. `record_offsets` refuses what is not loaded.
             group = self._groups.groups.get(self._group_id)
-            if group is None or group.check_commit(*self._member, transactional=False, version=self.version):
+            member_id, instance_id, epoch = self._member
+            if group is None or group.check_commit(
+                member_id, instance_id, epoch, transactional=False, version=self.version
+            ):
                 return None
             self._template.record_offsets(self._groups, group, values[1::3], values[2::3])
         except KafkaError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import BatchHeader
@@ -16,16 +16,16 @@ from minibroker.storage.log_settings import MAX_LONG, LogSettings
 if TYPE_CHECKING:
     from minibroker.storage.log import Log
 
-NO_LEADER = -1
-NO_EPOCH = -1
-COLLECTED_BYTES = 16 << 10  # a larger batch is written at once, as copying it would cost more than a write
-MAXIMUM_NAME_LENGTH = 249
-LEGAL_NAME = r"[a-zA-Z0-9._-]+"
-GROUPS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-SHARE_STATE_TOPIC = "__share_group_state"
-INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
-METADATA_TOPIC = "__cluster_metadata"
+NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
+COLLECTED_BYTES: Final = 16 << 10  # a larger batch is written at once, as copying it would cost more than a write
+MAXIMUM_NAME_LENGTH: Final = 249
+LEGAL_NAME: Final = r"[a-zA-Z0-9._-]+"
+GROUPS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+INTERNAL_TOPICS: Final = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
+METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 class Waiter(Protocol):
@@ -139,7 +139,7 @@ class Partition:
             if not held:
                 self.wake_waiters()
 
-    def append(self, turn: Turn, records: memoryview, headers: Sequence[BatchHeader]) -> int:
+    def append(self, turn: Turn, records: memoryview | bytearray, headers: Sequence[BatchHeader]) -> int:
         """Append validated batches, wake those who wait for them, and return the first offset.
 
         A small batch is written at the end of the turn; answers that report it wait for that, and so do readers.

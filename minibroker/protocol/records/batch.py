@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
+from typing import Final
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
@@ -38,38 +39,40 @@ from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps
 
-HEADER = Struct(">qiibIhiqqqhii")
-HEADER_BYTES = HEADER.size
-LOG_OVERHEAD_BYTES = 12  # base_offset and batch_length, which batch_length does not count
-MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
-MAGIC = 2
+HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = HEADER.size
+LOG_OVERHEAD_BYTES: Final = 12  # base_offset and batch_length, which batch_length does not count
+MIN_BATCH_LENGTH: Final = HEADER_BYTES - LOG_OVERHEAD_BYTES
+MAGIC: Final = 2
 
-CREATE_TIME = 0
-LOG_APPEND_TIME = 1
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
 
-COMPRESSION_MASK = 0x07
-TIMESTAMP_TYPE_BIT = 0x08
-TRANSACTIONAL_BIT = 0x10
-CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40
-ELIDED_BIT = 0x80
-KNOWN_ATTRIBUTES = 0x7F
+COMPRESSION_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+ELIDED_BIT: Final = 0x80
+KNOWN_ATTRIBUTES: Final = 0x7F
 
-CRC_POSITION = 17
-CRC_STEP_BYTES = 1 << 20  # the bytes of a checksum in one step
-CRC_START = 21  # the checksum covers the batch from here to its end
-MAX_RECORD_BYTES = (1 << 31) - 9  # the largest that Java can hold; as max.decompressed.message.bytes it is no limit
-MAX_SEQUENCE = 0x7FFFFFFF  # 0 follows it
+CRC_POSITION: Final = 17
+CRC_STEP_BYTES: Final = 1 << 20  # the bytes of a checksum in one step
+CRC_START: Final = 21  # the checksum covers the batch from here to its end
+MAX_RECORD_BYTES: Final = (
+    1 << 31
+) - 9  # the largest that Java can hold; as max.decompressed.message.bytes it is no limit
+MAX_SEQUENCE: Final = 0x7FFFFFFF  # 0 follows it
 
-MAGIC_POSITION = 16
-LOW_ATTRIBUTES_POSITION = 22
-TIMESTAMPS_POSITION = 27  # of the base timestamp; the largest one follows
-_MAX_TIMESTAMP_POSITION = 35
-TIMESTAMPS_END = 43
-_INT64 = Struct(">q")
-_INT32 = Struct(">i")
-_CRC = Struct(">I")
-_ATTRIBUTES = Struct(">h")
+MAGIC_POSITION: Final = 16
+LOW_ATTRIBUTES_POSITION: Final = 22
+TIMESTAMPS_POSITION: Final = 27  # of the base timestamp; the largest one follows
+_MAX_TIMESTAMP_POSITION: Final = 35
+TIMESTAMPS_END: Final = 43
+_INT64: Final = Struct(">q")
+_INT32: Final = Struct(">i")
+CRC: Final = Struct(">I")
+_ATTRIBUTES: Final = Struct(">h")
 
 
 class BatchHeader(NamedTuple):
@@ -243,13 +246,13 @@ def set_max_timestamp(data: bytearray | memoryview, position: int, timestamp_typ
 def set_checksum(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
     """Compute and store the checksum of the batch of `size_bytes` at `position`."""
     crc = crc32c(memoryview(data)[position + CRC_START : position + size_bytes])
-    _CRC.pack_into(data, position + CRC_POSITION, crc)
+    CRC.pack_into(data, position + CRC_POSITION, crc)
 
 
 def set_checksum_in_steps(data: bytearray | memoryview, position: int, size_bytes: int) -> Steps[None]:
     """Do as `set_checksum`, in steps."""
     crc = yield from _compute_crc_in_steps(data, position + CRC_START, position + size_bytes)
-    _CRC.pack_into(data, position + CRC_POSITION, crc)
+    CRC.pack_into(data, position + CRC_POSITION, crc)
 
 
 def _read_bounded_header(data: Bytes, position: int) -> BatchHeader:

@@ -23,6 +23,7 @@ from minibroker.protocol.messages.groups import (
 )
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
+from minibroker.protocol.records.batch import read_header
 from tests.broker.handlers import cluster_changes
 from tests.broker.handlers.offset_requests import BY_ID, codes_of, commit_request, committed_in
 from tests.broker.harness import Client, Harness, count_handled, frame_of
@@ -61,6 +62,19 @@ def codes(client: Client) -> list[int]:
 
 def offsets(harness: Harness) -> list[int]:
     return [committed.offset for _, committed in sorted(committed_in(harness, "g").by_partition.items())]
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_the_header_that_a_template_makes_is_that_of_its_batch(harness: Harness, partitions: int) -> None:
+    client = harness.client()
+    for number in range(2):
+        client.send(request(harness, 9, number, partitions), 9)
+    assert isinstance(client.connection.template, OffsetCommitTemplate)
+    log = harness.partition(GROUPS_TOPIC).log
+    harness.dispatcher.execute(client.connection, memoryview(frame_of(request(harness, 9, 7, partitions), 9, 7))[4:])
+    written, (header,) = read_header(log.pending.data), log.pending.headers
+    assert written.record_count == partitions
+    assert header == written._replace(base_offset=0, partition_leader_epoch=-1)
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= FIRST_KNOWN])
