@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, set_offset_and_epoch
+from minibroker.protocol.records.validation import Rules
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.files import Bytes
 from minibroker.storage.flushing import Flusher
@@ -62,6 +63,7 @@ class LogEnd:
         "_torn",
         "_closed",
         "_synced_to",
+        "plain_rules",
     )
 
     flusher: Flusher
@@ -79,6 +81,7 @@ class LogEnd:
         self.topic_id = topic_id
         self.directory = directory
         self.settings = settings
+        self.plain_rules: tuple[int, LogSettings, Rules | None] = 0, settings, None  # when and for what it was made
         self.log_start_offset = contents.log_start_offset
         self.log_end_offset = self.high_watermark = contents.log_end_offset
         self.is_watermark_held = False

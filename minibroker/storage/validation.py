@@ -6,6 +6,8 @@ The checks of single records are in the protocol's `validation.py`, those of seq
 
 from __future__ import annotations
 
+from typing import Final
+
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
@@ -35,6 +37,7 @@ from minibroker.protocol.records.streaming import check_record_sizes
 from minibroker.protocol.records.validation import (
     SMALL_BYTES,
     MisnumberedRecords,
+    Rules,
     check_plain_records,
     check_records_in_steps,
     make_log_append_time_error,
@@ -54,9 +57,11 @@ from minibroker.storage.format_validation import (
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import CODECS, LogSettings
 
-_PRODUCER = "producer"
-_NOT_PLAIN = ENCODING_MASK | CONTROL_BIT
-_PLAIN = frozenset({_PRODUCER, "uncompressed"})  # the values of compression.type that leave a plain batch as it is
+_PRODUCER: Final = "producer"
+_NOT_PLAIN: Final = ENCODING_MASK | CONTROL_BIT
+_PLAIN: Final = frozenset(
+    {_PRODUCER, "uncompressed"}
+)  # the values of compression.type that leave a plain batch as it is
 
 
 def is_plain_batch(records: Bytes) -> bool:
@@ -87,8 +92,17 @@ def validate_plain_batch(log: Log, records: memoryview, now_ms: int) -> Validate
         records = _get_only_batch(records, header)
     if header.base_offset or len(records) > settings.max_message_bytes or len(records) > settings.segment_bytes:
         _check_header(header, len(records), settings, FIRST_VERSION_WITH_ZSTD)
-    largest = check_plain_records(records, header, make_rules(settings, now_ms, any_offsets=True))
+    largest = check_plain_records(records, header, _get_plain_rules(log, settings, now_ms))
     return records, (_set_timestamps(records, header, settings, largest, now_ms),)
+
+
+def _get_plain_rules(log: Log, settings: LogSettings, now_ms: int) -> Rules:
+    """Return the rules for plain batches. They are made once a millisecond, as large integers take time."""
+    made_ms, made_for, rules = log.plain_rules
+    if rules is None or made_ms != now_ms or made_for is not settings:
+        rules = make_rules(settings, now_ms, any_offsets=True)
+        log.plain_rules = now_ms, settings, rules
+    return rules
 
 
 def validate(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Validated:

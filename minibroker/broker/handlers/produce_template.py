@@ -14,7 +14,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.output_items import Refusal
@@ -47,13 +47,15 @@ log = logging.getLogger("minibroker.produce")
 TopicAnswer = ProduceResponse.TopicProduceResponse
 PartitionAnswer = TopicAnswer.PartitionProduceResponse
 
-START_BYTES = 8  # key, version and correlation id
-FIRST_FLEXIBLE = 9
-FIRST_WITH_TIME = 2
-FIRST_WITH_START = 5
-TAIL = bytes(3)  # no tags of the partition, the topic and the request
-LENGTH = Struct(">i")
-MAX_TEMPLATES = 64  # partitions of a connection; each takes about 1 KB
+START_BYTES: Final = 8  # key, version and correlation id
+FIRST_FLEXIBLE: Final = 9
+FIRST_WITH_TIME: Final = 2
+FIRST_WITH_START: Final = 5
+TAIL: Final = bytes(3)  # no tags of the partition, the topic and the request
+LENGTH: Final = Struct(">i")
+LENGTH_BYTES: Final = LENGTH.size
+ALL_VALUES: Final = 3
+MAX_TEMPLATES: Final = 64  # partitions of a connection; each takes about 1 KB
 
 
 class Template(ABC):
@@ -78,15 +80,17 @@ class Template(ABC):
 
     def run(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
         """Do what the Produce in `frame` asks for, and return the answer. Return None if `produce` must handle it."""
-        head_end = START_BYTES + len(self._head)
-        if frame[START_BYTES:head_end] != self._head:
-            other = self.others.get(bytes(frame[START_BYTES:head_end]))
+        head = self._head
+        head_end = START_BYTES + len(head)
+        start = bytes(frame[START_BYTES : head_end + LENGTH_BYTES])  # comparing and reading bytes is faster
+        if not start.startswith(head):
+            other = self.others.get(start[: len(head)])
             if other is None or other.version != self.version:
                 return None
             return other.run(cluster, correlation_id, frame)
         if len(frame) < head_end + HEADER_BYTES or cluster.commits != self._commits or cluster is not self._cluster:
             return None
-        records = self._find_records(frame, head_end)
+        records = self._find_records(frame, start)
         if records is None or not is_plain_batch(records):
             return None
         return self._append_and_answer(cluster, correlation_id, records)
@@ -97,22 +101,27 @@ class Template(ABC):
 
     def is_like(self, frame: memoryview) -> bool:
         """Return whether a frame differs from the last one only in its records."""
-        head_end = START_BYTES + len(self._head)
-        return frame[START_BYTES:head_end] == self._head and self._find_records(frame, head_end) is not None
+        start = bytes(frame[START_BYTES : START_BYTES + len(self._head) + LENGTH_BYTES])
+        return start.startswith(self._head) and self._find_records(frame, start) is not None
 
-    def _find_records(self, frame: memoryview, position: int) -> memoryview | None:
-        """Return the records whose length is at `position`, or None unless the known bytes follow, and nothing else."""
+    def _find_records(self, frame: memoryview, start: bytes) -> memoryview | None:
+        """Return the records, or None unless the known bytes follow, and nothing else.
+
+        `start` is the head of the frame and some bytes more, in which the records' length is.
+        """
+        position = len(self._head)
         if not self._tail:
-            (length,) = LENGTH.unpack_from(frame, position)
-            return frame[position + LENGTH.size :] if length == len(frame) - position - LENGTH.size else None
+            (length,) = LENGTH.unpack_from(start, position)
+            records = frame[START_BYTES + position + LENGTH_BYTES :]
+            return records if length == len(records) else None
         length = shift = 0
         for at in range(position, position + 3):
-            byte = frame[at]
+            byte = start[at]
             length |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
-                end = at + length  # the length is counted from 1
-                return frame[at + 1 : end] if end + len(TAIL) == len(frame) and frame[end:] == TAIL else None
+                begin, end = START_BYTES + at + 1, START_BYTES + at + length  # the length is counted from 1
+                return frame[begin:end] if end + len(TAIL) == len(frame) and frame[end:] == TAIL else None
         return None
 
     def _encode_answer(self, correlation_id: int, topic: TopicAnswer) -> Any:
@@ -124,7 +133,7 @@ class Template(ABC):
 class ProduceTemplate(Template):
     """A Produce to a partition that the client may write to."""
 
-    __slots__ = ("_around", "_layout", "_partition", "_size", "_topic", "_transactional_id", "_values")
+    __slots__ = ("_around", "_pack", "_partition", "_size", "_topic", "_transactional_id", "_values")
 
     def __init__(
         self,
@@ -144,7 +153,7 @@ class ProduceTemplate(Template):
         self._values = 1 + (version >= FIRST_WITH_TIME) + (version >= FIRST_WITH_START)
         before, after = self._around = self._split_answer()
         self._size = SIZE.size + len(before) + 8 * self._values + len(after)
-        self._layout = Struct(f">ii{len(before)}s{'q' * self._values}{len(after)}s")
+        self._pack = Struct(f">ii{len(before)}s{'q' * self._values}{len(after)}s").pack
 
     def _split_answer(self) -> tuple[bytes, bytes]:
         """Return the bytes of an answer between correlation id and base offset, and behind its last value."""
@@ -160,10 +169,15 @@ class ProduceTemplate(Template):
     def _make_topic_answer(self, answer: PartitionAnswer) -> TopicAnswer:
         return TopicAnswer(name=self._topic.name, topic_id=self._topic.topic_id, partition_responses=[answer])
 
-    def make_answer_frame(self, correlation_id: int, values: tuple[int, ...]) -> bytes:
-        """Return the frame of an answer. `values` are offset, append time and log start, or those its version has."""
+    def make_answer_frame(
+        self, correlation_id: int, first_offset: int, append_time_ms: int, log_start_offset: int
+    ) -> bytes:
+        """Return the frame of an answer, with those of these values that its version has."""
         before, after = self._around
-        return self._layout.pack(self._size, correlation_id, before, *values, after)
+        if self._values == ALL_VALUES:
+            return self._pack(self._size, correlation_id, before, first_offset, append_time_ms, log_start_offset, after)
+        values = (first_offset, append_time_ms)[: self._values]
+        return self._pack(self._size, correlation_id, before, *values, after)
 
     def make_refusal_frame(self, correlation_id: int, failure: KafkaError) -> Any:
         """Return the frame of the answer to a batch that could not be written."""
@@ -195,10 +209,9 @@ class ProduceTemplate(Template):
         except KafkaError as error:
             return Refusal([self.make_refusal_frame(correlation_id, error)])
         append_time_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else -1
-        values = (first_offset, append_time_ms, log.log_start_offset)[: self._values]
         if first_offset < log.log_end_offset:
-            return [self.make_answer_frame(correlation_id, values)]
-        return DueProduce(self, correlation_id, log.pending, values)
+            return [self.make_answer_frame(correlation_id, first_offset, append_time_ms, log.log_start_offset)]
+        return DueProduce(self, correlation_id, log.pending, first_offset, append_time_ms, log.log_start_offset)
 
     def _may_join(self, cluster: Broker, records: memoryview) -> bool:
         """Return whether the partition is in the batch's transaction already, without a wait. Raises KafkaError."""
@@ -274,7 +287,7 @@ def _remember_template(context: RequestContext, records_bytes: int, kind: Callab
 
 def _get_frame_head(frame: memoryview, version: int, records_bytes: int) -> bytes:
     """Return the bytes of a frame between the correlation id and the length of the records."""
-    behind_bytes = records_bytes + LENGTH.size
+    behind_bytes = records_bytes + LENGTH_BYTES
     if version >= FIRST_FLEXIBLE:
         behind_bytes = records_bytes + 1 + ((records_bytes + 1).bit_length() - 1) // 7 + len(TAIL)
     return bytes(frame[START_BYTES : len(frame) - behind_bytes])
@@ -283,21 +296,33 @@ def _get_frame_head(frame: memoryview, version: int, records_bytes: int) -> byte
 class DueProduce:
     """The answer to a Produce whose batch is written when the turn ends."""
 
-    __slots__ = ("_correlation_id", "_template", "_pending", "_values")
+    __slots__ = ("_append_time_ms", "_correlation_id", "_first_offset", "_log_start_offset", "_pending", "_template")
 
     def __init__(
-        self, template: ProduceTemplate, correlation_id: int, pending: Pending, values: tuple[int, ...]
+        self,
+        template: ProduceTemplate,
+        correlation_id: int,
+        pending: Pending,
+        first_offset: int,
+        append_time_ms: int,
+        log_start_offset: int,
     ) -> None:
         self._template = template
         self._correlation_id = correlation_id
         self._pending = pending
-        self._values = values
+        self._first_offset = first_offset
+        self._append_time_ms = append_time_ms
+        self._log_start_offset = log_start_offset
 
     def list_items_to_send(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
         failure = find_pending_failure(self._pending)
         if failure is None:
-            return [self._template.make_answer_frame(self._correlation_id, self._values)]
+            return [
+                self._template.make_answer_frame(
+                    self._correlation_id, self._first_offset, self._append_time_ms, self._log_start_offset
+                )
+            ]
         return Refusal([self._template.make_refusal_frame(self._correlation_id, failure)])
 
 

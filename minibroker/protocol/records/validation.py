@@ -7,7 +7,7 @@ on a log: sequences, sizes, and the topic's codec and timestamp type.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minibroker.protocol.errors import ErrorCode, InvalidRecords
 from minibroker.protocol.records.batch import (
@@ -34,14 +34,14 @@ from minibroker.protocol.records.varints import (
 from minibroker.protocol.records.windows import Extent, LargeRecord, Window
 from minibroker.protocol.steps import Steps, run_all_steps
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP: Final = -1
 
-SMALL_BYTES = 1 << 16  # the most to check in one step, which takes a millisecond or two
-MAX_DELTAS = 4096  # the most distinct timestamps to remember
-MAX_RECORD_ERRORS = 1000  # the most records that a refusal lists; Kafka lists all
+SMALL_BYTES: Final = 1 << 16  # the most to check in one step, which takes a millisecond or two
+MAX_DELTAS: Final = 4096  # the most distinct timestamps to remember
+MAX_RECORD_ERRORS: Final = 1000  # the most records that a refusal lists; Kafka lists all
 
-STAMPED_MESSAGE = "Producer should not set timestamp type to LogAppendTime"
-NO_KEY_MESSAGE = "Compacted topic cannot accept message without key"
+STAMPED_MESSAGE: Final = "Producer should not set timestamp type to LogAppendTime"
+NO_KEY_MESSAGE: Final = "Compacted topic cannot accept message without key"
 
 
 class MisnumberedRecords(InvalidRecords):
@@ -82,13 +82,13 @@ def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules)
     return run_all_steps(check_records_in_steps(data, position, header, rules))
 
 
-def check_plain_records(data: Bytes, header: BatchHeader, rules: Rules) -> int:
+def check_plain_records(data: memoryview, header: BatchHeader, rules: Rules) -> int:
     """Check the small uncompressed batch at the start of `data`, as `check_records` does."""
     check_batch_header(header)
-    end = header.batch_length + LOG_OVERHEAD_BYTES
-    if header.record_count == 1 and _is_usual_record(data, end, header, rules):
+    payload = bytes(data[HEADER_BYTES : header.batch_length + LOG_OVERHEAD_BYTES])
+    if header.record_count == 1 and _is_usual_record(payload, header, rules):
         return max(header.base_timestamp, NO_TIMESTAMP)
-    largest = _find_largest_if_good(bytes(memoryview(data)[HEADER_BYTES:end]), header, rules)
+    largest = _find_largest_if_good(payload, header, rules)
     return run_all_steps(check_records_in_steps(data, 0, header, rules)) if largest is None else largest
 
 
@@ -108,7 +108,7 @@ def check_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int
     return (yield from _Checking(window, header, rules).run()) if largest is None else largest
 
 
-def _is_usual_record(data: Bytes, end: int, header: BatchHeader, rules: Rules) -> bool:
+def _is_usual_record(data: bytes, header: BatchHeader, rules: Rules) -> bool:
     """Return whether the only record is of the usual kind: good, below 8 KiB, without attributes, deltas and headers.
 
     Its timestamp is then the batch's. Another record may also be good.
@@ -117,11 +117,17 @@ def _is_usual_record(data: Bytes, end: int, header: BatchHeader, rules: Rules) -
     if header.attributes & TIMESTAMP_TYPE_BIT or not earliest_ms <= header.base_timestamp <= latest_ms:
         return False
     try:
-        size, position = data[HEADER_BYTES], HEADER_BYTES + 1
+        size, position = data[0], 1
         if size >= 0x80:
             size, position = size + SECOND_BYTE[data[position]], position + 1
         # Lengths are in zigzag encoding: odd ones are negative, and 1 is null.
-        if size & 1 or position + (size >> 1) != end or data[position] or data[position + 1] or data[position + 2]:
+        if (
+            size & 1
+            or position + (size >> 1) != len(data)
+            or data[position]
+            or data[position + 1]
+            or data[position + 2]
+        ):
             return False
         size, position = data[position + 3], position + 4
         if size == 1:
@@ -138,7 +144,7 @@ def _is_usual_record(data: Bytes, end: int, header: BatchHeader, rules: Rules) -
             if size & 1:
                 return False
             position += size >> 1
-        return position + 1 == end and data[position] == 0
+        return position + 1 == len(data) and data[position] == 0
     except IndexError:
         return False
 
