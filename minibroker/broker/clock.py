@@ -9,14 +9,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 # A file system syncs several files at a time in hardly more time than one.
-ASIDE_THREADS = 4
-SLICE_MS = 2
+ASIDE_THREADS: Final = 4
+SLICE_MS: Final = 2
 
 Work = Callable[[], None]
 Done = Callable[[Exception | None], None]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from minibroker.broker.metadata.partitions import Partition, Waiter
 from minibroker.named_tuples import NamedTuple
@@ -28,7 +28,7 @@ CallSoon = Callable[[Callable[[], None]], object]
 Then = Callable[[KafkaError | None], None]  # called with the failure, or None
 Refuse = Callable[[KafkaError], None]  # puts the failure into the answer
 
-NOT_WRITTEN = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "It was not written when its turn ended.")
+NOT_WRITTEN: Final = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "It was not written when its turn ended.")
 
 
 class Wait(NamedTuple):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from base64 import b64decode, urlsafe_b64encode
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     import random
 
-ZERO_UUID = bytes(16)
+ZERO_UUID: Final = bytes(16)
 BASE64_DASH = 62
 MAX_TAGS = 10_000  # in one tagged section, as in Kafka 4.4
 MAX_STRING_BYTES = 32767  # Kafka refuses longer strings in every version, even if the length is a varint

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -20,9 +20,9 @@ COUNTED_ITEMS = 1000
 COUNTS = 16
 RELEASED_ITEMS = 50  # each may contain arrays that are not long
 CHUNK_ITEMS = 100
-FEW_ITEMS = 200  # they take less than a slice of 2 ms
+FEW_ITEMS: Final = 200  # they take less than a slice of 2 ms
 
-WAITING = True
+WAITING: Final = True
 
 Steps = Generator[Any, None, Result]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from struct import Struct
+from typing import Final
 from zlib import crc32
 
 from minibroker.protocol.errors import CorruptBatch
@@ -28,7 +29,7 @@ from minibroker.storage.files import File
 
 SCAN_BLOCK_BYTES = 8 << 10
 RECOVERY_BLOCK_BYTES = 1 << 20
-HEADERS_AT_ONCE = 512  # batches in one step
+HEADERS_AT_ONCE: Final = 512  # batches in one step
 
 # base_offset, batch_length, magic, last_offset_delta
 _SPAN = Struct(">qi4xb6xi")

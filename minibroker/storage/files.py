@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Final
 
 from minibroker import operating_system as system
 
 # The errors for too many open files of a process, or of the machine. Only open() fails with them, never fsync().
-TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+TOO_MANY_FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
 Bytes = system.Bytes
 

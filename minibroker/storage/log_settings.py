@@ -7,11 +7,11 @@ from typing import Final
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.records.batch import CREATE_TIME, MAGIC, MAX_RECORD_BYTES
 
-MAX_LONG = (1 << 63) - 1
-DAY_MS = 24 * 60 * 60 * 1000
+MAX_LONG: Final = (1 << 63) - 1
+DAY_MS: Final = 24 * 60 * 60 * 1000
 
 # The values of `compression.type` besides "producer", which leaves the codec to producers.
-CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+CODECS: Final = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 COMPACT: Final = "compact"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Final
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
@@ -31,7 +32,7 @@ from minibroker.storage.segment_indexes import NO_TIMESTAMP, CorruptIndex, Offse
 logger = logging.getLogger(__name__)
 
 # Positions by offset, to which sequential readers come back. They save a lookup and a scan; more would cost memory.
-REMEMBERED_POSITIONS = 256
+REMEMBERED_POSITIONS: Final = 256
 
 
 class Region(NamedTuple):

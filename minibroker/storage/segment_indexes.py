@@ -20,14 +20,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from operator import le, lt
 from struct import Struct
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 
-NO_TIMESTAMP = -1
-MAX_RELATIVE_OFFSET = 0x7FFFFFFF
+NO_TIMESTAMP: Final = -1
+MAX_RELATIVE_OFFSET: Final = 0x7FFFFFFF
 # A log that is twice this much larger than `index.interval.bytes` has an entry, unless its batches are even larger.
 LARGE_BATCH_BYTES = 1 << 20
 

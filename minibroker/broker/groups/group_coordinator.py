@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from minibroker.broker.coordination.coordinator_logs import NO_PRODUCER, CoordinatorLogSettings
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
@@ -40,7 +40,7 @@ log = logging.getLogger("minibroker.groups")
 AnyGroup = TypeVar("AnyGroup", bound=Group)
 Replay = Callable[["GroupCoordinator", Any, Any], None]
 
-SETTINGS = CoordinatorLogSettings(
+SETTINGS: Final = CoordinatorLogSettings(
     "offsets.topic.num.partitions",
     "offsets.topic.replication.factor",
     "offsets.topic.segment.bytes",
@@ -49,11 +49,11 @@ SETTINGS = CoordinatorLogSettings(
 )
 
 
-RECORD_OVERHEAD_BYTES = 24  # lengths, offset and timestamp of a record, at most
+RECORD_OVERHEAD_BYTES: Final = 24  # lengths, offset and timestamp of a record, at most
 
 # The bytes that keys of these records begin with.
-OFFSET_COMMIT_TYPE = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")
-GROUP_TYPES = tuple(
+OFFSET_COMMIT_TYPE: Final = group_records.OffsetCommitKey.api_key.to_bytes(2, "big")
+GROUP_TYPES: Final = tuple(
     key.api_key.to_bytes(2, "big")
     for key in (
         group_records.GroupMetadataKey,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minibroker.broker.coordination.coordinator_logs import Entry, encode_entry, encode_with_version
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
@@ -30,7 +30,7 @@ OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 _INT32 = Struct(">i")
 _PLAIN_OFFSET = Struct(">hqiBqB")  # version, offset, leader epoch, metadata, commit timestamp, number of tags
 _OFFSET_WITH_ID = Struct(">hqiBqBBB16s")  # then tag, size and topic id
-EMPTY_STRING = 1  # as its length is written in flexible versions
+EMPTY_STRING: Final = 1  # as its length is written in flexible versions
 
 
 class Change(NamedTuple):

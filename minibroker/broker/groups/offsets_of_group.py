@@ -6,12 +6,12 @@ Who may commit is the group's business (`Group.check_commit`), how it is asked f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minibroker.protocol.primitives import ZERO_UUID
 
-NO_EPOCH = -1
-NO_EXPIRY = -1
+NO_EPOCH: Final = -1
+NO_EXPIRY: Final = -1
 
 
 class CommittedOffset(NamedTuple):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS
@@ -54,10 +54,10 @@ MarkerResult = WriteTxnMarkersResponse.WritableTxnMarkerResult
 MarkerTopicResult = MarkerResult.WritableTxnMarkerTopicResult
 Codes = dict[TopicPartition, ErrorCode]
 
-FIRST_WITH_PRODUCER_FENCED = 2
-FIRST_ADD_PARTITIONS_OF_BROKERS = 4
-FIRST_END_WITH_OWN_EPOCHS = 5
-CLASSIC = 0  # the transaction version of clients that add partitions by this request
+FIRST_WITH_PRODUCER_FENCED: Final = 2
+FIRST_ADD_PARTITIONS_OF_BROKERS: Final = 4
+FIRST_END_WITH_OWN_EPOCHS: Final = 5
+CLASSIC: Final = 0  # the transaction version of clients that add partitions by this request
 
 # --- AddPartitionsToTxn -------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from typing import Final
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -15,7 +16,7 @@ METADATA_VERSION = "metadata.version"
 NEWEST_METADATA_VERSION = 33  # Kafka's 4.4-IV2, of new clusters
 LOWEST_METADATA_VERSION = 7  # 3.3-IV3, the lowest level with which Kafka 4 starts
 ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"  # KIP-966
-TRANSACTION_VERSION = "transaction.version"  # KIP-890: 1 has flexible records, 2 an epoch per transaction
+TRANSACTION_VERSION: Final = "transaction.version"  # KIP-890: 1 has flexible records, 2 an epoch per transaction
 
 GROUP_VERSION = "group.version"  # 1 has consumer groups of KIP-848
 SHARE_VERSION = "share.version"  # 1 has share groups (KIP-932), 2 their dead letter queues (KIP-1191)

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 from minibroker.operating_system import count_usable_cpus
 
-FEW_READS = 4  # in a turn of the loop
-PREEMPTED_SECONDS = 0.001  # a turn in which nothing is read takes 5 us, and another process keeps a CPU for some ms
-RESPITE_SECONDS = 0.02
-DEFAULT_US = 60
+FEW_READS: Final = 4  # in a turn of the loop
+PREEMPTED_SECONDS: Final = (
+    0.001  # a turn in which nothing is read takes 5 us, and another process keeps a CPU for some ms
+)
+RESPITE_SECONDS: Final = 0.02
+DEFAULT_US: Final = 60
 
 
 class BusyPolling:

@@ -16,13 +16,13 @@ import logging
 import time
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from minibroker.broker.delayed_operations import DelayedOperation
 from minibroker.broker.network.framing import (
     MINIMUM_FRAME_BYTES,
     OWN_BYTES,
-    PREFIX,
+    PREFIX_BYTES,
     FrameBudget,
     FrameError,
     PartialFrame,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.connections")
 
-BACKLOG_LIMIT_BYTES = 64 << 10
+BACKLOG_LIMIT_BYTES: Final = 64 << 10
 
 
 class Outlet(Protocol):
@@ -251,15 +251,15 @@ class Connection:
     def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
         """Run the frames in `data`; return the end of the last one, negative if other connections have their turn."""
         position, end, ran, stop_at = 0, len(data), 0, 0.0
-        while end - position >= PREFIX.size and not self.muted:
-            stop = position + PREFIX.size + read_frame_size(data, position, self.limit_bytes, self._least_bytes)
+        while end - position >= PREFIX_BYTES and not self.muted:
+            stop = position + PREFIX_BYTES + read_frame_size(data, position, self.limit_bytes, self._least_bytes)
             if stop > end:
                 break
             if ran == 1:
                 stop_at = self._pipelines.get_turn_deadline()
             if ran >= REQUESTS_PER_TURN or (ran and time.monotonic() > stop_at):
                 return -position
-            outcome = self._execute(self, data[position + PREFIX.size : stop])
+            outcome = self._execute(self, data[position + PREFIX_BYTES : stop])
             size_bytes, position = stop - position, stop
             ran += 1
             if isinstance(outcome, list):

@@ -13,22 +13,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from mmap import mmap
 from struct import Struct
+from typing import Final
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.network.purgatory import Purgatory
 from minibroker.operating_system import reserve_memory
 
-PREFIX = Struct(">i")
-MINIMUM_FRAME_BYTES = 8  # an API key, a version and a correlation id
-OWN_BYTES = 4 << 10  # each connection may hold this much, whatever others hold
-SMALL_FRAME_BYTES = 64 << 10
-SMALL_FRAMES_BYTES = 128 << 20  # 2,000 of them, each with all its bytes but one
-LARGE_FRAMES_BYTES = 256 << 20
-SPARE_BYTES = 2 << 20  # one buffer of this size serves the large frames in turn
-READ_BYTES = 256 << 10  # from a socket at once: libuv reads 32 times before others have their turn
-LEAST_PROGRESS_BYTES = 16 << 10  # the bytes that must arrive while others wait for memory, in
-PATIENCE_MS = 1_000
-TLS_HANDSHAKES = range(0x160300, 0x160304)  # the first three bytes of a TLS client
+PREFIX: Final = Struct(">i")
+PREFIX_BYTES: Final = PREFIX.size
+MINIMUM_FRAME_BYTES: Final = 8  # an API key, a version and a correlation id
+OWN_BYTES: Final = 4 << 10  # each connection may hold this much, whatever others hold
+SMALL_FRAME_BYTES: Final = 64 << 10
+SMALL_FRAMES_BYTES: Final = 128 << 20  # 2,000 of them, each with all its bytes but one
+LARGE_FRAMES_BYTES: Final = 256 << 20
+SPARE_BYTES: Final = 2 << 20  # one buffer of this size serves the large frames in turn
+READ_BYTES: Final = 256 << 10  # from a socket at once: libuv reads 32 times before others have their turn
+LEAST_PROGRESS_BYTES: Final = 16 << 10  # the bytes that must arrive while others wait for memory, in
+PATIENCE_MS: Final = 1_000
+TLS_HANDSHAKES: Final = range(0x160300, 0x160304)  # the first three bytes of a TLS client
 
 
 class FrameError(Exception):
@@ -245,7 +247,7 @@ class PartialFrame:
         self._filled = len(start)
         self._seen_bytes = self._filled  # when it last made progress
         self._total = 0  # unknown before the four bytes of the size have arrived
-        size = max(PREFIX.size, self._filled)
+        size = max(PREFIX_BYTES, self._filled)
         self._buffer = memoryview(bytearray(size))
         self._buffer[: self._filled] = start
 
@@ -285,7 +287,7 @@ class PartialFrame:
 
     def grow(self) -> bool:
         """Make room if there is none; return False if it must wait. Raises FrameError for an invalid size."""
-        if self._total == 0 and self._filled >= PREFIX.size:
+        if self._total == 0 and self._filled >= PREFIX_BYTES:
             self._begin_frame()
         if self._filled < len(self._buffer) or self.complete:
             return True
@@ -302,7 +304,7 @@ class PartialFrame:
         return True
 
     def _begin_frame(self) -> None:
-        self._total = PREFIX.size + read_frame_size(self._buffer, 0, self._limit_bytes, self._least_bytes)
+        self._total = PREFIX_BYTES + read_frame_size(self._buffer, 0, self._limit_bytes, self._least_bytes)
         if self._total > SMALL_FRAME_BYTES:
             self.pool = self._budget.large
         self._budget.set_held_bytes(self, len(self._buffer))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from minibroker.protocol.primitives import Output
 
-CLOSE = None  # close the socket once everything before it is sent
+CLOSE: Final = None  # close the socket once everything before it is sent
 
 
 class Sent(Protocol):
@@ -75,5 +75,5 @@ class ObservedDue:
         self._observer.on_lost()
 
 
-BYTES = frozenset({bytes, bytearray, Output})
-JOINED = BYTES | {Mark}
+BYTES: Final = frozenset({bytes, bytearray, Output})
+JOINED: Final = BYTES | {Mark}

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
-REQUESTS_PER_TURN = 64
+REQUESTS_PER_TURN: Final = 64
 TURN_SECONDS = 0.002  # of the processor's time, so it is not the passed-in clock's
 
 

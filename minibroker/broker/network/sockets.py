@@ -12,7 +12,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from struct import pack, unpack
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.broker.clock import Clock
 from minibroker.broker.network.busy_polling import BusyPolling
@@ -27,17 +27,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.connections")
 
-SCRATCH_BYTES = 256 << 10
-JOINED_REGION_BYTES = 16 << 10  # up to this size a copy is cheaper than a separate sendfile
-PILOT_BYTES = 16 << 10  # written through the transport when the socket is full, so that it reports when there is room
-COPY_BYTES = 64 << 10  # above this, fresh memory for every read costs page faults
-TURN_BYTES = 1 << 20
+SCRATCH_BYTES: Final = 256 << 10
+JOINED_REGION_BYTES: Final = 16 << 10  # up to this size a copy is cheaper than a separate sendfile
+PILOT_BYTES: Final = (
+    16 << 10
+)  # written through the transport when the socket is full, so that it reports when there is room
+COPY_BYTES: Final = 64 << 10  # above this, fresh memory for every read costs page faults
+TURN_BYTES: Final = 1 << 20
 
-AT_ONCE = pack("ii", 1, 0)  # on, for 0 seconds
-IPV4_MAPPED = bytes(10) + b"\xff\xff"  # how IPv6 writes an address of IPv4 begins
+AT_ONCE: Final = pack("ii", 1, 0)  # on, for 0 seconds
+IPV4_MAPPED: Final = bytes(10) + b"\xff\xff"  # how IPv6 writes an address of IPv4 begins
 
 Attach = Callable[["ClientSocket", asyncio.BaseTransport], Connection]
-CALLED_BY_LOOP = (
+CALLED_BY_LOOP: Final = (
     "connection_made",
     "connection_lost",
     "get_buffer",

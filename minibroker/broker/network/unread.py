@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 log = logging.getLogger("minibroker.connections")
 
-OWN_UNREAD_BYTES = 64 << 10
-UNREAD_LIMIT_BYTES = 256 << 20
-SECOND_MS = 1000
-TOO_MUCH = "closing %s: it leaves %d bytes of answers unread, and with those of others that is more than %d"
+OWN_UNREAD_BYTES: Final = 64 << 10
+UNREAD_LIMIT_BYTES: Final = 256 << 20
+SECOND_MS: Final = 1000
+TOO_MUCH: Final = "closing %s: it leaves %d bytes of answers unread, and with those of others that is more than %d"
 
 
 class Reader(Protocol):

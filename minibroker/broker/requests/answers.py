@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.network.output_items import CLOSE, Mark
 from minibroker.protocol.declare import Message
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from minibroker.broker.requests.context import RequestContext
     from minibroker.broker.requests.interceptors import Call
 
-SIZE = Struct(">i")
-SIZE_AND_CORRELATION_ID = Struct(">ii")
+SIZE: Final = Struct(">i")
+SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
 MAX_ANSWER_BYTES = 100 << 20  # the limit of requests, too
 MAX_LASTING_BYTES = 4 << 20  # of cached answers; the largest may exceed it
 

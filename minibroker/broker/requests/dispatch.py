@@ -16,7 +16,7 @@ import logging
 from collections.abc import Coroutine
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.delayed_operations import (
     Begun,
@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("minibroker.requests")
 closing = logging.getLogger("minibroker.connections")
 
-START = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
-FIRST_HEADER_WITH_CLIENT_ID = 1
+START: Final = Struct(">hhi")  # API key, API version, correlation id: the same in every request header
+FIRST_HEADER_WITH_CLIENT_ID: Final = 1
 
-KNOWN_KEYS = frozenset(ApiKey)
-NOTHING = memoryview(b"")  # in the place of what need not stay in memory
+KNOWN_KEYS: Final = frozenset(ApiKey)
+NOTHING: Final = memoryview(b"")  # in the place of what need not stay in memory
 
 
 class Dispatcher:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from minibroker.broker.delayed_operations import Begun, Promise, Slicer
 from minibroker.broker.requests.answers import encode_answer, make_answer_start, set_throttle_time
@@ -21,10 +21,10 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.steps import Steps
 
-LARGE_FRAME_BYTES = 4 << 10  # a smaller one is decoded within a millisecond
-LARGE_PRODUCE_BYTES = 32 << 10  # mostly records, which are not decoded
-ALLOWED_BYTES_A_BYTE = 5  # of memory for decoding a frame, per byte of it, and
-ALLOWED_BYTES = 5 << 20  # the amount for any frame
+LARGE_FRAME_BYTES: Final = 4 << 10  # a smaller one is decoded within a millisecond
+LARGE_PRODUCE_BYTES: Final = 32 << 10  # mostly records, which are not decoded
+ALLOWED_BYTES_A_BYTE: Final = 5  # of memory for decoding a frame, per byte of it, and
+ALLOWED_BYTES: Final = 5 << 20  # the amount for any frame
 
 
 Outcome = Message | Coroutine[Any, Any, Message | None] | Begun | None  # of an attempt

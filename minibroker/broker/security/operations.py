@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.apis import ApiKey, get_api_name
@@ -78,28 +79,28 @@ DENIAL_MESSAGES = {  # which Kafka has in some answers
 }
 
 READ_TOPIC = Right(Operation.READ, ResourceType.TOPIC)
-WRITE_TOPIC = Right(Operation.WRITE, ResourceType.TOPIC)
+WRITE_TOPIC: Final = Right(Operation.WRITE, ResourceType.TOPIC)
 CREATE_TOPIC = Right(Operation.CREATE, ResourceType.TOPIC)
 DELETE_TOPIC = Right(Operation.DELETE, ResourceType.TOPIC)
 ALTER_TOPIC = Right(Operation.ALTER, ResourceType.TOPIC)
 DESCRIBE_TOPIC = Right(Operation.DESCRIBE, ResourceType.TOPIC)
 DESCRIBE_TOPIC_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC)
 ALTER_TOPIC_CONFIGS = Right(Operation.ALTER_CONFIGS, ResourceType.TOPIC)
-READ_GROUP = Right(Operation.READ, ResourceType.GROUP)
+READ_GROUP: Final = Right(Operation.READ, ResourceType.GROUP)
 DELETE_GROUP = Right(Operation.DELETE, ResourceType.GROUP)
 DESCRIBE_GROUP = Right(Operation.DESCRIBE, ResourceType.GROUP)
 DESCRIBE_GROUP_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP)
 ALTER_GROUP_CONFIGS = Right(Operation.ALTER_CONFIGS, ResourceType.GROUP)
 CREATE_CLUSTER = Right(Operation.CREATE, ResourceType.CLUSTER)  # a topic of any name
 DELETE_CLUSTER = Right(Operation.DELETE, ResourceType.CLUSTER)  # a topic of any name
-ALTER_CLUSTER = Right(Operation.ALTER, ResourceType.CLUSTER)
+ALTER_CLUSTER: Final = Right(Operation.ALTER, ResourceType.CLUSTER)
 DESCRIBE_CLUSTER = Right(Operation.DESCRIBE, ResourceType.CLUSTER)
-CLUSTER_ACTION = Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+CLUSTER_ACTION: Final = Right(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
 DESCRIBE_CLUSTER_CONFIGS = Right(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER)
 ALTER_CLUSTER_CONFIGS = Right(Operation.ALTER_CONFIGS, ResourceType.CLUSTER)
 IDEMPOTENT_WRITE = Right(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER)
 TWO_PHASE_COMMIT_ID = Right(Operation.TWO_PHASE_COMMIT, ResourceType.TRANSACTIONAL_ID)
-WRITE_TRANSACTIONAL_ID = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
+WRITE_TRANSACTIONAL_ID: Final = Right(Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
 DESCRIBE_TRANSACTIONAL_ID = Right(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID)
 DESCRIBE_TOKEN = Right(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN)
 CREATE_TOKENS = Right(Operation.CREATE_TOKENS, ResourceType.USER)  # the name includes the type, as in User:alice

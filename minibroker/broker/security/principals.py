@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from minibroker.named_tuples import NamedTuple
 
 USER = "User"
@@ -18,4 +20,4 @@ class Principal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-ANONYMOUS = Principal(USER, "ANONYMOUS")  # clients that have not authenticated
+ANONYMOUS: Final = Principal(USER, "ANONYMOUS")  # clients that have not authenticated

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings, encode_entry
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.share")
 
-SETTINGS = CoordinatorLogSettings(
+SETTINGS: Final = CoordinatorLogSettings(
     "share.coordinator.state.topic.num.partitions",
     "share.coordinator.state.topic.replication.factor",
     "share.coordinator.state.topic.segment.bytes",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.clock import run_in_slices
 from minibroker.broker.transactions.marking import Ending, write_marker
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("minibroker.transactions")
 
-RETRY_MS = 100
+RETRY_MS: Final = 100
 
 # With DONE a partition has its marker, or will never need one; with GIVEN_UP another coordinator has taken over.
-DONE = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
-GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+DONE: Final = frozenset({ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+GIVEN_UP: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
 class MarkerSender:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import lru_cache
 from struct import Struct
+from typing import Final
 
 from minibroker.broker.coordination.coordinator_logs import Entry, encode_entry
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, State, TopicPartition, Transaction
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
-FLEXIBLE_VERSION = 1  # written from transaction version 1 on
-PARTITIONS_KEPT = 100  # the most partitions of a transaction whose encoded bytes are cached
+FLEXIBLE_VERSION: Final = 1  # written from transaction version 1 on
+PARTITIONS_KEPT: Final = 100  # the most partitions of a transaction whose encoded bytes are cached
 
-_START = Struct(">hqhib")  # version, producer id, epoch, timeout, state
-_TIMES = Struct(">qq")  # of the last change, and of the start
-_VERSION_BYTES = 2
+_START: Final = Struct(">hqhib")  # version, producer id, epoch, timeout, state
+_TIMES: Final = Struct(">qq")  # of the last change, and of the start
+_VERSION_BYTES: Final = 2
 NO_LIST = NO_TAGS = b"\0"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.clock import run_in_slices
 from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from minibroker.broker.control.controller import Controller
     from minibroker.broker.metadata.nodes import Node
 
-ABORT_INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-FORGET_INTERVAL = "transaction.remove.expired.transaction.cleanup.interval.ms"
+ABORT_INTERVAL: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+FORGET_INTERVAL: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 
 log = logging.getLogger("minibroker.transactions")
 
-SETTINGS = CoordinatorLogSettings(
+SETTINGS: Final = CoordinatorLogSettings(
     "transaction.state.log.num.partitions",
     "transaction.state.log.replication.factor",
     "transaction.state.log.segment.bytes",

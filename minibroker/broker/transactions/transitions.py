@@ -6,6 +6,7 @@ Each raises KafkaError where Kafka rejects the request. The coordinator writes t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from minibroker.broker.transactions.transaction import (
     AT_REST,
@@ -206,7 +207,7 @@ def _check_outcome(transaction: Transaction, commit: bool) -> None:
         raise _make_concurrent_error(transaction)
 
 
-OUTCOMES = {
+OUTCOMES: Final = {
     True: {State.PREPARE_COMMIT, State.COMPLETE_COMMIT},
     False: {State.PREPARE_ABORT, State.COMPLETE_ABORT},
 }

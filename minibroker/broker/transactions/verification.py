@@ -5,7 +5,7 @@ Newer clients do not add partitions; here the broker adds them. For older client
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition
 from minibroker.broker.turn import write_pending_now
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from minibroker.broker.turn import Wait
     from minibroker.protocol.records.batch import BatchHeader
 
-FIRST_PRODUCE_WITH_ABORTABLE = 11
-FIRST_PRODUCE_THAT_JOINS = 12
-VERIFICATION = "transaction.partition.verification.enable"
+FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
+FIRST_PRODUCE_THAT_JOINS: Final = 12
+VERIFICATION: Final = "transaction.partition.verification.enable"
 
 # Clients retry this error. It replaces errors of the coordinator that a Produce must not return.
-RETRIED_AS = ErrorCode.NOT_ENOUGH_REPLICAS
-RETRIED = frozenset(
+RETRIED_AS: Final = ErrorCode.NOT_ENOUGH_REPLICAS
+RETRIED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Final
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import (
@@ -27,8 +28,8 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes, encode_zigzag, wrap_to_64_bits
 from minibroker.protocol.steps import Steps
 
-_NULL = encode_zigzag(-1)
-_NO_ATTRIBUTES = b"\0"
+_NULL: Final = encode_zigzag(-1)
+_NO_ATTRIBUTES: Final = b"\0"
 
 
 def build_batch(

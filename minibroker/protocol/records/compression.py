@@ -10,13 +10,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import IntEnum
 from importlib import import_module
 from struct import Struct
-from typing import Any
+from typing import Any, Final
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.lz4_frames import set_right_checksum
 from minibroker.protocol.records.varints import Bytes
 
-MAX_UNCOMPRESSED_BYTES = 100 * 1024 * 1024
+MAX_UNCOMPRESSED_BYTES: Final = 100 * 1024 * 1024
 """The limit for decompressed records that are held in memory at once, equal to socket.request.max.bytes."""
 
 UNBOUNDED_BYTES = 1 << 62

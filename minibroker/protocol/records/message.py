@@ -20,7 +20,7 @@ one record with a `BatchHeader`, in which fields that a message does not have ar
 from __future__ import annotations
 
 from struct import Struct
-from typing import NoReturn
+from typing import Final, NoReturn
 from zlib import crc32
 
 from minibroker.named_tuples import NamedTuple
@@ -36,7 +36,7 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.varints import Bytes
 
-NO_TIMESTAMP = -1
+NO_TIMESTAMP: Final = -1
 MAGIC_POSITION = 16
 MIN_MESSAGE_BYTES = (26, 34)  # by magic, with offset and size
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import (
@@ -24,7 +25,7 @@ from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.restarting import restore_attributes, restore_attributes_of_chunks
 from minibroker.protocol.records.varints import Bytes
 
-ENCODING_MASK = COMPRESSION_MASK | ELIDED_BIT
+ENCODING_MASK: Final = COMPRESSION_MASK | ELIDED_BIT
 
 PLAIN_BYTES = 1 << 20  # one piece of an uncompressed batch
 

@@ -18,7 +18,7 @@ one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minibroker.protocol.records.strides import IS_COMPILED, skip_headers, step_over_short_records
 from minibroker.protocol.records.varints import (
@@ -28,14 +28,14 @@ from minibroker.protocol.records.varints import (
     read_unsigned,
 )
 
-MIN_RUN = 16  # a leap costs about as much as walking this many records
-MAX_WALK = 1024  # records to walk before the next search for a run
-WALK_BYTES = 1 << 15  # bytes to walk in one step: twice the largest record that is not large
+MIN_RUN: Final = 16  # a leap costs about as much as walking this many records
+MAX_WALK: Final = 1024  # records to walk before the next search for a run
+WALK_BYTES: Final = 1 << 15  # bytes to walk in one step: twice the largest record that is not large
 
-_STEPS_AT_ONCE = 256
+_STEPS_AT_ONCE: Final = 256
 
-MAX_HEADERS = 16  # each header needs at least two columns; records with more headers are walked
-MAX_RUN = 4096  # records of one look ahead, which is wasted if the run is short
+MAX_HEADERS: Final = 16  # each header needs at least two columns; records with more headers are walked
+MAX_RUN: Final = 4096  # records of one look ahead, which is wasted if the run is short
 
 
 class Scan:
@@ -270,12 +270,12 @@ def _count_equal_at_start(column: bytes | bytearray) -> int:
 
 # The columns of the zigzag varints 0, 2, 4, ... (offset deltas 0, 1, 2, ...). The low byte repeats after 64 records,
 # the second one after 8192.
-_ONE_BYTE = bytes(range(0, 0x80, 2))
-_LOW = bytes(range(0x80, 0x100, 2)) * 128
-_MIDDLE = b"".join(bytes((0x80 | value,)) * 64 for value in range(0x80))
-_HIGH = b"".join(bytes((value,)) * 64 for value in range(0x80))
-_PERIOD = 8192
-_MAX_INDEX = 1 << 20  # from here on an offset delta takes four bytes, and records are walked
+_ONE_BYTE: Final = bytes(range(0, 0x80, 2))
+_LOW: Final = bytes(range(0x80, 0x100, 2)) * 128
+_MIDDLE: Final = b"".join(bytes((0x80 | value,)) * 64 for value in range(0x80))
+_HIGH: Final = b"".join(bytes((value,)) * 64 for value in range(0x80))
+_PERIOD: Final = 8192
+_MAX_INDEX: Final = 1 << 20  # from here on an offset delta takes four bytes, and records are walked
 
 
 def _find_end_of_offset_width(index: int) -> int:
@@ -294,7 +294,7 @@ def _make_expected_offset_deltas(index: int, length: int) -> list[bytes | bytear
     return None
 
 
-_WITH_TOP_BIT = bytes(range(0x80, 0x100))
+_WITH_TOP_BIT: Final = bytes(range(0x80, 0x100))
 
 
 def _are_columns_of_varints(columns: list[bytes | bytearray]) -> bool:

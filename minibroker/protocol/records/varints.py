@@ -8,14 +8,16 @@ A byte has seven bits, the lowest first; its top bit says that more follow. Zigz
 
 from __future__ import annotations
 
+from typing import Final
+
 # The number that the second byte of a varint adds to the first. If a third byte follows, the lookup raises IndexError.
-SECOND_BYTE = [(byte << 7) - 0x80 for byte in range(0x80)]
+SECOND_BYTE: Final = [(byte << 7) - 0x80 for byte in range(0x80)]
 
-MAX_VARINT_BYTES = 5
-MAX_VARLONG_BYTES = 10
+MAX_VARINT_BYTES: Final = 5
+MAX_VARLONG_BYTES: Final = 10
 
-INT64_MIN = -(1 << 63)
-INT64_MAX = (1 << 63) - 1
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
 
 Bytes = bytes | bytearray | memoryview
 

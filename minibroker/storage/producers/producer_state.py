@@ -17,6 +17,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from struct import Struct
+from typing import Final
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import MAX_SEQUENCE, TRANSACTIONAL_BIT, BatchHeader
@@ -24,16 +25,16 @@ from minibroker.protocol.records.crc import crc32c
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction
 from minibroker.storage.producers.transaction_markers import Marker
 
-SNAPSHOT_VERSION = 1
-BATCHES_KEPT = 5
-NO_EPOCH = -1
-NO_OFFSET = -1
-FIRST_VERSION_WITH_OWN_EPOCHS = 2
+SNAPSHOT_VERSION: Final = 1
+BATCHES_KEPT: Final = 5
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+FIRST_VERSION_WITH_OWN_EPOCHS: Final = 2
 
-_SNAPSHOT_HEAD = Struct(">hI")
-_COUNT = Struct(">i")
-SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
-_ENTRIES_POSITION = _SNAPSHOT_HEAD.size + _COUNT.size
+_SNAPSHOT_HEAD: Final = Struct(">hI")
+_COUNT: Final = Struct(">i")
+SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
+_ENTRIES_POSITION: Final = _SNAPSHOT_HEAD.size + _COUNT.size
 
 # (first sequence, last sequence, last offset, offset delta, largest timestamp) of an appended batch
 AppendedBatch = tuple[int, int, int, int, int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from struct import Struct
+from typing import Final
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import KafkaError
@@ -11,10 +12,10 @@ from minibroker.protocol.records.batch import HEADER_BYTES, set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.storage.files import Bytes
 
-_PRODUCER = Struct(">qqqh")  # in the header: base and largest timestamp, producer id and epoch
-_PRODUCER_POSITION = 27
-_EPOCH = Struct(">i")  # the coordinator's, in the value of the record, before the count of headers
-_EPOCH_POSITION = 73
+_PRODUCER: Final = Struct(">qqqh")  # in the header: base and largest timestamp, producer id and epoch
+_PRODUCER_POSITION: Final = 27
+_EPOCH: Final = Struct(">i")  # the coordinator's, in the value of the record, before the count of headers
+_EPOCH_POSITION: Final = 73
 
 
 class Marker(NamedTuple):
