@@ -63,7 +63,8 @@ class Explorer:
 
 def inaccessible(page: Page) -> list[str]:
     """Return what axe finds wrong with the page as it is shown now; in the dark, with its colors."""
-    page.evaluate(builds.axe().read_text())
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(builds.axe().read_text())
     found = page.evaluate(AXE)
     return [
         f"{each['id']}: {node['html'][:200]} {node['failureSummary']}"
