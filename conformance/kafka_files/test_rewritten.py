@@ -10,8 +10,7 @@ from conformance.kafka_files.conftest import Brokers, Written, complaints
 from conformance.kafka_files.contents import Topic, contents
 from conformance.kafka_files.scenario import COMMITTED, append, committed_offsets, write_again
 from conformance.kafka_files.test_there_and_back import objections
-from minibroker.pipeline.rewriting.directory import rewrite_directory
-from minibroker.pipeline.rewriting.report import Report
+from minibroker.pipeline.rewriting.directory import Report, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.compression import Compression
 

@@ -31,8 +31,7 @@ from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.pipeline.brokers.broker_source import BrokerSource
-from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.brokers.client_settings import read_store_as_pem
+from minibroker.pipeline.brokers.client import Client, read_store_as_pem
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.messages.cluster import DescribeClusterRequest

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from os import PathLike
 
+    from minibroker.pipeline.log_opening import Log, Place
     from minibroker.pipeline.log_source import Mode
-    from minibroker.pipeline.opened_log import Log, Place
     from minibroker.pipeline.options import IsolationLevel
 
 REMEDY: Final = "the pipeline needs the extra arrow: python3 -m pip install pyarrow numpy"
@@ -36,7 +36,7 @@ def open(
     without the extra.
     """
     try:
-        from minibroker.pipeline.opened_log import Log
+        from minibroker.pipeline.log_opening import Log
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(REMEDY, name=error.name) from error
 

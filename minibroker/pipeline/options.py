@@ -1,7 +1,7 @@
 """The options of `spark.read` and `spark.readStream`: those of Spark's own Kafka source, and those for a directory.
 
 They have the same meaning, defaults and limits as in Spark. Unknown options, and options without an effect on the
-query, are refused by name; those that only Spark's own source needs are ignored (`foreign_options`).
+query, are refused by name; those that only Spark's own source needs are ignored (`option_values`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 import minibroker.pipeline.option_values as values
-from minibroker.pipeline.foreign_options import drop_ignored, list_meaningless
 from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
-from minibroker.pipeline.option_values import GivenOptions
+from minibroker.pipeline.option_values import GivenOptions, drop_ignored, list_meaningless
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.suggestions import suggest_names
 

@@ -20,8 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from minibroker.pipeline.java import find_java, require_platform, set_java_home
-from minibroker.pipeline.java_start import start_java
+from minibroker.pipeline.java import find_java, require_platform, set_java_home, start_java
 from minibroker.pipeline.spark_errors import find_reason
 
 if TYPE_CHECKING:
@@ -71,8 +70,8 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
     An existing session is used as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays
     that of the first session. So is the session of a notebook on Spark Connect, with the settings in `conf` alone. A
     server of Spark Connect (`sc://HOST:PORT`) has its own log level, and takes settings of Spark SQL only. Raises
-    `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, `StartError` of `java_start` if it does not
-    start, and `SessionError` if no master answers, or does not let Spark in.
+    `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, `StartError` of the same module if it does
+    not start, and `SessionError` if no master answers, or does not let Spark in.
     """
     require_platform()
     import pyspark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.pipeline.foreign_options import drop_ignored, list_meaningless, warn_of
+from minibroker.pipeline.option_values import drop_ignored, list_meaningless, warn_of
 from minibroker.pipeline.sink.sink_settings import parse_settings
 
 

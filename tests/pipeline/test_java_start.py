@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from minibroker.pipeline.java_start import _HeldOutput
+from minibroker.pipeline.java import _HeldOutput
 
 START = """
 import sys
-from minibroker.pipeline.java_start import StartError
+from minibroker.pipeline.java import StartError
 from minibroker.pipeline.session import session
 try:
     session("local[1]", **{"spark.driver.memory": sys.argv[1]})

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from minibroker import pipeline
+from minibroker.pipeline.log_opening import Place
 from minibroker.pipeline.log_source import CorruptData, OptionError, TopicPartition
-from minibroker.pipeline.opened_log import Place
 from tests.pipeline.logs import NOW_MS, records, write_log
 from tests.pipeline.sink.committed import create_topic
 from tests.pipeline.verifying.support import written

@@ -30,7 +30,7 @@ def test_a_python_without_our_packages_imports_them_from_the_archive(tmp_path: P
     with tarfile.open(path) as archive:
         archive.extractall(tmp_path / "minibroker", filter="data")
         assert not any("__pycache__" in name for name in archive.getnames())
-    program = "import crc32c, minibroker.pipeline.foreign_options as module; print(crc32c.__file__, module.__file__)"
+    program = "import crc32c, minibroker.pipeline.spark_errors as module; print(crc32c.__file__, module.__file__)"
     command = [sys.executable, "-S", "-c", program]  # -S: without site-packages
     run = subprocess.run(
         command, cwd=tmp_path, env={"PYTHONPATH": "minibroker"}, capture_output=True, text=True, check=True

@@ -11,7 +11,7 @@ import pytest
 
 from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.client.connection_settings import Settings
-from minibroker.pipeline.brokers.client_settings import FIXED, make_client_settings
+from minibroker.pipeline.brokers.client import FIXED, make_client_settings
 from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import NAMES

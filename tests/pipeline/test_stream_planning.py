@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, OptionError
 from minibroker.pipeline.options import ReadOptions, parse_options
-from minibroker.pipeline.planning import Offsets
-from minibroker.pipeline.stream_planning import (
+from minibroker.pipeline.planning import (
+    Offsets,
     find_initial_offsets,
     find_latest_offsets,
     from_json,

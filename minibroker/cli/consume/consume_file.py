@@ -15,7 +15,7 @@ from minibroker.cli.places import Topics, Where, is_pattern
 from minibroker.cli.shared import make_operation_error
 
 if TYPE_CHECKING:
-    from minibroker.pipeline.opened_log import Log, Place
+    from minibroker.pipeline.log_opening import Log, Place
 
 SUFFIXES: Final = (".parquet", ".arrow")
 REMEDY: Final = "--out needs the extra arrow: python3 -m pip install pyarrow numpy"

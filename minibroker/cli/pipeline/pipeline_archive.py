@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_archives import Format, add_archive_options, locate_archive
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
+    Format,
     Source,
+    add_archive_options,
     add_engine_option,
     add_source_options,
     add_spark_options,
+    locate_archive,
     make_job_error,
     reads_locally,
     start_engine,
@@ -29,7 +31,7 @@ from minibroker.cli.shared import INTERRUPTED, make_assignments_option, make_jso
 
 if TYPE_CHECKING:
     from minibroker.pipeline.archiving.archive_job import LogArchive
-    from minibroker.pipeline.archiving.archive_rows import Totals
+    from minibroker.pipeline.archiving.archive_tables import Totals
     from minibroker.pipeline.options import ReadOptions
 
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -160,7 +162,7 @@ def _make_decoder(source: Source, registry: str | None) -> Any:
 
 def _run_archive(run: LogArchive, pause_s: float | None, compact: bool) -> tuple[Totals, bool]:
     """Run once, or again and again. Return what was written, and whether that is all."""
-    from minibroker.pipeline.archiving.archive_rows import Totals
+    from minibroker.pipeline.archiving.archive_tables import Totals
 
     written = Totals()
     try:

@@ -25,11 +25,13 @@ from minibroker.cli.connecting import (
     make_server_option,
     require_connection,
 )
-from minibroker.cli.pipeline.pipeline_archives import Format, add_archive_options, locate_archive
 from minibroker.cli.pipeline.pipeline_shared import (
     Engine,
+    Format,
+    add_archive_options,
     add_engine_option,
     add_spark_options,
+    locate_archive,
     make_job_error,
     runs_locally,
     start_engine,
@@ -39,7 +41,7 @@ from minibroker.cli.shared import make_assignments_option, make_json_option, par
 
 if TYPE_CHECKING:
     from minibroker.pipeline.archiving.archive_tables import Archived
-    from minibroker.pipeline.archiving.replay_targets import Prepared
+    from minibroker.pipeline.archiving.archived_topics import Prepared
     from minibroker.pipeline.archiving.replay_task import ReplayTask
 
 COMMIT_RECORDS: Final = 100_000
@@ -199,8 +201,8 @@ def _prepare_topics(
     partitions: int | None,
     kept: Mapping[str, Mapping[str, str]],
 ) -> Prepared:
+    from minibroker.pipeline.archiving.archived_topics import prepare_topics
     from minibroker.pipeline.archiving.replay_job import find_needed_topics
-    from minibroker.pipeline.archiving.replay_targets import prepare_topics
     from minibroker.pipeline.sink.delivery import connect_client
 
     with connect_client(task.settings) as client:
@@ -233,7 +235,7 @@ def _show_progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]
 def _watch_commits(task: ReplayTask, archived: list[Archived], bars: Any, over: threading.Event) -> None:
     from minibroker.client.client_errors import ClientError
     from minibroker.pipeline.sink.delivery import connect_client
-    from minibroker.pipeline.sink.sink_errors import WriteFailed
+    from minibroker.pipeline.sink.sink_transaction import WriteFailed
 
     bar = bars.add_task("replay", total=sum(each.records for each in archived))
     with connect_client(task.settings) as client:

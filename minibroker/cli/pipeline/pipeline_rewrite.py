@@ -21,7 +21,7 @@ from minibroker.cli.pipeline.pipeline_shared import (
 from minibroker.cli.shared import make_json_option, print_table
 
 if TYPE_CHECKING:
-    from minibroker.pipeline.rewriting.report import Report, TopicSpace
+    from minibroker.pipeline.rewriting.directory import Report, TopicSpace
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 HEAD = ("topic", "partitions", "segments", "batches", "records", "bytes before", "bytes after", "left")

@@ -1,4 +1,4 @@
-"""Common parts of the jobs' commands: the choice of the log, a Spark session, and Spark's errors in one line.
+"""Common parts of the jobs' commands: the choice of log and archive, a Spark session, Spark's errors in one line.
 
 With `--engine`, a job runs in this process or in Spark, and gives the same results. Spark takes 18 s of CPU to start,
 which pays only for logs that one process reads in more than that, on more cores than it uses.
@@ -32,7 +32,7 @@ from minibroker.cli.connecting import (
     make_server_option,
     require_connection,
 )
-from minibroker.cli.shared import parse_assignment
+from minibroker.cli.shared import make_assignments_option, parse_assignment
 from minibroker.pipeline.spark_errors import find_reason
 from minibroker.protocol.legible import join_lines
 from minibroker.quantities import format_bytes, format_number
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from minibroker.pipeline import engines
+    from minibroker.pipeline.archiving.archive_tables import ArchiveTable
     from minibroker.pipeline.options import ReadOptions
 
 Engine = Literal["auto", "local", "spark"]
@@ -290,3 +291,43 @@ def explain_error(error: Exception) -> Exception:
 def make_job_error(message: str) -> click.ClickException:
     """Return a job's error as one line, with status 2."""
     return Cannot(join_lines(message))
+
+
+Format = Literal["parquet", "iceberg", "delta"]
+FORMATS: Final = ("parquet", "iceberg", "delta")
+
+
+def add_archive_options(help: str) -> Callable[[Command], Command]:
+    """`--format` and `--catalog`, as arguments `table_format` and `catalog`, for `locate_archive`."""
+    choice = click.Choice(FORMATS)
+    catalog = make_assignments_option(
+        "--catalog",
+        "catalog",
+        "A property of pyiceberg's catalog, such as uri, or of delta-rs's object store; name=NAME chooses a catalog of"
+        " pyiceberg's own settings.",
+    )
+
+    def with_options(command: Command) -> Command:
+        named = click.option("--format", "table_format", type=choice, default=FORMATS[0], show_default=True, help=help)
+        return named(catalog(command))
+
+    return with_options
+
+
+def locate_archive(
+    table_format: Format, where: str, catalog: tuple[tuple[str, str], ...], compression: str = "zstd"
+) -> ArchiveTable:
+    """Return the archive at a place, which need not exist. Raises click.UsageError."""
+    if table_format == "parquet":
+        from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
+
+        if catalog:
+            raise click.UsageError("--catalog is for iceberg and delta")
+        return ParquetArchive(where, compression)
+    if table_format == "iceberg":
+        from minibroker.pipeline.archiving.iceberg_archive import IcebergArchive
+
+        return IcebergArchive(where, dict(catalog), compression)
+    from minibroker.pipeline.archiving.delta_archive import DeltaArchive
+
+    return DeltaArchive(where, dict(catalog), compression)

@@ -11,23 +11,26 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
-from minibroker.pipeline.archiving.archive_rows import Decoder, Reading, Totals
 from minibroker.pipeline.archiving.archive_tables import (
     ArchiveError,
     ArchiveNote,
     ArchiveTable,
+    Decoder,
+    Reading,
+    Totals,
     list_archived_partitions,
 )
 from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.log_opening import open_source
 from minibroker.pipeline.log_source import LogSource, OffsetRange
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.planning import Offsets, make_splits
-from minibroker.pipeline.stream_planning import (
+from minibroker.pipeline.planning import (
+    Offsets,
     find_initial_offsets,
     find_present_offsets,
     from_json,
     limit_ends,
+    make_splits,
     measure_sizes,
     stream_ranges,
     to_json,

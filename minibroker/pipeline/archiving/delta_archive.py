@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
-from minibroker.pipeline.archiving.archive_rows import DIRECTORIES, SCHEMA, Reading, Totals
-from minibroker.pipeline.archiving.archive_tables import NOTE, ArchiveError, ArchiveNote, Scan, parse_note, require_next
+from minibroker.pipeline.archiving.archive_tables import (
+    DIRECTORIES,
+    NOTE,
+    SCHEMA,
+    ArchiveError,
+    ArchiveNote,
+    Reading,
+    Scan,
+    Totals,
+    parse_note,
+    require_next,
+)
 from minibroker.pipeline.archiving.parquet_archive import make_scan
 from minibroker.pipeline.engines import Engine
 from minibroker.pipeline.log_source import Split

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from minibroker.pipeline.archiving.archive_rows import DIRECTORIES, SCHEMA, Reading, Totals
 from minibroker.pipeline.archiving.archive_tables import (
+    DIRECTORIES,
     NOTE,
+    SCHEMA,
     ArchiveError,
     ArchiveNote,
+    Reading,
     Scan,
+    Totals,
     Window,
     parse_note,
     require_next,

@@ -1,7 +1,7 @@
 """The replay: writes archived records back to topics, each once, with order and timestamps kept in each partition.
 
 This file finds how far an earlier run came, and sorts the rows of a partition. `replay_task` writes them,
-`replay_targets` prepares the topics.
+`archived_topics` prepares the topics.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveTable, Window, list_archived_partitions
-from minibroker.pipeline.archiving.replay_targets import Needed
+from minibroker.pipeline.archiving.archived_topics import Needed
 from minibroker.pipeline.archiving.replay_task import COLUMNS, Replayed, ReplayTask
 from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.log_source import OptionError

@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.delivery import connect_client, make_sender, try_to_abort
-from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.sink_transaction import Marker, Transaction
+from minibroker.pipeline.sink.sink_transaction import Marker, Transaction, WriteFailed
 from minibroker.pipeline.sink.task import TaskWriter
 
 # The columns of the archive that a task needs.

@@ -12,8 +12,7 @@ import pyarrow as pa
 from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import Settings
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
-from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.brokers.client_settings import make_client_settings
+from minibroker.pipeline.brokers.client import Client, make_client_settings
 from minibroker.pipeline.brokers.fetching import Fetcher, FetchSettings
 from minibroker.pipeline.decode.decoder import AbortedRanges, make_decoder
 from minibroker.pipeline.log_source import Bounds, OffsetRange, OptionError, ReadRequest, Split, TopicPartition

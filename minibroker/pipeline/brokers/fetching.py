@@ -14,8 +14,7 @@ from minibroker.client.client_errors import ClientError, Reaction
 from minibroker.client.cluster_client import Sent
 from minibroker.client.connection_settings import pop_number
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
-from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.brokers.client_settings import translate_errors
+from minibroker.pipeline.brokers.client import Client, translate_errors
 from minibroker.pipeline.decode.batch_headers import measure_extent
 from minibroker.pipeline.log_source import DataLoss, OffsetRange
 from minibroker.protocol.errors import ErrorCode

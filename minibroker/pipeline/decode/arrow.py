@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from minibroker.pipeline.array_types import Int64s, UInt8s
-from minibroker.pipeline.decode.decoded_fields import Fields, HeaderParts, Parts
+from minibroker.pipeline.decode.record_field_columns import Fields, HeaderParts, Parts
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.schemas import CORRUPT, HEADERS, TIMESTAMP
 

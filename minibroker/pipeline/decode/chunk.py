@@ -18,8 +18,7 @@ from minibroker.pipeline.decode import message_columns
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
 from minibroker.pipeline.decode.batch_headers import Headers, Place
-from minibroker.pipeline.decode.decoded_fields import Fields, Wanted
-from minibroker.pipeline.decode.record_field_columns import read_fields
+from minibroker.pipeline.decode.record_field_columns import Fields, Wanted, read_fields
 from minibroker.pipeline.decode.record_starts import record_starts
 from minibroker.pipeline.log_source import OffsetRange
 from minibroker.protocol.errors import KafkaError

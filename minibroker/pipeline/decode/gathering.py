@@ -18,7 +18,7 @@ from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
 from minibroker.pipeline.decode.batch_headers import Headers, Place
 from minibroker.pipeline.decode.chunk import MAX_ROWS, Batches, ChunkDecoder, Damage
-from minibroker.pipeline.decode.decoded_fields import Wanted
+from minibroker.pipeline.decode.record_field_columns import Wanted
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, TIMESTAMP_TYPE_BIT

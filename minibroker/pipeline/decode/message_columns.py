@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.arena import Arena
-from minibroker.pipeline.decode.decoded_fields import Parts
+from minibroker.pipeline.decode.record_field_columns import Parts
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.batch import COMPRESSION_MASK, LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.compression import Compression

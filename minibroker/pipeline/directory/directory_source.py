@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from minibroker.pipeline.directory.finding import FoundLog, find_logs, log_start_offsets, parse_paths
 from minibroker.pipeline.directory.log_transactions import Transactions
-from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.log_walking import BLOCK_BYTES
 from minibroker.pipeline.directory.reading_disk import DISK
+from minibroker.pipeline.directory.segment_files import LogView
 from minibroker.pipeline.directory.split_reading import SplitReader
 from minibroker.pipeline.directory.splitting import (
     Stretch,

@@ -12,10 +12,9 @@ from __future__ import annotations
 from contextlib import closing
 
 from minibroker.pipeline.directory.finding import FoundLog
-from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.log_walking import Step, walk_batches
 from minibroker.pipeline.directory.reading_disk import DISK
-from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile, make_place_after
+from minibroker.pipeline.directory.segment_files import LogView, OpenSegment, Place, SegmentFile, make_place_after
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader

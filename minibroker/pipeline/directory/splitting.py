@@ -16,9 +16,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.log_walking import iterate_batch_steps
-from minibroker.pipeline.directory.segment_files import OpenSegment, Place, SegmentFile
+from minibroker.pipeline.directory.segment_files import LogView, OpenSegment, Place, SegmentFile
 from minibroker.pipeline.log_source import OffsetRange, Split
 from minibroker.storage.names import LOG_SUFFIX
 

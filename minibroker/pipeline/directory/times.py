@@ -6,9 +6,8 @@ from contextlib import closing
 
 import numpy as np
 
-from minibroker.pipeline.directory.log_view import LogView
 from minibroker.pipeline.directory.log_walking import iterate_batch_steps
-from minibroker.pipeline.directory.segment_files import OpenSegment, SegmentFile, index_entries
+from minibroker.pipeline.directory.segment_files import LogView, OpenSegment, SegmentFile, index_entries
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.streaming import stream_records

@@ -22,11 +22,14 @@ import pyarrow.compute as pc
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s, UInt64s
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin, Producer
-from minibroker.pipeline.encode.cutting import MAX_OFFSET_DELTA, Chunk, iterate_chunks, iterate_facts
-from minibroker.pipeline.encode.input_columns import (
+from minibroker.pipeline.encode.cutting import (
+    MAX_OFFSET_DELTA,
+    Chunk,
     Columns,
     count_headers,
     get_value_offsets,
+    iterate_chunks,
+    iterate_facts,
     join_columns,
     make_columns,
     measure_lengths,

@@ -24,15 +24,17 @@ from typing import Final
 import pyarrow as pa
 
 from minibroker.pipeline.brokers.client import Client
-from minibroker.pipeline.sink.identity import Identity, request_producer_id
 from minibroker.pipeline.sink.sender import Sender
-from minibroker.pipeline.sink.sink_errors import Fenced, WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.pipeline.sink.sink_transaction import (
     PRODUCE_VERSIONS,
+    Fenced,
     Generation,
+    Identity,
     Marker,
     Transaction,
+    WriteFailed,
+    request_producer_id,
 )
 from minibroker.pipeline.sink.task import Counted, TaskWriter
 

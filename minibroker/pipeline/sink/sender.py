@@ -1,7 +1,8 @@
 """Sends rows in Produce requests until brokers have them: retries, splits, and the handling of errors.
 
 At most one batch of a partition is in flight. So order is kept, and a retry has the same sequence, which brokers accept
-only once. `identity` has the producer's identity; `transaction` adds partitions before they are written to.
+only once. `sink_transaction` has the producer's identity, and adds
+partitions to a transaction before they are written to.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.batch_settings import EncodeError
 from minibroker.pipeline.encode.encoder import encode_rows
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.identity import Identity
-from minibroker.pipeline.sink.sink_errors import (
+from minibroker.pipeline.sink.sink_settings import SinkSettings
+from minibroker.pipeline.sink.sink_transaction import (
     FENCED,
     SEQUENCE_LOST,
     UNCERTAIN,
     Fenced,
+    Identity,
     RecordRefused,
     WriteFailed,
 )
-from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.compression import Compression

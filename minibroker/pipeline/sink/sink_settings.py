@@ -1,6 +1,6 @@
 """The options of a writer as typed settings: Spark's own, and those of the Kafka producer after `kafka.`.
 
-The connection checks the remaining ones after `kafka.`; `sink_columns` checks columns.
+The connection checks the remaining ones after `kafka.`; `task` checks columns.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from typing import Final, Literal
 
 from minibroker.client.connection_settings import Settings
 from minibroker.pipeline.encode.batch_settings import BatchSettings
-from minibroker.pipeline.foreign_options import drop_ignored, list_meaningless
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.option_values import INT32_MAX, GivenOptions
+from minibroker.pipeline.option_values import INT32_MAX, GivenOptions, drop_ignored, list_meaningless
 from minibroker.protocol.records.compression import Compression
 
 Delivery = Literal["at-least-once", "exactly-once"]

@@ -10,12 +10,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from minibroker.pipeline.foreign_options import warn_of
 from minibroker.pipeline.log_source import OptionError
+from minibroker.pipeline.option_values import warn_of
 from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sink import delivery
-from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings
+from minibroker.pipeline.sink.sink_transaction import WriteFailed
 from minibroker.pipeline.sink.writer import (
     TaskMessage,
     check_options,

@@ -14,14 +14,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from minibroker.pipeline.foreign_options import warn_of
 from minibroker.pipeline.log_source import OptionError
+from minibroker.pipeline.option_values import warn_of
 from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered, Open
-from minibroker.pipeline.sink.sink_columns import check_columns
-from minibroker.pipeline.sink.sink_errors import WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
+from minibroker.pipeline.sink.sink_transaction import WriteFailed
+from minibroker.pipeline.sink.task import check_columns
 from minibroker.pipeline.sources.arrival import Shipped
 
 _WRITE_ONLY: Final = 0  # the number of the one batch of a batch write

@@ -16,17 +16,15 @@ from pyspark.sql.streaming.datasource import (
 )
 
 import minibroker.pipeline.planning as planning
-import minibroker.pipeline.stream_planning as stream_planning
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.group_offsets import commit_offsets
-from minibroker.pipeline.foreign_options import warn_of
 from minibroker.pipeline.log_source import LogSource, ReadRequest
+from minibroker.pipeline.option_values import warn_of
 from minibroker.pipeline.options import ReadOptions
 from minibroker.pipeline.plain_errors import rows_with_plain_errors, with_plain_errors
-from minibroker.pipeline.planning import Offsets
+from minibroker.pipeline.planning import JsonOffsets, Offsets, from_json, to_json
 from minibroker.pipeline.sources.arrival import Shipped
-from minibroker.pipeline.sources.readers import SplitPartition, iterate_rows
-from minibroker.pipeline.stream_planning import JsonOffsets, from_json, to_json
+from minibroker.pipeline.sources.tables import SplitPartition, iterate_rows
 
 
 class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -46,7 +44,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def initialOffset(self) -> JsonOffsets:
         """Return where a query without a checkpoint begins, always the same. Raises `OptionError`."""
         if self._initial is None:
-            self._initial = to_json(stream_planning.find_initial_offsets(self._options, self._source))
+            self._initial = to_json(planning.find_initial_offsets(self._options, self._source))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -64,7 +62,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             warn_of(self._options.ignored)
         self._commit_to_group(start)
         if self._until is None:
-            self._latest = stream_planning.find_present_offsets(self._options, self._source)
+            self._latest = planning.find_present_offsets(self._options, self._source)
         else:
             self._latest = self._until
         begin = from_json(start)
@@ -72,7 +70,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return to_json(begin)
         end = self._latest
         if isinstance(limit, ReadMaxRows):
-            end = stream_planning.limit_ends(begin, end, limit.max_rows, self._source)
+            end = planning.limit_ends(begin, end, limit.max_rows, self._source)
         return to_json(end)
 
     def _commit_to_group(self, finished: JsonOffsets) -> None:
@@ -93,7 +91,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return False
         last_s, delay_s = self._last_batch_s, self._options.max_trigger_delay_ms / 1000
         if last_s is not None and now_s - last_s < delay_s:
-            there = stream_planning.measure_sizes(start, end, self._source)
+            there = planning.measure_sizes(start, end, self._source)
             if sum(there.values()) < least:
                 return True
         self._last_batch_s = now_s
@@ -106,12 +104,12 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     @with_plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the end of the log: the query ends there."""
-        self._until = stream_planning.find_present_offsets(self._options, self._source)
+        self._until = planning.find_present_offsets(self._options, self._source)
 
     @with_plain_errors
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """Return the parts of a batch's tasks. They have the same offsets after a restart. Raises `DataLoss`."""
-        ranges = stream_planning.stream_ranges(self._options, self._source, from_json(start), from_json(end))
+        ranges = planning.stream_ranges(self._options, self._source, from_json(start), from_json(end))
         return [SplitPartition(split) for split in planning.make_splits(self._options, self._source, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,6 @@ from minibroker.pipeline.verifying.checkpoint_checks import (
     find_wrong_id,
     read_epochs,
 )
-from minibroker.pipeline.verifying.coordinator_state import read_coordinator_states
 from minibroker.pipeline.verifying.findings import Finding, Findings, Problem
 from minibroker.pipeline.verifying.log_files import PartitionPlan
 from minibroker.pipeline.verifying.offset_checks import EpochRun
@@ -32,6 +31,7 @@ from minibroker.pipeline.verifying.transaction_checks import (
     find_wrong_entry,
     make_older_coordinator,
     make_outside,
+    read_coordinator_states,
     without_transaction,
 )
 from minibroker.storage.checkpoints.checkpoint_texts import (

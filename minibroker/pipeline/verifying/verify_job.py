@@ -17,11 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.engines import Engine, Here
-from minibroker.pipeline.verifying.compaction_checks import KEYS, make_duplicate_key
 from minibroker.pipeline.verifying.findings import CHECKS, MAX_OF_A_KIND, Finding, sort_findings
 from minibroker.pipeline.verifying.log_files import DirectoryPlan, SegmentPlan, plan_directory
 from minibroker.pipeline.verifying.partition_checks import collect_findings
-from minibroker.pipeline.verifying.segment_checks import CheckedSegment, check_segment, find_keys_of_segment
+from minibroker.pipeline.verifying.segment_checks import (
+    KEYS,
+    CheckedSegment,
+    check_segment,
+    find_keys_of_segment,
+    make_duplicate_key,
+)
 
 TASK_BYTES: Final = 64 << 20  # small segments share a task up to this size
 TASK_SEGMENTS: Final = 64

@@ -8,12 +8,13 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minibroker.pipeline.archiving.archived_topics import (
+    Needed,
     choose_configs,
     describe_configs,
     find_topic_configs,
     find_topic_ids,
+    prepare_topics,
 )
-from minibroker.pipeline.archiving.replay_targets import Needed, prepare_topics
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.options import ReadOptions, parse_options

@@ -12,9 +12,8 @@ import pytest
 
 from minibroker.pipeline.archiving import parquet_archive
 from minibroker.pipeline.archiving.archive_decoding import ValueDecoder
-from minibroker.pipeline.archiving.archive_files import ArchiveFiles
 from minibroker.pipeline.archiving.archive_tables import ArchiveError
-from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
+from minibroker.pipeline.archiving.parquet_archive import ArchiveFiles, ParquetArchive
 from minibroker.pipeline.engines import Here
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.pipeline.schema_sources import GivenSchema

@@ -21,15 +21,15 @@ from rich.progress import Progress
 from minibroker.cli.pipeline import pipeline_replay
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.archiving.archive_tables import Archived
+from minibroker.pipeline.archiving.archived_topics import Needed, prepare_topics
 from minibroker.pipeline.archiving.replay_job import Part, find_needed_topics, replay_id_of, replay_settings
-from minibroker.pipeline.archiving.replay_targets import Needed, prepare_topics
 from minibroker.pipeline.archiving.replay_task import Replayed, ReplayTask
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OffsetRange, OptionError, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import TIMESTAMP
 from minibroker.pipeline.selection import TopicSelection
-from minibroker.pipeline.sink.sink_errors import WriteFailed
+from minibroker.pipeline.sink.sink_transaction import WriteFailed
 from tests.pipeline.archiving.replaying import COUNT, T_MS, reading, rows
 from tests.pipeline.sink.committed import create_topic, read, values
 from tests.running import RunningBroker, running_broker

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from minibroker.client.connection_settings import INT32_MAX, Settings
-from minibroker.pipeline.brokers.client_settings import make_client_settings
+from minibroker.pipeline.brokers.client import make_client_settings
 from minibroker.pipeline.brokers.fetching import FetchSettings
 from minibroker.pipeline.log_source import OptionError
 from tests.cases import for_each

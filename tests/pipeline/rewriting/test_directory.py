@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.pipeline.rewriting.directory import rewrite_directory
-from minibroker.pipeline.rewriting.report import Report
+from minibroker.pipeline.rewriting.directory import Report, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.batch import ELIDED_BIT, set_checksum
 from minibroker.protocol.records.building import build_batch

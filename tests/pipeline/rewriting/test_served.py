@@ -10,8 +10,7 @@ from typing import NamedTuple
 import confluent_kafka
 import pytest
 
-from minibroker.pipeline.rewriting.directory import rewrite_directory
-from minibroker.pipeline.rewriting.report import Report
+from minibroker.pipeline.rewriting.directory import Report, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.topic_configs import Change
 from minibroker.protocol.records.compression import Compression

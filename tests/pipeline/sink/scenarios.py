@@ -16,9 +16,8 @@ import pytest
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered, Open
-from minibroker.pipeline.sink.sink_errors import Fenced, WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
-from minibroker.pipeline.sink.sink_transaction import find_generation
+from minibroker.pipeline.sink.sink_transaction import Fenced, WriteFailed, find_generation
 from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
 from tests.pipeline.sink.committed import create_topic, values
 

@@ -21,8 +21,8 @@ from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered
-from minibroker.pipeline.sink.sink_errors import RecordRefused, WriteFailed
 from minibroker.pipeline.sink.sink_settings import parse_settings
+from minibroker.pipeline.sink.sink_transaction import RecordRefused, WriteFailed
 from tests.clients.ports import free_ports
 from tests.pipeline.sink.committed import read, values
 from tests.pipeline.sink.scenarios import (

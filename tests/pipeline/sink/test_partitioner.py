@@ -10,7 +10,7 @@ from kafka.partitioner.default import murmur2 as truth
 
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.partitioner import Partitioner, compute_murmur2, hash_keys
-from minibroker.pipeline.sink.sink_columns import Rows
+from minibroker.pipeline.sink.task import Rows
 
 COUNTS = {"t": 3, "u": 5}
 

@@ -15,11 +15,10 @@ from minibroker.client.client_errors import ClientError, Reaction
 from minibroker.client.cluster_client import Leader
 from minibroker.pipeline.encode.batch_settings import BatchSettings
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.identity import Identity
 from minibroker.pipeline.sink.sender import Sender
-from minibroker.pipeline.sink.sink_columns import Rows
-from minibroker.pipeline.sink.sink_errors import Fenced, RecordRefused, WriteFailed
 from minibroker.pipeline.sink.sink_settings import SinkSettings
+from minibroker.pipeline.sink.sink_transaction import Fenced, Identity, RecordRefused, WriteFailed
+from minibroker.pipeline.sink.task import Rows
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.payload import iterate_records

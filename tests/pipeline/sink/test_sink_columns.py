@@ -10,8 +10,8 @@ import pytest
 
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
-from minibroker.pipeline.sink.sink_columns import ROWS, Rows, check_columns
-from minibroker.pipeline.sink.sink_errors import RecordRefused
+from minibroker.pipeline.sink.sink_transaction import RecordRefused
+from minibroker.pipeline.sink.task import ROWS, Rows, check_columns
 from tests.cases import for_each
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_900, UTC)

@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.sink.sink_errors import WriteFailed
+from minibroker.pipeline.sink.sink_transaction import WriteFailed
 from minibroker.pipeline.sink.stream_writer import BATCH_ID, QUERY_ID, stream_writer
 from minibroker.pipeline.sink.writer import TaskMessage, batch_writer
 from minibroker.pipeline.sources.tables import RecordsSource

@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 from minibroker.pipeline.log_source import ReadRequest
 from minibroker.pipeline.options import parse_options
 from minibroker.pipeline.sources.arrival import ship_task
-from minibroker.pipeline.sources.readers import BatchReader
+from minibroker.pipeline.sources.tables import BatchReader
 from tests.pipeline.stand_in import StandIn
 
 HIDDEN = """

@@ -14,10 +14,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from minibroker.pipeline.log_source import DataLoss, OptionError, ReadRequest, TopicPartition
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.sources import readers
+from minibroker.pipeline.sources import tables
 from minibroker.pipeline.sources import stream_reader as stream_reader_module
-from minibroker.pipeline.sources.readers import BatchReader
 from minibroker.pipeline.sources.stream_reader import StreamReader
+from minibroker.pipeline.sources.tables import BatchReader
 from tests.pipeline.stand_in import StandIn
 
 REQUEST = ReadRequest("records", ("offset", "topic"))
@@ -66,13 +66,13 @@ def test_imported_modules_of_a_spark_worker_are_frozen_once(
     module: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     frozen: list[str] = []
-    monkeypatch.setattr(readers.gc, "freeze", lambda: frozen.append("all"))
+    monkeypatch.setattr(tables.gc, "freeze", lambda: frozen.append("all"))
     spec = None if module is None else ModuleSpec(module, None)
     monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(__spec__=spec))
-    readers.freeze_present_objects.cache_clear()
+    tables.freeze_present_objects.cache_clear()
     reader = batch_reader(StandIn({"a-0": (2, 5), "b-0": (0, 1)}))
     read(reader, reader.partitions())
-    readers.freeze_present_objects.cache_clear()
+    tables.freeze_present_objects.cache_clear()
     assert frozen == (["all"] if module == "pyspark.daemon" else [])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.verifying.message_checks import check_messages
+from minibroker.pipeline.verifying.record_checks import check_messages
 from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.message import encode_message
 from minibroker.protocol.records.message_set import build_message_set
