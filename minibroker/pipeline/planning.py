@@ -196,18 +196,13 @@ def find_initial_offsets(options: ReadOptions, source: LogSource) -> Offsets:
     return resolve_position(options.starting or FROM_NOW, partitions, bounds, source, options.no_match == "error")
 
 
-def find_latest_offsets(source: LogSource, *, missing_ok: bool = False) -> Offsets:
-    """Return the end of each present partition. Raises `OptionError` if a named one is missing, unless `missing_ok`."""
-    partitions = source.partitions(missing_ok=missing_ok)
-    return {partition: bounds.latest for partition, bounds in source.bounds(partitions).items()}
-
-
 def find_present_offsets(options: ReadOptions, source: LogSource) -> Offsets:
     """Return the end of each partition of a stream that has begun. Raises `DataLoss` if a named topic is gone."""
     try:
-        return find_latest_offsets(source, missing_ok=not options.fail_on_data_loss)
+        partitions = source.partitions(missing_ok=not options.fail_on_data_loss)
     except OptionError as error:
         raise DataLoss(f"{error}; {REMEDY}") from None
+    return {partition: bounds.latest for partition, bounds in source.bounds(partitions).items()}
 
 
 def measure_sizes(start: Offsets, end: Offsets, source: LogSource) -> Offsets:

@@ -13,7 +13,6 @@ from minibroker.pipeline.options import ReadOptions, parse_options
 from minibroker.pipeline.planning import (
     Offsets,
     find_initial_offsets,
-    find_latest_offsets,
     from_json,
     limit_ends,
     measure_sizes,
@@ -35,6 +34,10 @@ def stream(**options: str) -> ReadOptions:
 def at(**offsets: int) -> Offsets:
     """`a0=5` as the offset 5 of a-0."""
     return {partition(f"{name[0]}-{name[1:]}"): offset for name, offset in offsets.items()}
+
+
+def latest_in(log: StandIn) -> Offsets:
+    return {partition: bounds.latest for partition, bounds in log.bounds(log.partitions()).items()}
 
 
 def ranges(log: StandIn, start: Offsets, end: Offsets, **options: str) -> list[OffsetRange]:
@@ -61,14 +64,14 @@ def test_a_stream_starts_at_the_latest_offset_by_default() -> None:
 
 def test_a_limit_is_divided_in_proportion() -> None:
     log = StandIn({"a-0": (0, 100), "a-1": (0, 300), "b-0": (0, 1), "b-1": (5, 5)})
-    end = limit_ends(at(a0=0, a1=0, b0=0, b1=5), find_latest_offsets(log), 40, log)
+    end = limit_ends(at(a0=0, a1=0, b0=0, b1=5), latest_in(log), 40, log)
     assert end == at(a0=9, a1=29, b0=1, b1=5)
 
 
 @given(LOGS, st.integers(1, 300))
 def test_a_limit_is_obeyed_without_starving_partitions(log: StandIn, most: int) -> None:
     start = {each: bounds.earliest for each, bounds in log.logs.items()}
-    latest = find_latest_offsets(log)
+    latest = latest_in(log)
     end = limit_ends(start, latest, most, log)
     there = measure_sizes(start, latest, log)
     taken = {each: end[each] - start[each] for each in end}
@@ -82,7 +85,7 @@ def test_successive_batches_read_every_record_once(log: StandIn, most: int) -> N
     position: Offsets = {}  # all partitions are new
     log = StandIn({f"{each.topic}-{each.partition}": (0, bounds.latest) for each, bounds in log.logs.items()})
     read: list[OffsetRange] = []
-    while position != (end := limit_ends(position, find_latest_offsets(log), most, log)):
+    while position != (end := limit_ends(position, latest_in(log), most, log)):
         read += ranges(log, position, end)
         position = end
     for each, bounds in log.logs.items():

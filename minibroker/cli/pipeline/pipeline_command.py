@@ -31,9 +31,7 @@ class Jobs(OneLineGroup):
 
 
 @click.group(
-    cls=Jobs,
-    modules={name: f"minibroker.cli.pipeline.pipeline_{name}" for name in JOBS},
-    invoke_without_command=True,
+    cls=Jobs, modules={name: f"minibroker.cli.pipeline.pipeline_{name}" for name in JOBS}, invoke_without_command=True
 )
 @click.pass_context
 def pipeline(context: click.Context) -> None:

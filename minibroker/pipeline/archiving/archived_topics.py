@@ -24,11 +24,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.topics import CreateTopicsRequest
-from minibroker.storage.checkpoints.checkpoint_texts import (
-    PARTITION_METADATA,
-    MalformedCheckpoint,
-    parse_topic_id,
-)
+from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA, MalformedCheckpoint, parse_topic_id
 
 # A replay does not set these: they would delete or refuse archived records, or name replicas of the old cluster.
 LEFT_BEHIND: Final = frozenset(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -36,16 +35,25 @@ class Rows:
         return record_batch([pa.array([known.get(field.name)], field.type) for field in self.schema], self.schema, 1)
 
     def _make_column(self, field: pa.Field, data: UInt8s, fields: Fields) -> pa.Array:
-        made = _MAKERS.get(field.name)
-        if made is not None:
-            array = made(data, fields)
-            return self.constant(None, field.type, fields.count) if array is None else array
-        if field.name == "timestampType":
-            kinds = fields.timestamp_types
-            if not isinstance(kinds, int):
-                return pa.array(kinds.astype(np.int32))
-            return self.constant(kinds, field.type, fields.count)
-        return self.constant(self.names.get(field.name), field.type, fields.count)
+        kinds, times, made = fields.timestamp_types, fields.timestamps_ms, None
+        match field.name:
+            case "key":
+                made = _copy_bytes(data, fields.keys)
+            case "value":
+                made = _copy_bytes(data, fields.values)
+            case "headers":
+                made = _make_headers(data, fields.headers)
+            case "offset" if fields.offsets is not None:
+                made = pa.array(fields.offsets)
+            case "timestamp" if times is not None:
+                made = convert_times(times)
+            case "timestampMs" if times is not None:
+                made = pa.array(times)
+            case "timestampType" if isinstance(kinds, int):
+                return self.constant(kinds, field.type, fields.count)
+            case "timestampType":
+                made = pa.array(kinds).cast(field.type)
+        return self.constant(self.names.get(field.name), field.type, fields.count) if made is None else made
 
     def constant(self, value: Any, kind: pa.DataType, count: int) -> pa.Array:
         """Return an array of `count` times this value; None is null."""
@@ -109,25 +117,3 @@ def _decode_text(binary: pa.Array) -> pa.Array:
         return binary.cast(pa.string())
     except pa.ArrowInvalid:
         return pa.array([key.decode(errors="replace") for key in binary.to_pylist()], pa.string())
-
-
-def _make_offsets(data: UInt8s, fields: Fields) -> pa.Array | None:
-    return None if fields.offsets is None else pa.array(fields.offsets)
-
-
-def _make_timestamps(data: UInt8s, fields: Fields) -> pa.Array | None:
-    return None if fields.timestamps_ms is None else convert_times(fields.timestamps_ms)
-
-
-def _make_exact_timestamps(data: UInt8s, fields: Fields) -> pa.Array | None:
-    return None if fields.timestamps_ms is None else pa.array(fields.timestamps_ms)
-
-
-_MAKERS: Final[dict[str, Callable[[UInt8s, Fields], pa.Array | None]]] = {
-    "key": lambda data, fields: _copy_bytes(data, fields.keys),
-    "value": lambda data, fields: _copy_bytes(data, fields.values),
-    "offset": _make_offsets,
-    "timestamp": _make_timestamps,
-    "timestampMs": _make_exact_timestamps,
-    "headers": lambda data, fields: _make_headers(data, fields.headers),
-}

@@ -40,25 +40,16 @@ _LENGTH_POSITION: Final = 8
 _UNBOUNDED: Final = 1 << 62
 _MESSAGE_TIMESTAMP_POSITION: Final = 18
 
+# By the names of `Headers`, though a batch has the length behind it for its size, and a delta for its last offset.
 _BATCH: Final = np.dtype(
     [
-        ("base_offset", ">i8"),
-        ("length", ">i4"),
-        ("leader_epoch", ">i4"),
-        ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp", ">i8"),
-        ("max_timestamp", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("record_count", ">i4"),
+        *(("base_offset", ">i8"), ("size", ">i4"), ("leader_epoch", ">i4"), ("magic", "i1"), ("crc", ">u4")),
+        *(("attributes", ">i2"), ("last_offset", ">i4"), ("base_timestamp", ">i8"), ("max_timestamp", ">i8")),
+        *(("producer_id", ">i8"), ("producer_epoch", ">i2"), ("base_sequence", ">i4"), ("record_count", ">i4")),
     ]
 )
 _MESSAGE: Final = np.dtype(
-    [("base_offset", ">i8"), ("length", ">i4"), ("crc", ">u4"), ("magic", "i1"), ("attributes", "i1")]
+    [("base_offset", ">i8"), ("size", ">i4"), ("crc", ">u4"), ("magic", "i1"), ("attributes", "i1")]
 )
 
 
@@ -204,50 +195,29 @@ def read_headers_at(view: memoryview, positions: list[int]) -> Headers:
 
 
 def _batch_headers(view: memoryview, at: Int64s) -> Headers:
-    raw = _read_values_at(view, _BATCH, at)
-    base_offset = raw["base_offset"].astype(np.int64)
-    return Headers(
-        position=at,
-        size=raw["length"].astype(np.int64) + LOG_OVERHEAD_BYTES,
-        magic=raw["magic"].astype(np.int64),
-        crc=raw["crc"].astype(np.int64),
-        attributes=raw["attributes"].astype(np.int64),
-        base_offset=base_offset,
-        last_offset=base_offset + raw["last_offset_delta"],
-        base_timestamp=raw["base_timestamp"].astype(np.int64),
-        max_timestamp=raw["max_timestamp"].astype(np.int64),
-        leader_epoch=raw["leader_epoch"].astype(np.int64),
-        producer_id=raw["producer_id"].astype(np.int64),
-        producer_epoch=raw["producer_epoch"].astype(np.int64),
-        base_sequence=raw["base_sequence"].astype(np.int64),
-        record_count=raw["record_count"].astype(np.int64),
-    )
+    columns = _read_columns(view, _BATCH, at)
+    columns["size"] += LOG_OVERHEAD_BYTES
+    columns["last_offset"] += columns["base_offset"]
+    return Headers(position=at, **columns)
 
 
 def _read_message_headers(view: memoryview, at: Int64s, magic: Int64s) -> Headers:
-    raw = _read_values_at(view, _MESSAGE, at)
-    offset = raw["base_offset"].astype(np.int64)
-    attributes = raw["attributes"].astype(np.int64) & np.where(magic == 1, KNOWN_MESSAGE_ATTRIBUTES, COMPRESSION_MASK)
-    timestamp = np.full(len(at), -1, np.int64)
+    columns = _read_columns(view, _MESSAGE, at)
+    columns["size"] += LOG_OVERHEAD_BYTES
+    columns["attributes"] &= np.where(magic == 1, KNOWN_MESSAGE_ATTRIBUTES, COMPRESSION_MASK)
+    columns["record_count"] = np.where(columns["attributes"] & COMPRESSION_MASK, -1, 1)
+    none, timestamp = np.full(len(at), -1, np.int64), np.full(len(at), -1, np.int64)
     timed = magic == 1
     timestamp[timed] = _read_values_at(view, ">i8", at[timed] + _MESSAGE_TIMESTAMP_POSITION)
-    none = np.full(len(at), -1, np.int64)
-    return Headers(
-        position=at,
-        size=raw["length"].astype(np.int64) + LOG_OVERHEAD_BYTES,
-        magic=magic,
-        crc=raw["crc"].astype(np.int64),
-        attributes=attributes,
-        base_offset=offset,
-        last_offset=offset,
-        base_timestamp=timestamp,
-        max_timestamp=timestamp,
-        leader_epoch=none,
-        producer_id=none,
-        producer_epoch=none,
-        base_sequence=none,
-        record_count=np.where(attributes & COMPRESSION_MASK, -1, 1),
-    )
+    columns |= dict.fromkeys(("base_timestamp", "max_timestamp"), timestamp)
+    columns |= dict.fromkeys(("leader_epoch", "producer_id", "producer_epoch", "base_sequence"), none)
+    return Headers(position=at, last_offset=columns["base_offset"], **columns)
+
+
+def _read_columns(view: memoryview, dtype: np.dtype[np.void], at: Int64s) -> dict[str, Int64s]:
+    """Return each field of the structures at these positions."""
+    raw = _read_values_at(view, dtype, at)
+    return {name: raw[name].astype(np.int64) for name in dtype.names or ()}
 
 
 def _read_values_at(view: memoryview, dtype: npt.DTypeLike, at: Int64s) -> npt.NDArray[Any]:
@@ -260,10 +230,7 @@ def _read_values_at(view: memoryview, dtype: npt.DTypeLike, at: Int64s) -> npt.N
 def check_checksums(view: memoryview, headers: Headers) -> Bools:
     """Return whether the stored checksum of each batch is right."""
     spans = zip(
-        headers.magic.tolist(),
-        headers.position.tolist(),
-        (headers.position + headers.size).tolist(),
-        strict=True,
+        headers.magic.tolist(), headers.position.tolist(), (headers.position + headers.size).tolist(), strict=True
     )
     computed = [
         crc32c(view[start + CRC_START : end]) if magic == MAGIC else crc32(view[start + MAGIC_POSITION : end])

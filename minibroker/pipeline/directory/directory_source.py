@@ -104,7 +104,7 @@ class DirectorySource:
         wanted = list(partitions)
         return _retry_while_files_change(lambda: self._find_bounds_now(wanted))
 
-    def _find_bounds_now(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    def _find_bounds_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         found = find_logs(self._paths)
         starts = {each: log_start_offsets(each) for each in {log.log_directory for log in found.values()}}
         bounds = {}

@@ -207,11 +207,7 @@ class SegmentRewriting:
 
 
 def rewrite_directory(
-    source: str,
-    target: str,
-    settings: RewriteSettings,
-    topics: Collection[str] = (),
-    engine: Engine | None = None,
+    source: str, target: str, settings: RewriteSettings, topics: Collection[str] = (), engine: Engine | None = None
 ) -> Report:
     """Rewrite a log directory that no broker uses: these topics, or all but the internal ones. All else is copied.
 

@@ -7,13 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodeError
-from minibroker.protocol.records.batch import (
-    DELETE_HORIZON_BIT,
-    ELIDED_BIT,
-    MAGIC,
-    MAX_SEQUENCE,
-    BatchHeader,
-)
+from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, ELIDED_BIT, MAGIC, MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.compression import Compression
 
 DEFAULT_BATCH_BYTES = 16384

@@ -15,10 +15,7 @@ from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.rewriting.batch_conversion import Converter, Source, Written
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings, choose_target
 from minibroker.protocol.errors import CorruptBatch, KafkaError
-from minibroker.storage.checkpoints.checkpoint_texts import (
-    LEADER_EPOCH_CHECKPOINT,
-    parse_leader_epochs,
-)
+from minibroker.storage.checkpoints.checkpoint_texts import LEADER_EPOCH_CHECKPOINT, parse_leader_epochs
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, iterate_stored_batches
 from minibroker.storage.compaction.segment_writer import SegmentWriter

@@ -73,10 +73,7 @@ KINDS: Final = (
     Kind("leader-epoch-regression", "epochs", "error", "a batch has an older leader epoch than an earlier batch"),
     Kind("leader-epoch-checkpoint", "epochs", "error", "leader-epoch-checkpoint contradicts the batches"),
     Kind(
-        "leader-epoch-late",
-        "epochs",
-        "note",
-        "leader-epoch-checkpoint begins behind the log's start; a kill may come after records were deleted",
+        "leader-epoch-late", "epochs", "note", "leader-epoch-checkpoint begins behind the log's start, as after a kill"
     ),
     Kind("log-start", "epochs", "error", "the first segment is lost: epochs or a checkpoint begin before the log"),
     Kind("index-missing", "index", "warning", "a closed segment has no .index file; a start rebuilds it"),
@@ -85,12 +82,7 @@ KINDS: Final = (
     Kind("index-offset", "index", "error", "an .index entry has another offset than the batch that it points to"),
     Kind("index-beyond-log", "index", "error", "an .index entry points beyond the end of the log file"),
     Kind("timeindex-missing", "timeindex", "warning", "a closed segment has no .timeindex file; a start rebuilds it"),
-    Kind(
-        "timeindex-order",
-        "timeindex",
-        "error",
-        "the entries of a .timeindex file do not increase, or it ends within one",
-    ),
+    Kind("timeindex-order", "timeindex", "error", "a .timeindex file's entries do not increase, or it ends within one"),
     Kind("timeindex-offset", "timeindex", "error", "a .timeindex entry has an offset that the segment does not have"),
     Kind("timeindex-timestamp", "timeindex", "error", "a .timeindex entry has another time than its batch"),
     Kind("timeindex-late", "timeindex", "error", "the log has larger timestamps before a .timeindex entry's offset"),
@@ -111,23 +103,14 @@ KINDS: Final = (
     Kind("txnindex-first-offset", "transactions", "error", "a .txnindex entry has another first offset than the log"),
     Kind("txnindex-stable-offset", "transactions", "error", "a .txnindex entry has another last stable offset"),
     Kind("snapshot", "snapshots", "error", "a .snapshot file has a wrong checksum, version or size"),
-    Kind(
-        "snapshot-missing", "snapshots", "warning", "a segment that follows batches of producers has no .snapshot file"
-    ),
+    Kind("snapshot-missing", "snapshots", "warning", "a segment behind batches of producers has no .snapshot file"),
     Kind("snapshot-state", "snapshots", "error", "a .snapshot file contradicts the log about a producer"),
     Kind("snapshot-beyond-log", "snapshots", "error", "the offset in a .snapshot file's name is beyond the log's end"),
     Kind("checkpoint", "checkpoints", "error", "a checkpoint file is malformed"),
+    Kind("partition-metadata", "checkpoints", "error", "partition.metadata is malformed or missing, or has another id"),
+    Kind("meta-properties", "checkpoints", "error", "meta.properties is missing or malformed, or of another cluster"),
     Kind(
-        "partition-metadata", "checkpoints", "error", "a partition.metadata is malformed or missing, or has another id"
-    ),
-    Kind(
-        "meta-properties",
-        "checkpoints",
-        "error",
-        "meta.properties is missing or malformed, or of another cluster than the metadata log",
-    ),
-    Kind(
-        "partition-unknown", "checkpoints", "warning", "the metadata log has no such partition; a start sets it aside"
+        "partition-unknown", "checkpoints", "warning", "the metadata log has no such partition: a start sets it aside"
     ),
     Kind("partition-missing", "checkpoints", "error", "a checkpoint names a partition that has no directory"),
     Kind("checkpoint-beyond-log", "checkpoints", "error", "a checkpoint has an offset beyond the log's end"),

@@ -28,14 +28,7 @@ from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, MAGIC, MAX_SEQ
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 
 SHOWN_KEY_BYTES = 60
-KEYS = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("offset", pa.int64()),
-        ("file", pa.string()),
-        ("position", pa.int64()),
-    ]
-)
+KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("file", pa.string()), ("position", pa.int64())])
 
 
 def find_wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Iterator[Problem]:
