@@ -14,19 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from minibroker.cli.pipeline.pipeline_shared import (
-    Engine,
-    Format,
-    Source,
-    add_archive_options,
-    add_engine_option,
-    add_source_options,
-    add_spark_options,
-    locate_archive,
-    make_job_error,
-    reads_locally,
-    start_engine,
-)
+from minibroker.cli.pipeline import pipeline_shared
 from minibroker.cli.shared import INTERRUPTED, make_assignments_option, make_json_option, print_table
 
 if TYPE_CHECKING:
@@ -46,9 +34,9 @@ UNCOMMITTED: Final = (
 
 
 @click.command()
-@add_source_options
+@pipeline_shared.add_source_options
 @click.option("--out", metavar="PLACE", required=True, help="A directory, or a URL; of iceberg, NAMESPACE.TABLE.")
-@add_archive_options("Plain Parquet files, or a table, which needs the extra lake.")
+@pipeline_shared.add_archive_options("Plain Parquet files, or a table, which needs the extra lake.")
 @click.option("--decode", metavar="REGISTRY", help="Add decoded values, by the schemas at this URL, or `log`: its own.")
 @click.option("--compact", is_flag=True, help="Merge small files of a table of delta after the run.")
 @click.option("--continuous", is_flag=True, help="Run until interrupted, instead of ending once all is archived.")
@@ -68,13 +56,13 @@ UNCOMMITTED: Final = (
     help="The codec of the Parquet files.",
 )
 @make_assignments_option("--option", "options", "An option of the reader, such as failOnDataLoss=false.")
-@add_engine_option
-@add_spark_options
+@pipeline_shared.add_engine_option
+@pipeline_shared.add_spark_options
 @make_json_option("Print a JSON object of what was written.")
 def archive(
-    source: Source,
+    source: pipeline_shared.Source,
     out: str,
-    table_format: Format,
+    table_format: pipeline_shared.Format,
     catalog: tuple[tuple[str, str], ...],
     decode: str | None,
     compact: bool,
@@ -83,7 +71,7 @@ def archive(
     batch_offsets: int,
     compression: str,
     options: tuple[tuple[str, str], ...],
-    engine: Engine,
+    engine: pipeline_shared.Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
@@ -111,7 +99,7 @@ def archive(
             "--compact: pyiceberg does not merge files yet; rewrite_data_files of Spark or Trino does"
         )
     pause_s = parse_duration_ms("--trigger", trigger or INTERVAL) / 1000 if continuous else None
-    table = locate_archive(table_format, out, catalog, compression)
+    table = pipeline_shared.locate_archive(table_format, out, catalog, compression)
     reading = {**source.options(), **_choose_isolation(dict(options))}
     parsed = parse_options(reading, "records", "stream")
     names = _select_topics(parsed)
@@ -119,8 +107,8 @@ def archive(
         "topic_ids": find_topic_ids(parsed, names),
         "topic_configs": find_topic_configs(parsed, names),
     }
-    locally = table_format != "parquet" or reads_locally(source, parsed, engine)
-    with start_engine(locally, master, conf) as runs:
+    locally = table_format != "parquet" or pipeline_shared.reads_locally(source, parsed, engine)
+    with pipeline_shared.start_engine(locally, master, conf) as runs:
         run = LogArchive(
             table, reading, batch_offsets=batch_offsets, decoder=_make_decoder(source, decode), engine=runs, **settings
         )
@@ -145,11 +133,11 @@ def _select_topics(options: ReadOptions) -> set[str]:
 
     names = {partition.topic for partition in select_partitions(options)}
     if not names:
-        raise make_job_error("there is no topic to archive")
+        raise pipeline_shared.make_job_error("there is no topic to archive")
     return names
 
 
-def _make_decoder(source: Source, registry: str | None) -> Any:
+def _make_decoder(source: pipeline_shared.Source, registry: str | None) -> Any:
     """Return what decodes values, by the schemas of a registry, or of the log's own topic `_schemas`."""
     if registry is None:
         return None

@@ -25,17 +25,7 @@ from minibroker.cli.connecting import (
     make_server_option,
     require_connection,
 )
-from minibroker.cli.pipeline.pipeline_shared import (
-    Engine,
-    Format,
-    add_archive_options,
-    add_engine_option,
-    add_spark_options,
-    locate_archive,
-    make_job_error,
-    runs_locally,
-    start_engine,
-)
+from minibroker.cli.pipeline import pipeline_shared
 from minibroker.cli.places import Where, parse_offset_or_time
 from minibroker.cli.shared import make_assignments_option, make_json_option, parse_assignment, print_table
 
@@ -52,7 +42,7 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 
 @click.command()
 @click.option("--from", "archive", metavar="DIR", required=True, help="The archive: a directory, or a URL.")
-@add_archive_options("What the archive is.")
+@pipeline_shared.add_archive_options("What the archive is.")
 @make_server_option(f"Any Kafka.  [env var: {variables.SERVER}]")
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
@@ -80,12 +70,12 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 )
 @add_client_setting_options
 @add_timeout_option
-@add_engine_option
-@add_spark_options
+@pipeline_shared.add_engine_option
+@pipeline_shared.add_spark_options
 @make_json_option("Print a JSON object of what was written.")
 def replay(
     archive: str,
-    table_format: Format,
+    table_format: pipeline_shared.Format,
     catalog: tuple[tuple[str, str], ...],
     servers: str | None,
     topics: tuple[str, ...],
@@ -100,7 +90,7 @@ def replay(
     commit_records: int,
     client: tuple[tuple[str, str], ...],
     connect_timeout_s: float | None,
-    engine: Engine,
+    engine: pipeline_shared.Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
     as_json: bool,
@@ -131,9 +121,9 @@ def replay(
     from minibroker.pipeline.archiving.replay_task import ReplayTask
 
     settings = replay_settings(servers, dict(client))
-    table = locate_archive(table_format, archive, catalog)
+    table = pipeline_shared.locate_archive(table_format, archive, catalog)
     if not table.exists():
-        raise make_job_error(f"there is no archive {archive}")
+        raise pipeline_shared.make_job_error(f"there is no archive {archive}")
     archived = _choose_topics(list_archived_partitions(table), topics)
     targets = _map_targets(archived, topic_map) if to is None else {_get_only_topic(archived): to}
     part = Part(parse_edge(start), parse_edge(end))
@@ -144,8 +134,8 @@ def replay(
     prepared = _prepare_topics(task, archived, dict(configs), partitions, kept)
     for remark in prepared.remarks:
         click.echo(remark, err=True)
-    locally = runs_locally(engine, records=sum(each.records for each in archived))
-    with start_engine(locally, master, conf) as runs, _show_progress(task, archived):
+    locally = pipeline_shared.runs_locally(engine, records=sum(each.records for each in archived))
+    with pipeline_shared.start_engine(locally, master, conf) as runs, _show_progress(task, archived):
         done = replay_archive(table, task, archived, part=part, engine=runs)
     written = {each.partition: each.records for each in done}
     report = [_make_row(task, each, written.get(each.partition, 0), part == Part()) for each in archived]
@@ -170,9 +160,9 @@ def _choose_topics(archived: list[Archived], topics: tuple[str, ...]) -> list[Ar
     found = {each.partition.topic for each in archived}
     for topic in topics:
         if topic not in found:
-            raise make_job_error(f"the archive has no topic {topic}")
+            raise pipeline_shared.make_job_error(f"the archive has no topic {topic}")
     if not archived:
-        raise make_job_error("there is nothing in the archive")
+        raise pipeline_shared.make_job_error("there is nothing in the archive")
     return [each for each in archived if not topics or each.partition.topic in topics]
 
 
@@ -181,7 +171,7 @@ def _map_targets(archived: list[Archived], topic_map: tuple[tuple[str, str], ...
     found = {each.partition.topic for each in archived}
     for topic, target in topic_map:
         if topic not in found:
-            raise make_job_error(
+            raise pipeline_shared.make_job_error(
                 f"--topic-map {topic}={target}: {topic} is none of the topics to replay, {', '.join(sorted(found))}"
             )
     return dict(topic_map)
@@ -190,7 +180,9 @@ def _map_targets(archived: list[Archived], topic_map: tuple[tuple[str, str], ...
 def _get_only_topic(archived: list[Archived]) -> str:
     topics = sorted({each.partition.topic for each in archived})
     if len(topics) > 1:
-        raise make_job_error(f"--to is for one topic, and the archive has {', '.join(topics)}: name one with --topic")
+        raise pipeline_shared.make_job_error(
+            f"--to is for one topic, and the archive has {', '.join(topics)}: name one with --topic"
+        )
     return topics[0]
 
 

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from minibroker.cli.pipeline.pipeline_shared import (
-    Engine,
-    add_engine_option,
-    add_spark_options,
-    make_path_option,
-    runs_locally,
-    start_engine,
-)
+from minibroker.cli.pipeline import pipeline_shared
 from minibroker.cli.shared import make_json_option, print_table
 
 if TYPE_CHECKING:
@@ -29,7 +22,7 @@ LARGEST_BATCH_BYTES = 1 << 20  # accepted and returned by every broker with defa
 
 
 @click.command()
-@make_path_option("The log directory to read; not one that a broker is writing to.", required=True)
+@pipeline_shared.make_path_option("The log directory to read; not one that a broker is writing to.", required=True)
 @click.option(
     "--output", metavar="DIR", type=click.Path(file_okay=False, resolve_path=True), required=True,
     help="The directory to write: new, empty, or left by a killed run of this command.",
@@ -46,8 +39,8 @@ LARGEST_BATCH_BYTES = 1 << 20  # accepted and returned by every broker with defa
     help="Leave out the attributes byte of records, or restore it.  [default: unchanged]",
 )  # fmt: skip
 @make_json_option("Print a JSON object.")
-@add_engine_option
-@add_spark_options
+@pipeline_shared.add_engine_option
+@pipeline_shared.add_spark_options
 def rewrite(
     path: str,
     output: str,
@@ -57,7 +50,7 @@ def rewrite(
     batch_bytes: int | None,
     elide: bool | None,
     as_json: bool,
-    engine: Engine,
+    engine: pipeline_shared.Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
 ) -> None:
@@ -79,8 +72,8 @@ def rewrite(
     settings = RewriteSettings(codec, level, batch_bytes, elide)
     with Rewriting(path, output, settings, topics) as rewriting:  # it refuses what cannot be, before Spark starts
         if rewriting.finished is None:
-            locally = runs_locally(engine, size_bytes=sum(task.size_bytes for task in rewriting.left()))
-            with start_engine(locally, master, conf) as runs:
+            locally = pipeline_shared.runs_locally(engine, size_bytes=sum(task.size_bytes for task in rewriting.left()))
+            with pipeline_shared.start_engine(locally, master, conf) as runs:
                 report = rewrite_begun(rewriting, runs)
         else:
             click.echo(f"{output} was complete already: nothing was done", err=True)

@@ -15,15 +15,7 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_client_setting_options, add_timeout_option, make_server_option
-from minibroker.cli.pipeline.pipeline_shared import (
-    Engine,
-    add_engine_option,
-    add_spark_options,
-    make_job_error,
-    make_path_option,
-    runs_locally,
-    start_engine,
-)
+from minibroker.cli.pipeline import pipeline_shared
 from minibroker.cli.shared import make_json_option, print_table
 
 if TYPE_CHECKING:
@@ -35,7 +27,7 @@ HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong"
 
 
 @click.command()
-@make_path_option(
+@pipeline_shared.make_path_option(
     "The log directory, or one partition's directory in it. No broker should be writing to it.",
     required=True,
     urls=True,
@@ -62,8 +54,8 @@ HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong"
 @add_client_setting_options
 @add_timeout_option
 @make_json_option("Print a JSON object per line.")
-@add_engine_option
-@add_spark_options
+@pipeline_shared.add_engine_option
+@pipeline_shared.add_spark_options
 def verify(
     path: str,
     topics: tuple[str, ...],
@@ -76,7 +68,7 @@ def verify(
     client: tuple[tuple[str, str], ...],
     connect_timeout_s: float | None,
     as_json: bool,
-    engine: Engine,
+    engine: pipeline_shared.Engine,
     master: str,
     conf: tuple[tuple[str, str], ...],
 ) -> int:
@@ -112,14 +104,14 @@ def verify(
 
 
 def _collect_findings(
-    plan: DirectoryPlan, engine: Engine, master: str, conf: tuple[tuple[str, str], ...]
+    plan: DirectoryPlan, engine: pipeline_shared.Engine, master: str, conf: tuple[tuple[str, str], ...]
 ) -> list[Finding]:
     """Return the findings in the order in which they are printed."""
     from minibroker.pipeline.verifying.findings import sort_findings
     from minibroker.pipeline.verifying.verify_job import verify_plan
 
-    locally = runs_locally(engine, size_bytes=sum(segment.size_bytes for segment in plan.segments))
-    with start_engine(locally, master, conf) as runs:
+    locally = pipeline_shared.runs_locally(engine, size_bytes=sum(segment.size_bytes for segment in plan.segments))
+    with pipeline_shared.start_engine(locally, master, conf) as runs:
         return sort_findings(verify_plan(plan, runs))
 
 
@@ -154,7 +146,7 @@ def _select_checks(checks: str | None, skip: str | None) -> list[str]:
     left_out = _split_names(skip or "")
     unknown = [name for name in (*chosen, *left_out) if name not in CHECKS]
     if unknown:
-        raise make_job_error(f"there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
+        raise pipeline_shared.make_job_error(f"there is no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
     return [name for name in chosen if name not in left_out]
 
 

@@ -11,30 +11,12 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Final
 
-from minibroker.pipeline.archiving.archive_tables import (
-    ArchiveError,
-    ArchiveNote,
-    ArchiveTable,
-    Decoder,
-    Reading,
-    Totals,
-    list_archived_partitions,
-)
+from minibroker.pipeline import planning
+from minibroker.pipeline.archiving import archive_tables
 from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.log_opening import open_source
 from minibroker.pipeline.log_source import LogSource, OffsetRange
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.planning import (
-    Offsets,
-    find_initial_offsets,
-    find_present_offsets,
-    from_json,
-    limit_ends,
-    make_splits,
-    measure_sizes,
-    stream_ranges,
-    to_json,
-)
 
 BATCH_OFFSETS: Final = 1_000_000
 FROM_EARLIEST: Final = {"startingOffsets": "earliest", "isolation.level": "read_committed"}
@@ -49,18 +31,18 @@ class LogArchive:
 
     def __init__(
         self,
-        table: ArchiveTable,
+        table: archive_tables.ArchiveTable,
         options: Mapping[str, str],
         *,
         topic_ids: Mapping[str, str],
         topic_configs: Mapping[str, Mapping[str, str]] | None = None,
         batch_offsets: int = BATCH_OFFSETS,
-        decoder: Decoder | None = None,
+        decoder: archive_tables.Decoder | None = None,
         engine: Engine | None = None,
     ) -> None:
         self.table = table
         self._options = parse_options({**FROM_EARLIEST, **options, "includeHeaders": "true"}, "records", "stream")
-        self._reading = Reading(self._options, decoder)
+        self._reading = archive_tables.Reading(self._options, decoder)
         self._batch_offsets = batch_offsets
         self._engine = engine or Here()
         table.prepare()
@@ -69,36 +51,40 @@ class LogArchive:
         configs = {**note.configs, **(topic_configs or {})}
         self.note = replace(note, topics=dict(topic_ids), configs=configs)
 
-    def run(self) -> Iterator[Totals]:
+    def run(self) -> Iterator[archive_tables.Totals]:
         """Archive what there is at the start of this run. Yield what each commit has added.
 
         Raises `ArchiveError`, and what the log's source raises.
         """
         with closing(open_source(self._options)) as source:
             begin, until = self._find_bounds(source)
-            while measure_sizes(begin, until, source):
-                end = limit_ends(begin, until, self._batch_offsets, source)
-                yield self._put_ranges(source, stream_ranges(self._options, source, begin, end), {**begin, **end})
-                begin = from_json(self.note.offsets)
+            while planning.measure_sizes(begin, until, source):
+                end = planning.limit_ends(begin, until, self._batch_offsets, source)
+                yield self._put_ranges(
+                    source, planning.stream_ranges(self._options, source, begin, end), {**begin, **end}
+                )
+                begin = planning.from_json(self.note.offsets)
 
     def left(self) -> int:
         """Return how many offsets there are to archive now."""
         with closing(open_source(self._options)) as source:
-            return sum(measure_sizes(*self._find_bounds(source), source).values())
+            return sum(planning.measure_sizes(*self._find_bounds(source), source).values())
 
-    def _find_bounds(self, source: LogSource) -> tuple[Offsets, Offsets]:
+    def _find_bounds(self, source: LogSource) -> tuple[planning.Offsets, planning.Offsets]:
         """Return from where to where there is something to archive now."""
-        until = find_present_offsets(self._options, source)
-        return from_json(self.note.offsets) if self.note.offsets else find_initial_offsets(self._options, source), until
+        until = planning.find_present_offsets(self._options, source)
+        return planning.from_json(self.note.offsets) if self.note.offsets else planning.find_initial_offsets(
+            self._options, source
+        ), until
 
-    def _put_ranges(self, source: LogSource, ranges: list[OffsetRange], end: Offsets) -> Totals:
+    def _put_ranges(self, source: LogSource, ranges: list[OffsetRange], end: planning.Offsets) -> archive_tables.Totals:
         """Append the records of these ranges by one commit."""
-        note = replace(self.note, number=self.note.number + 1, offsets=to_json(end))
+        note = replace(self.note, number=self.note.number + 1, offsets=planning.to_json(end))
         if not ranges:  # all of these offsets are gone, and `failOnDataLoss` is off
-            self.note = replace(self.note, offsets=to_json(end))
-            return Totals()
+            self.note = replace(self.note, offsets=planning.to_json(end))
+            return archive_tables.Totals()
         options = replace(self._options, min_partitions=self._options.min_partitions or self._engine.workers)
-        totals = self.table.append(self._reading, make_splits(options, source, ranges), note, self._engine)
+        totals = self.table.append(self._reading, planning.make_splits(options, source, ranges), note, self._engine)
         self.note = note
         return totals
 
@@ -107,17 +93,19 @@ def require_same_topics(where: str, known: Mapping[str, str], topic_ids: Mapping
     """Raise `ArchiveError` unless these are the archived topics, and perhaps new ones. `known` are their ids."""
     for topic, identity in known.items():
         if topic not in topic_ids:
-            raise ArchiveError(f"{where} also has {topic}, which is not selected now")
+            raise archive_tables.ArchiveError(f"{where} also has {topic}, which is not selected now")
         if topic_ids[topic] != identity:
-            raise ArchiveError(f"{where} is of another source: its {topic} is {identity}, this one {topic_ids[topic]}")
+            raise archive_tables.ArchiveError(
+                f"{where} is of another source: its {topic} is {identity}, this one {topic_ids[topic]}"
+            )
 
 
-def find_newest_note(table: ArchiveTable) -> ArchiveNote:
+def find_newest_note(table: archive_tables.ArchiveTable) -> archive_tables.ArchiveNote:
     """Return the newest note; if all have expired, what the rows say: each partition goes on behind its last one."""
     if not table.exists():
-        return ArchiveNote()
+        return archive_tables.ArchiveNote()
     note = table.note()
     if note is not None:
         return note
-    found = list_archived_partitions(table)
-    return ArchiveNote(offsets=to_json({each.partition: each.last + 1 for each in found}))
+    found = archive_tables.list_archived_partitions(table)
+    return archive_tables.ArchiveNote(offsets=planning.to_json({each.partition: each.last + 1 for each in found}))

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import pyarrow as pa
 
-from minibroker.pipeline.archiving.archive_tables import (
-    DIRECTORIES,
-    NOTE,
-    SCHEMA,
-    ArchiveError,
-    ArchiveNote,
-    Reading,
-    Scan,
-    Totals,
-    parse_note,
-    require_next,
-)
+from minibroker.pipeline.archiving import archive_tables
 from minibroker.pipeline.archiving.parquet_archive import make_scan
 from minibroker.pipeline.engines import Engine
 from minibroker.pipeline.log_source import Split
@@ -65,21 +54,23 @@ class DeltaArchive:
         table = self._open_table()
         missing = {"topic", "partition", "offset"} - {each.name for each in table.schema().fields} if table else set()
         if missing:
-            raise ArchiveError(f"{self.where} is not an archive: it has no {', '.join(sorted(missing))}")
+            raise archive_tables.ArchiveError(f"{self.where} is not an archive: it has no {', '.join(sorted(missing))}")
 
-    def note(self) -> ArchiveNote | None:
+    def note(self) -> archive_tables.ArchiveNote | None:
         """Return the newest note, or None. Delta keeps a commit's metadata for 30 days by default."""
         return self._note_of(self._open_table())
 
-    def _note_of(self, table: DeltaTable | None) -> ArchiveNote | None:
+    def _note_of(self, table: DeltaTable | None) -> archive_tables.ArchiveNote | None:
         for limit in (RECENT_COMMITS, None):
             for commit in table.history(limit) if table else ():
-                note = parse_note(commit.get(NOTE), self.where)
+                note = archive_tables.parse_note(commit.get(archive_tables.NOTE), self.where)
                 if note is not None:
                     return note
         return None
 
-    def append(self, reading: Reading, splits: Sequence[Split], note: ArchiveNote, engine: Engine) -> Totals:
+    def append(
+        self, reading: archive_tables.Reading, splits: Sequence[Split], note: archive_tables.ArchiveNote, engine: Engine
+    ) -> archive_tables.Totals:
         """Append the rows of these splits by one commit with this note. This process writes them, all in one stream.
 
         A run that commits at the same time makes this one fail.
@@ -87,8 +78,8 @@ class DeltaArchive:
         from deltalake import CommitProperties, Transaction, WriterProperties, write_deltalake
         from deltalake.exceptions import CommitFailedError, DeltaError
 
-        table, totals = self._open_table(), Totals()
-        require_next(self._note_of(table), note, self.where)
+        table, totals = self._open_table(), archive_tables.Totals()
+        archive_tables.require_next(self._note_of(table), note, self.where)
         rows = Rows(reading.rows(splits, totals))
         try:
             write_deltalake(
@@ -96,17 +87,20 @@ class DeltaArchive:
                 pa.RecordBatchReader.from_batches(rows.schema, iter(rows)),
                 mode="append",
                 schema_mode="merge",
-                partition_by=list(DIRECTORIES),
+                partition_by=list(archive_tables.DIRECTORIES),
                 storage_options=dict(self.storage),
                 writer_properties=WriterProperties(compression=CODECS[self.compression]),
                 commit_properties=CommitProperties(
-                    custom_metadata={NOTE: note.text()}, app_transactions=[Transaction(NOTE, note.number)]
+                    custom_metadata={archive_tables.NOTE: note.text()},
+                    app_transactions=[Transaction(archive_tables.NOTE, note.number)],
                 ),
             )
         except CommitFailedError as error:
-            raise ArchiveError(f"{self.where}: another run writes to it at the same time: {error}") from None
+            raise archive_tables.ArchiveError(
+                f"{self.where}: another run writes to it at the same time: {error}"
+            ) from None
         except DeltaError as error:
-            raise rows.error or ArchiveError(f"{self.where}: {error}") from None
+            raise rows.error or archive_tables.ArchiveError(f"{self.where}: {error}") from None
         return totals
 
     def count(self) -> int:
@@ -120,11 +114,11 @@ class DeltaArchive:
         if table is not None:
             table.optimize.compact()
 
-    def scanner(self) -> Scan:
+    def scanner(self) -> archive_tables.Scan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
         table = self._open_table()
         if table is None:
-            raise ArchiveError(f"there is no table {self.where}")
+            raise archive_tables.ArchiveError(f"there is no table {self.where}")
         return make_scan(table.to_pyarrow_dataset())
 
 
@@ -134,7 +128,7 @@ class Rows:
     def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:
         self._first = next(rows, None)
         self._rest = rows
-        self.schema: pa.Schema = SCHEMA if self._first is None else self._first.schema
+        self.schema: pa.Schema = archive_tables.SCHEMA if self._first is None else self._first.schema
         self.error: Exception | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:

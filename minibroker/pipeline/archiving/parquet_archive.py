@@ -25,18 +25,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, SubTreeFileSystem
 
-from minibroker.pipeline.archiving.archive_tables import (
-    DIRECTORIES,
-    SCHEMA,
-    ArchiveError,
-    ArchiveNote,
-    Reading,
-    Scan,
-    Totals,
-    Window,
-    parse_note,
-    require_next,
-)
+from minibroker.pipeline.archiving import archive_tables
 from minibroker.pipeline.directory.reading_disk import is_remote, locate_path, normalize_path
 from minibroker.pipeline.engines import Engine
 from minibroker.pipeline.log_source import Split
@@ -117,7 +106,7 @@ MERGING: Final = f"{HOME}/merging"
 DIGITS: Final = 12  # so that names sort like numbers
 NOTES_KEPT: Final = 2
 LAYOUT: Final = ds.partitioning(
-    pa.schema([SCHEMA.field(name) for name in DIRECTORIES]), flavor="hive"
+    pa.schema([archive_tables.SCHEMA.field(name) for name in archive_tables.DIRECTORIES]), flavor="hive"
 )  # a date that is null is in date=__HIVE_DEFAULT_PARTITION__
 ROWS_PER_GROUP: Final = 128 << 10
 ROWS_PER_GROUP_MIN: Final = 16 << 10
@@ -147,29 +136,31 @@ class ParquetArchive:
         """Finish what a killed run has left. Raises `ArchiveError` if the path has something else than an archive."""
         files = self._files
         if files.is_file:
-            raise ArchiveError(f"{self.where} is a file")
+            raise archive_tables.ArchiveError(f"{self.where} is a file")
         strangers = [name for name in files.names() if not name.startswith((".", "_"))]
         if strangers and not self.exists():
-            raise ArchiveError(f"{self.where} is not an archive, and not empty: it has {strangers[0]}")
+            raise archive_tables.ArchiveError(f"{self.where} is not an archive, and not empty: it has {strangers[0]}")
         note = self.note()
         self._move_files(note.number if note else -1)
         self._finish_merging()
 
-    def note(self) -> ArchiveNote | None:
+    def note(self) -> archive_tables.ArchiveNote | None:
         """Return the newest note, or None if there is none."""
         names = self._list_notes()
         path = f"{NOTES}/{names[-1]}" if names else ""
-        return parse_note(self._files.read(path), f"{self.where}/{path}") if names else None
+        return archive_tables.parse_note(self._files.read(path), f"{self.where}/{path}") if names else None
 
     def _list_notes(self) -> list[str]:
         return [name for name in self._files.names(NOTES) if name.isdecimal()]
 
-    def append(self, reading: Reading, splits: Sequence[Split], note: ArchiveNote, engine: Engine) -> Totals:
+    def append(
+        self, reading: archive_tables.Reading, splits: Sequence[Split], note: archive_tables.ArchiveNote, engine: Engine
+    ) -> archive_tables.Totals:
         """Append the rows of these splits by one commit with this note."""
-        require_next(self.note(), note, self.where)
+        archive_tables.require_next(self.note(), note, self.where)
         staging = f"{STAGING}/{note.number:0{DIGITS}}"
         parts = list(enumerate(share_out(splits, engine.workers)))
-        totals = Totals()
+        totals = archive_tables.Totals()
         for written in engine.run(StagedPart(reading, self.where, staging, self.compression), parts):
             totals.add(written)
         self._files.write(f"{NOTES}/{note.number:0{DIGITS}}", note.text())
@@ -242,10 +233,10 @@ class ParquetArchive:
                     return
                 yield file
 
-    def scanner(self) -> Scan:
+    def scanner(self) -> archive_tables.Scan:
         """Open the archive as it is now. Raises `ArchiveError` if there is none."""
         if not self.exists():
-            raise ArchiveError(f"there is no archive {self.where}")
+            raise archive_tables.ArchiveError(f"there is no archive {self.where}")
         return make_scan(self.dataset())
 
     def dataset(self) -> ds.Dataset:
@@ -254,7 +245,7 @@ class ParquetArchive:
         format = ds.ParquetFileFormat()
         options = ds.FileSystemFactoryOptions(partitioning=LAYOUT)
         found = ds.FileSystemDatasetFactory(self._files.system, paths, format, options)
-        return found.finish(SCHEMA)
+        return found.finish(archive_tables.SCHEMA)
 
 
 def read_archive(spark: SparkSession, path: str) -> DataFrame:
@@ -264,7 +255,7 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return spark.read.schema(from_arrow_schema(SCHEMA)).parquet(path)
+    return spark.read.schema(from_arrow_schema(archive_tables.SCHEMA)).parquet(path)
 
 
 def is_of_archive(path: str) -> bool:
@@ -272,16 +263,16 @@ def is_of_archive(path: str) -> bool:
     return path.endswith(".parquet") and not path.startswith((".", "_"))
 
 
-def make_scan(dataset: ds.Dataset) -> Scan:
+def make_scan(dataset: ds.Dataset) -> archive_tables.Scan:
     """Return what reads a dataset of pyarrow's."""
 
-    def scan(columns: Sequence[str], window: Window | None) -> Iterator[pa.RecordBatch]:
+    def scan(columns: Sequence[str], window: archive_tables.Window | None) -> Iterator[pa.RecordBatch]:
         yield from dataset.to_batches(columns=list(columns), filter=make_filter(window))
 
     return scan
 
 
-def make_filter(window: Window | None) -> pc.Expression | None:
+def make_filter(window: archive_tables.Window | None) -> pc.Expression | None:
     """Return a window as a filter of pyarrow's."""
     if window is None:
         return None
@@ -301,15 +292,15 @@ def share_out(splits: Sequence[Split], workers: int) -> list[list[Split]]:
 class StagedPart:
     """Writes a part of a commit into staging files. It is pickled."""
 
-    reading: Reading
+    reading: archive_tables.Reading
     root: str
     staging: str
     compression: str
 
-    def __call__(self, part: tuple[int, Sequence[Split]]) -> Totals:
+    def __call__(self, part: tuple[int, Sequence[Split]]) -> archive_tables.Totals:
         """Write the rows of these splits; return what was written."""
         number, splits = part
-        totals = Totals()
+        totals = archive_tables.Totals()
         rows = self.reading.rows(splits, totals)
         first = next(rows, None)
         if first is not None:

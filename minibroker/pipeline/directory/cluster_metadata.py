@@ -6,22 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import minibroker.protocol.messages.metadata_records as messages
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.messages.control_records import LeaderChangeMessage
-from minibroker.protocol.messages.metadata_records import (
-    METADATA_TOPIC,
-    TOPIC_RESOURCE,
-    AbortTransactionRecord,
-    BeginTransactionRecord,
-    ConfigRecord,
-    EndTransactionRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-)
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import MAGIC
 from minibroker.protocol.records.control import decode_control_message
@@ -32,14 +21,20 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import BatchWalker, FoundBatch
 from minibroker.storage.names import LOG_SUFFIX
 
-METADATA = f"{METADATA_TOPIC}-0"
+METADATA = f"{messages.METADATA_TOPIC}-0"
 ALWAYS_COMPACTED = (GROUPS_TOPIC, TRANSACTIONS_TOPIC)
 _SNAPSHOT_SUFFIX = ".checkpoint"
 _KINDS: dict[int, type[Message]] = {
     kind.api_key: kind
     for kind in (
-        *(ConfigRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord),
-        *(AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord),
+        *(
+            messages.ConfigRecord,
+            messages.PartitionRecord,
+            messages.RegisterBrokerRecord,
+            messages.RemoveTopicRecord,
+            messages.TopicRecord,
+        ),
+        *(messages.AbortTransactionRecord, messages.BeginTransactionRecord, messages.EndTransactionRecord),
     )
 }
 
@@ -79,11 +74,11 @@ class ClusterMetadata:
     def take(self, message: Message) -> None:
         """Apply a record. Those of a transaction (KIP-868) are applied when it ends."""
         match message:
-            case BeginTransactionRecord():
+            case messages.BeginTransactionRecord():
                 self._transaction = []
-            case AbortTransactionRecord():
+            case messages.AbortTransactionRecord():
                 self._transaction = None
-            case EndTransactionRecord():
+            case messages.EndTransactionRecord():
                 ended, self._transaction = self._transaction or [], None
                 for each in ended:
                     self._apply_record(each)
@@ -94,20 +89,20 @@ class ClusterMetadata:
 
     def _apply_record(self, message: Message) -> None:
         match message:
-            case TopicRecord(name=name, topic_id=topic_id):
+            case messages.TopicRecord(name=name, topic_id=topic_id):
                 self._forget_topic(name)
                 self.ids[name], self._names[topic_id] = topic_id, name
-            case RemoveTopicRecord(topic_id=topic_id) if topic_id in self._names:
+            case messages.RemoveTopicRecord(topic_id=topic_id) if topic_id in self._names:
                 self.removed.add(topic_id)
                 self._forget_topic(self._names[topic_id])
-            case RegisterBrokerRecord(broker_id=broker_id, log_dirs=directories):
+            case messages.RegisterBrokerRecord(broker_id=broker_id, log_dirs=directories):
                 self.brokers.add(broker_id)
                 self.directories |= set(directories)
-            case PartitionRecord(topic_id=topic_id, partition_id=index) if topic_id in self._names:
+            case messages.PartitionRecord(topic_id=topic_id, partition_id=index) if topic_id in self._names:
                 name = self._names[topic_id]
                 self.partitions.add((name, index))
                 self._indexes.setdefault(name, set()).add(index)
-            case ConfigRecord(resource_type=kind) if kind == TOPIC_RESOURCE:
+            case messages.ConfigRecord(resource_type=kind) if kind == messages.TOPIC_RESOURCE:
                 self._apply_config(message)
 
     def _forget_topic(self, name: str) -> None:
@@ -115,7 +110,7 @@ class ClusterMetadata:
         self.configs.pop(name, None)
         self.partitions -= {(name, index) for index in self._indexes.pop(name, ())}
 
-    def _apply_config(self, record: ConfigRecord) -> None:
+    def _apply_config(self, record: messages.ConfigRecord) -> None:
         configs = self.configs.setdefault(record.resource_name, {})
         if record.value is None:
             configs.pop(record.name, None)

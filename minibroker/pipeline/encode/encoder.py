@@ -21,19 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s, UInt64s
+from minibroker.pipeline.encode import cutting
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin, Producer
-from minibroker.pipeline.encode.cutting import (
-    MAX_OFFSET_DELTA,
-    Chunk,
-    Columns,
-    count_headers,
-    get_value_offsets,
-    iterate_chunks,
-    iterate_facts,
-    join_columns,
-    make_columns,
-    measure_lengths,
-)
 from minibroker.protocol.records.batch import (
     CRC_POSITION,
     CRC_START,
@@ -81,11 +70,11 @@ def encode_origins(
     """
     if not rows.num_rows:
         return
-    columns = make_columns(rows, base_offset)
+    columns = cutting.make_columns(rows, base_offset)
     blocks = None if columns.headers is None else encode_header_blocks(columns.headers)
     sizes = bound_sizes(columns, blocks, settings.elide_attributes)
     writer = _Writer(columns, settings, origins)
-    for chunk in iterate_chunks(columns, sizes, settings, origins):
+    for chunk in cutting.iterate_chunks(columns, sizes, settings, origins):
         start, end, starts = chunk
         some = None if blocks is None else blocks.slice(start, end)
         payloads = encode_records(columns.slice(start, end), some, starts, settings.elide_attributes)
@@ -95,7 +84,7 @@ def encode_origins(
 class _Writer:
     """Puts headers before the records of batches, and compresses them. Batches must be in order."""
 
-    def __init__(self, columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> None:
+    def __init__(self, columns: cutting.Columns, settings: BatchSettings, origins: Sequence[Origin]) -> None:
         self._columns = columns
         self._settings = settings
         self._origins = origins
@@ -106,9 +95,9 @@ class _Writer:
             | (ELIDED_BIT if settings.elide_attributes else 0)
         )
 
-    def batches(self, chunk: Chunk, payloads: Iterator[memoryview]) -> Iterator[EncodedBatch]:
+    def batches(self, chunk: cutting.Chunk, payloads: Iterator[memoryview]) -> Iterator[EncodedBatch]:
         """Yield the batches of a chunk."""
-        facts = iterate_facts(self._columns.slice(chunk.start, chunk.end), chunk.starts)
+        facts = cutting.iterate_facts(self._columns.slice(chunk.start, chunk.end), chunk.starts)
         for (start, end, base_offset, last_offset, *times), records in zip(facts, payloads, strict=True):
             origin = self._find_origin(chunk.start + start)
             last_offset = self._find_last_offset(origin, chunk.start + end, base_offset, last_offset)
@@ -130,7 +119,7 @@ class _Writer:
             return last_offset
         if origin.last_offset < last_offset:
             raise EncodeError(f"a batch whose last record has offset {last_offset} cannot end at {origin.last_offset}")
-        return min(origin.last_offset, base_offset + MAX_OFFSET_DELTA)
+        return min(origin.last_offset, base_offset + cutting.MAX_OFFSET_DELTA)
 
     def _compute_sequence(self, origin: Origin, base_offset: int) -> int:
         first = origin.producer.base_sequence
@@ -168,21 +157,21 @@ def encode_header_blocks(headers: pa.ListArray) -> HeaderBlocks:
 
     First each header is a row; as those of a row are adjacent, they then become one slice.
     """
-    counts = count_headers(headers)
+    counts = cutting.count_headers(headers)
     keys, values = _flatten_headers(headers)
-    joined = join_columns(
-        encode_varint_rows([encode_zigzag(measure_lengths(keys))]),
+    joined = cutting.join_columns(
+        encode_varint_rows([encode_zigzag(cutting.measure_lengths(keys))]),
         keys,
-        encode_varint_rows([encode_zigzag(measure_lengths(values))]),
+        encode_varint_rows([encode_zigzag(cutting.measure_lengths(values))]),
         values,
     )
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
-    offsets = get_value_offsets(joined)[ends]
+    offsets = cutting.get_value_offsets(joined)[ends]
     blocks = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), joined.buffers()[2]])
     numbers = encode_zigzag(counts)
     return HeaderBlocks(
-        join_columns(encode_varint_rows([numbers]), blocks), measure_varints(numbers) + np.diff(offsets)
+        cutting.join_columns(encode_varint_rows([numbers]), blocks), measure_varints(numbers) + np.diff(offsets)
     )
 
 
@@ -194,13 +183,15 @@ def _flatten_headers(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryAr
     return keys.cast(pa.binary()), values.cast(pa.binary())
 
 
-def bound_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool) -> Int64s:
+def bound_sizes(columns: cutting.Columns, blocks: HeaderBlocks | None, is_elided: bool) -> Int64s:
     """Return the largest size of each row as a record in any batch, in bytes. Raises `EncodeError` from 2 GiB on."""
     span = int(columns.offsets[-1] - columns.offsets[0])
     times = columns.timestamps_ms
     time_span = int(times.max()) - int(times.min())
     deltas = measure_varint(2 * min(span, 2**31 - 1)) + measure_varint(2 * min(time_span, 2**63 - 1))
-    bodies = _measure_sizes(measure_lengths(columns.key)) + _measure_sizes(measure_lengths(columns.value))
+    bodies = _measure_sizes(cutting.measure_lengths(columns.key)) + _measure_sizes(
+        cutting.measure_lengths(columns.value)
+    )
     bodies += deltas + (0 if is_elided else 1) + (1 if blocks is None else blocks.sizes)
     sizes = bodies + measure_varints(encode_zigzag(bodies))
     if sizes.max() > _MAX_PAYLOAD_BYTES:
@@ -209,13 +200,13 @@ def bound_sizes(columns: Columns, blocks: HeaderBlocks | None, is_elided: bool) 
 
 
 def encode_records(
-    columns: Columns, blocks: HeaderBlocks | None, starts: Int64s, is_elided: bool
+    columns: cutting.Columns, blocks: HeaderBlocks | None, starts: Int64s, is_elided: bool
 ) -> Iterator[memoryview]:
     """Return the records of each of the batches that begin at the rows `starts`, of which the first is 0."""
     counts = np.diff(starts, append=len(columns))
     timestamp_deltas = encode_zigzag(columns.timestamps_ms - np.repeat(columns.timestamps_ms[starts], counts))
     offset_deltas = encode_zigzag(columns.offsets - np.repeat(columns.offsets[starts], counts))
-    key_lengths, value_lengths = measure_lengths(columns.key), measure_lengths(columns.value)
+    key_lengths, value_lengths = cutting.measure_lengths(columns.key), cutting.measure_lengths(columns.value)
     bodies = (
         measure_varints(timestamp_deltas)
         + measure_varints(offset_deltas)
@@ -226,14 +217,14 @@ def encode_records(
     head = [timestamp_deltas, offset_deltas, encode_zigzag(key_lengths)]
     if not is_elided:
         head.insert(0, np.zeros(len(columns), np.uint64))
-    joined = join_columns(
+    joined = cutting.join_columns(
         encode_varint_rows([encode_zigzag(bodies), *head]),
         columns.key,
         encode_varint_rows([encode_zigzag(value_lengths)]),
         columns.value,
         _NO_HEADERS if blocks is None else blocks.data,
     )
-    offsets = get_value_offsets(joined)
+    offsets = cutting.get_value_offsets(joined)
     data = memoryview(joined.buffers()[2])
     return (data[start:end] for start, end in pairwise([*offsets[starts].tolist(), int(offsets[-1])]))
 

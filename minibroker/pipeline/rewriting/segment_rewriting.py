@@ -15,20 +15,13 @@ from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.rewriting.batch_conversion import Converter, Source, Written
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings, choose_target
 from minibroker.protocol.errors import CorruptBatch, KafkaError
+from minibroker.storage import names
 from minibroker.storage.checkpoints.checkpoint_texts import LEADER_EPOCH_CHECKPOINT, parse_leader_epochs
 from minibroker.storage.checkpoints.leader_epochs import LeaderEpochs
 from minibroker.storage.compaction.batch_reading import StoredBatch, Uncleanable, iterate_stored_batches
 from minibroker.storage.compaction.segment_writer import SegmentWriter
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.names import (
-    CLEANED_SUFFIX,
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    TRANSACTION_INDEX_SUFFIX,
-    format_log_name,
-    make_segment_name,
-)
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction, decode_aborted_transactions
 from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
@@ -58,7 +51,7 @@ class SegmentTask:
     @property
     def log(self) -> str:
         """The name of the log's directory."""
-        return format_log_name(self.topic, self.partition)
+        return names.format_log_name(self.topic, self.partition)
 
 
 class NewSegment(NamedTuple):
@@ -80,7 +73,7 @@ class SegmentRewriter:
         self._task = task
         self._disk = Disk()
         self._directory = f"{source}/{task.log}"
-        self._path = f"{self._directory}/{make_segment_name(task.base_offset)}{LOG_SUFFIX}"
+        self._path = f"{self._directory}/{names.make_segment_name(task.base_offset)}{names.LOG_SUFFIX}"
         self._work = work
         self._settings = settings
         self._lost_bytes = 0
@@ -139,7 +132,7 @@ class SegmentRewriter:
 
     def _read_aborted(self) -> list[AbortedTransaction]:
         """Return the aborted transactions in the segment's index. Raises `CorruptIndex`, `OSError`."""
-        path = self._path.removesuffix(LOG_SUFFIX) + TRANSACTION_INDEX_SUFFIX
+        path = self._path.removesuffix(names.LOG_SUFFIX) + names.TRANSACTION_INDEX_SUFFIX
         return list(decode_aborted_transactions(DISK.read_whole(path))) if self._disk.exists(path) else []
 
 
@@ -158,7 +151,7 @@ class _Output:
         self._limit_bytes = limit_bytes
         self._base_offset = self._next_offset = base_offset
         self._batches = self._records = 0
-        self._path = f"{self._work}/{make_segment_name(base_offset)}"
+        self._path = f"{self._work}/{names.make_segment_name(base_offset)}"
         self._writer = SegmentWriter(self._disk, self._path, base_offset, LOG_SETTINGS, BUFFER_BYTES)
 
     def add(self, written: Written) -> None:
@@ -187,8 +180,8 @@ class _Output:
         self._aborted = self._aborted[len(aborted) :]
         file = self._writer.finish(aborted, self._modified_ms)
         file.close()
-        for suffix in (*SEGMENT_SUFFIXES[1:], SEGMENT_SUFFIXES[0]):
-            if aborted or suffix != TRANSACTION_INDEX_SUFFIX:  # an empty transaction index has no file
-                self._disk.rename(self._path + suffix + CLEANED_SUFFIX, self._path + suffix)
+        for suffix in (*names.SEGMENT_SUFFIXES[1:], names.SEGMENT_SUFFIXES[0]):
+            if aborted or suffix != names.TRANSACTION_INDEX_SUFFIX:  # an empty transaction index has no file
+                self._disk.rename(self._path + suffix + names.CLEANED_SUFFIX, self._path + suffix)
         size_bytes, counts = self._writer.size_bytes, (self._batches, self._records)
         self._done.append(NewSegment(self._base_offset, self._next_offset, size_bytes, *counts, 0, 0))

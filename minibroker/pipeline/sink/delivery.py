@@ -24,18 +24,9 @@ from typing import Final
 import pyarrow as pa
 
 from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.sink import sink_transaction
 from minibroker.pipeline.sink.sender import Sender
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.sink_transaction import (
-    PRODUCE_VERSIONS,
-    Fenced,
-    Generation,
-    Identity,
-    Marker,
-    Transaction,
-    WriteFailed,
-    request_producer_id,
-)
 from minibroker.pipeline.sink.task import Counted, TaskWriter
 
 _IDEMPOTENT_PRODUCE_VERSION: Final = 12
@@ -49,7 +40,7 @@ class Open:
     transactional_id: str
     producer_id: int
     epoch: int
-    generation: Generation
+    generation: sink_transaction.Generation
     marker: int
 
 
@@ -69,10 +60,10 @@ def connect_client(settings: SinkSettings) -> Client:
 def write_at_least_once(settings: SinkSettings, batches: Iterable[pa.RecordBatch], task: int) -> Delivered:
     """Write rows. All of them are in the brokers when it returns; within one call, none is written twice."""
     with connect_client(settings) as client:
-        identity = Identity()
+        identity = sink_transaction.Identity()
 
         def renew() -> None:
-            identity.become(*request_producer_id(client))
+            identity.become(*sink_transaction.request_producer_id(client))
 
         if settings.idempotent:
             renew()
@@ -94,7 +85,7 @@ def write_exactly_once(
     if first is None:
         return Delivered(0)
     with connect_client(settings) as client:
-        transaction = Transaction(client, settings, transactional_id)
+        transaction = sink_transaction.Transaction(client, settings, transactional_id)
         transaction.begin()
         marker = transaction.marker()
         if marker is not None and marker.value > number:
@@ -102,7 +93,7 @@ def write_exactly_once(
         try:
             writer = TaskWriter(client, settings, make_sender(transaction, client, settings), task)
             note = _describe_counted(_write_batches(writer, chain((first,), rest)))
-            transaction.mark(Marker(number + 1, note))
+            transaction.mark(sink_transaction.Marker(number + 1, note))
         except BaseException:
             try_to_abort(settings, transaction)
             raise
@@ -122,9 +113,9 @@ def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
         for each in transactions:
             try:
                 _resume_transaction(client, settings, each).end(commit=True)
-            except Fenced as error:
+            except sink_transaction.Fenced as error:
                 if not _is_committed(settings, each):
-                    raise Fenced(
+                    raise sink_transaction.Fenced(
                         f"{error}: the rows of this task are not committed: its transaction took longer than "
                         f"kafka.transaction.timeout.ms={settings.transaction_timeout_ms}, or another producer writes "
                         "under the same transactional id"
@@ -133,36 +124,38 @@ def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
 
 def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
     """Abort the transactions that are still open. Raises `WriteFailed` after all attempts."""
-    failures: list[WriteFailed] = []
+    failures: list[sink_transaction.WriteFailed] = []
     if not transactions:
         return
     with connect_client(settings) as client:
         for each in transactions:
             try:
                 _resume_transaction(client, settings, each).end(commit=False)
-            except Fenced:
+            except sink_transaction.Fenced:
                 continue  # it was committed, timed out, or taken over
-            except WriteFailed as error:
+            except sink_transaction.WriteFailed as error:
                 failures.append(error)
     if failures:
         raise failures[0]
 
 
-def make_sender(transaction: Transaction, client: Client, settings: SinkSettings) -> Sender:
+def make_sender(transaction: sink_transaction.Transaction, client: Client, settings: SinkSettings) -> Sender:
     """Return a sender that writes into a transaction."""
-    version = PRODUCE_VERSIONS[transaction.generation]
+    version = sink_transaction.PRODUCE_VERSIONS[transaction.generation]
     return Sender(client, settings, transaction.identity, version, before=transaction.add)
 
 
-def try_to_abort(settings: SinkSettings, transaction: Transaction) -> None:
+def try_to_abort(settings: SinkSettings, transaction: sink_transaction.Transaction) -> None:
     """Try to abort, so that readers need not wait. A takeover of the id, or the timeout, would also do it."""
     impatient, transactional_id, identity = (
         _make_impatient(settings),
         transaction.transactional_id,
         transaction.identity,
     )
-    with suppress(WriteFailed), connect_client(impatient) as client:
-        Transaction(client, impatient, transactional_id, identity, transaction.generation).end(commit=False)
+    with suppress(sink_transaction.WriteFailed), connect_client(impatient) as client:
+        sink_transaction.Transaction(client, impatient, transactional_id, identity, transaction.generation).end(
+            commit=False
+        )
 
 
 def _is_committed(settings: SinkSettings, left: Open) -> bool:
@@ -174,7 +167,7 @@ def _is_committed(settings: SinkSettings, left: Open) -> bool:
     try:
         with connect_client(impatient) as client:
             marker = _resume_transaction(client, impatient, left).marker()
-    except WriteFailed:
+    except sink_transaction.WriteFailed:
         return False
     return marker is not None and marker.value >= left.marker
 
@@ -185,9 +178,9 @@ def _make_impatient(settings: SinkSettings) -> SinkSettings:
     return replace(settings, delivery_timeout_ms=patience_ms, client=client)
 
 
-def _resume_transaction(client: Client, settings: SinkSettings, left: Open) -> Transaction:
-    identity = Identity(left.producer_id, left.epoch, left.transactional_id)
-    return Transaction(client, settings, left.transactional_id, identity, left.generation)
+def _resume_transaction(client: Client, settings: SinkSettings, left: Open) -> sink_transaction.Transaction:
+    identity = sink_transaction.Identity(left.producer_id, left.epoch, left.transactional_id)
+    return sink_transaction.Transaction(client, settings, left.transactional_id, identity, left.generation)
 
 
 def _write_batches(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> Counted:
@@ -197,10 +190,12 @@ def _write_batches(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> Cou
     return writer.counted
 
 
-def _skip_rows(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, transactional_id: str) -> int:
+def _skip_rows(
+    batches: Iterable[pa.RecordBatch], marker: sink_transaction.Marker, number: int, transactional_id: str
+) -> int:
     """Count rows without writing them, as they are committed. Raises `WriteFailed` if they are other rows."""
     if marker.value > number + 1:
-        raise WriteFailed(
+        raise sink_transaction.WriteFailed(
             f"transactional id {transactional_id}: batch {marker.value - 1} is committed, but batch {number} was to be "
             "next: the checkpoint is older than the written rows, or two queries share it"
         )
@@ -208,7 +203,7 @@ def _skip_rows(batches: Iterable[pa.RecordBatch], marker: Marker, number: int, t
     for batch in batches:
         counted = counted.plus(batch)
     if _describe_counted(counted) != marker.note:
-        raise WriteFailed(
+        raise sink_transaction.WriteFailed(
             f"transactional id {transactional_id}: batch {number} is committed with {marker.note}, but now it is given "
             f"with {_describe_counted(counted)}. A batch that Spark repeats must have the same rows in the same tasks"
         )

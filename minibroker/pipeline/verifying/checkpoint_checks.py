@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+import minibroker.storage.checkpoints.checkpoint_texts as texts
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
@@ -17,38 +18,22 @@ from minibroker.pipeline.verifying.offset_checks import EpochRun
 from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, METADATA_TOPIC_ID
 from minibroker.protocol.primitives import format_uuid, parse_uuid
 from minibroker.protocol.records.crc import crc32c
-from minibroker.storage.checkpoints.checkpoint_texts import (
-    ABORTED_TRANSACTIONS_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
-    LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    META_PROPERTIES,
-    PARTITION_METADATA,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    MalformedCheckpoint,
-    TopicPartition,
-    format_aborted_counts,
-    parse_aborted_counts,
-    parse_properties,
-    parse_topic_id,
-)
 from minibroker.storage.directories.log_directory import is_directory_id
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX, make_segment_name
 from minibroker.storage.producers.aborted_transactions import TRANSACTION_ENTRY
 
 OFFSET_CHECKPOINTS = (
-    RECOVERY_POINT_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    CLEANER_OFFSET_CHECKPOINT,
+    texts.RECOVERY_POINT_CHECKPOINT,
+    texts.LOG_START_OFFSET_CHECKPOINT,
+    texts.REPLICATION_OFFSET_CHECKPOINT,
+    texts.CLEANER_OFFSET_CHECKPOINT,
 )
 
 
-def read_offsets(path: str) -> tuple[dict[TopicPartition, int], list[Problem]]:
+def read_offsets(path: str) -> tuple[dict[texts.TopicPartition, int], list[Problem]]:
     """Return the offsets of a checkpoint by (topic, partition), and its problems. Raises `OSError`."""
     rows, problem = _read_rows(path, 3)
-    offsets: dict[TopicPartition, int] = {}
+    offsets: dict[texts.TopicPartition, int] = {}
     for topic, partition, offset in rows:
         key = topic, _parse_number(partition)
         if min(key[1], _parse_number(offset)) < 0:
@@ -84,21 +69,24 @@ def find_wrong_epochs(
     for epoch, start in entries:
         if start > end_offset:
             yield Problem(
-                LEADER_EPOCH_CHECKPOINT, -1, start, f"epoch {epoch} begins at {start}, the log ends at {end_offset}"
+                texts.LEADER_EPOCH_CHECKPOINT,
+                -1,
+                start,
+                f"epoch {epoch} begins at {start}, the log ends at {end_offset}",
             )
     for run in runs:
         if not entries:
-            yield Problem(LEADER_EPOCH_CHECKPOINT, -1, run.first_offset, f"epoch {run.epoch} is missing")
+            yield Problem(texts.LEADER_EPOCH_CHECKPOINT, -1, run.first_offset, f"epoch {run.epoch} is missing")
             return
         for offset in (run.first_offset, run.last_offset):
             known = [epoch for epoch, start in entries if start <= offset]
             if not known and offset >= log_start:
                 detail = f"its first epoch begins at {entries[0][1]}, and the log has epoch {run.epoch} at {offset}"
-                yield Problem(LEADER_EPOCH_CHECKPOINT if stopped else "leader-epoch-late", -1, offset, detail)
+                yield Problem(texts.LEADER_EPOCH_CHECKPOINT if stopped else "leader-epoch-late", -1, offset, detail)
                 break
             if known and known[-1] != run.epoch:
                 detail = f"it has epoch {known[-1]} at {offset}, the batch there {run.epoch}"
-                yield Problem(LEADER_EPOCH_CHECKPOINT, -1, offset, detail)
+                yield Problem(texts.LEADER_EPOCH_CHECKPOINT, -1, offset, detail)
                 break
 
 
@@ -128,12 +116,12 @@ def _parse_number(word: str) -> int:
 
 
 def find_expected_ids(
-    root: str, directories: Mapping[TopicPartition, str], known: Mapping[str, bytes]
+    root: str, directories: Mapping[texts.TopicPartition, str], known: Mapping[str, bytes]
 ) -> dict[str, bytes]:
     """Return the id of each topic: the `known` one of the metadata log, else that of most partitions."""
     found: dict[str, Counter[bytes]] = {}
     for (topic, _), directory in directories.items():
-        topic_id, _ = read_topic_id(f"{root}/{directory}/{PARTITION_METADATA}")
+        topic_id, _ = read_topic_id(f"{root}/{directory}/{texts.PARTITION_METADATA}")
         if topic_id is not None:
             found.setdefault(topic, Counter())[topic_id] += 1
     most = {topic: ids.most_common(1)[0][0] for topic, ids in found.items()}
@@ -143,12 +131,12 @@ def find_expected_ids(
 def read_topic_id(path: str) -> tuple[bytes | None, str]:
     """Return the id in a `partition.metadata`, and an error; neither if there is no file."""
     try:
-        return parse_topic_id(DISK.read_whole(path)), ""
+        return texts.parse_topic_id(DISK.read_whole(path)), ""
     except FileNotFoundError:
         return None, ""
     except OSError as error:
         return None, f"it cannot be read: {error.strerror or error}"
-    except MalformedCheckpoint as error:
+    except texts.MalformedCheckpoint as error:
         return None, str(error)
 
 
@@ -167,14 +155,14 @@ def find_wrong_identity(root: str, metadata: ClusterMetadata) -> Iterator[Proble
 
     A directory without any file of a broker's, such as a copy of some partitions, has none.
     """
-    path = f"{root}/{META_PROPERTIES}"
+    path = f"{root}/{texts.META_PROPERTIES}"
     if not DISK.exists(path):
         if metadata.ids or all(DISK.exists(f"{root}/{name}") for name in OFFSET_CHECKPOINTS):
             yield Problem("meta-properties", -1, -1, "it is missing: Kafka does not start on a directory without it")
         return
     try:
-        values = parse_properties(DISK.read_whole(path))
-    except MalformedCheckpoint as error:
+        values = texts.parse_properties(DISK.read_whole(path))
+    except texts.MalformedCheckpoint as error:
         yield Problem("meta-properties", -1, -1, str(error))
         return
     id_key = "broker.id" if values.get("version") == "0" else "node.id"  # 0: of Kafka with ZooKeeper
@@ -211,12 +199,12 @@ def find_wrong_counts(directory: str, bases: Iterable[int]) -> Iterator[Problem]
 
     A file may have more entries: those since the segment was last closed.
     """
-    text = DISK.read_whole(f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}")
+    text = DISK.read_whole(f"{directory}/{texts.ABORTED_TRANSACTIONS_CHECKPOINT}")
     try:
-        counts = parse_aborted_counts(text)
-        if text not in (b"", format_aborted_counts(counts)):
-            raise MalformedCheckpoint("its rows are malformed or not sorted")
-    except MalformedCheckpoint as error:
+        counts = texts.parse_aborted_counts(text)
+        if text not in (b"", texts.format_aborted_counts(counts)):
+            raise texts.MalformedCheckpoint("its rows are malformed or not sorted")
+    except texts.MalformedCheckpoint as error:
         yield Problem("checkpoint", -1, -1, str(error))
         return
     known = set(bases)

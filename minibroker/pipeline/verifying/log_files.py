@@ -9,6 +9,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import minibroker.storage.checkpoints.checkpoint_texts as texts
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, read_metadata
 from minibroker.pipeline.directory.finding import find_logs, make_absolute
 from minibroker.pipeline.directory.reading_disk import DISK, is_remote, normalize_path
@@ -23,14 +24,6 @@ from minibroker.pipeline.verifying.checkpoint_checks import (
 from minibroker.pipeline.verifying.findings import CHECKS, Finding, Findings, Problem
 from minibroker.protocol.messages.metadata_records import METADATA_TOPIC
 from minibroker.protocol.records.internal import TRANSACTIONS_TOPIC
-from minibroker.storage.checkpoints.checkpoint_texts import (
-    CLEANER_OFFSET_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    META_PROPERTIES,
-    PARTITION_METADATA,
-    RECOVERY_POINT_CHECKPOINT,
-    TopicPartition,
-)
 from minibroker.storage.names import (
     CLEAN_SHUTDOWN,
     LOG_SUFFIX,
@@ -77,12 +70,12 @@ class PartitionPlan:
     @property
     def clean_offset(self) -> int:
         """The offset up to which the log was cleaned."""
-        return self.checkpoints.get(CLEANER_OFFSET_CHECKPOINT, 0)
+        return self.checkpoints.get(texts.CLEANER_OFFSET_CHECKPOINT, 0)
 
     @property
     def log_start(self) -> int:
         """The log start offset, which may be within the first segment."""
-        return max(self.checkpoints.get(LOG_START_OFFSET_CHECKPOINT, 0), self.bases[0] if self.bases else 0)
+        return max(self.checkpoints.get(texts.LOG_START_OFFSET_CHECKPOINT, 0), self.bases[0] if self.bases else 0)
 
     def listed(self) -> PartitionPlan:
         """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
@@ -174,11 +167,11 @@ def plan_directory(
     of_directory = Findings("", -1, "", chosen)
     offsets = {name: _read_offsets(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
     metadata = read_metadata(root)
-    policies = metadata.compacted | set(compacted) | {topic for topic, _ in offsets[CLEANER_OFFSET_CHECKPOINT]}
+    policies = metadata.compacted | set(compacted) | {topic for topic, _ in offsets[texts.CLEANER_OFFSET_CHECKPOINT]}
     whole = root == make_absolute(path)
     lost = _find_lost_partitions(directories, offsets, metadata, chosen) if whole else []
     if whole:
-        of_directory.extend(META_PROPERTIES, find_wrong_identity(root, metadata))
+        of_directory.extend(texts.META_PROPERTIES, find_wrong_identity(root, metadata))
         lost += _find_unknown_partitions(root, directories, metadata, chosen)
     unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
     if unknown_topics:
@@ -220,46 +213,46 @@ def _check_names(checks: Iterable[str]) -> frozenset[str]:
     return chosen
 
 
-def _has_coordinators(metadata: ClusterMetadata, directories: Mapping[TopicPartition, str]) -> bool:
+def _has_coordinators(metadata: ClusterMetadata, directories: Mapping[texts.TopicPartition, str]) -> bool:
     """Return whether all partitions of `__transaction_state` are here, by a metadata log that can be read."""
     coordinators = {each for each in metadata.partitions if each[0] == TRANSACTIONS_TOPIC}
     return bool(metadata.ids) and not metadata.unreadable and coordinators <= directories.keys()
 
 
 def _find_lost_partitions(
-    directories: Mapping[TopicPartition, str],
-    offsets: Mapping[str, Mapping[TopicPartition, int]],
+    directories: Mapping[texts.TopicPartition, str],
+    offsets: Mapping[str, Mapping[texts.TopicPartition, int]],
     metadata: ClusterMetadata,
     checks: frozenset[str],
 ) -> list[Finding]:
     """Return a finding for each partition that the checkpoint names and the metadata log has, without a directory."""
     found: list[Finding] = []
-    named = offsets[RECOVERY_POINT_CHECKPOINT]
+    named = offsets[texts.RECOVERY_POINT_CHECKPOINT]
     for topic, partition in sorted(named.keys() - directories.keys()):
         if metadata.ids and (topic, partition) not in metadata.partitions:
             continue  # it was deleted just before a kill
         findings = Findings(topic, partition, "", checks)
         also = " and the metadata log has" if metadata.ids else ""
         detail = f"it names{also} {topic}-{partition}, and there is no such directory"
-        findings.add(RECOVERY_POINT_CHECKPOINT, Problem("partition-missing", -1, named[topic, partition], detail))
+        findings.add(texts.RECOVERY_POINT_CHECKPOINT, Problem("partition-missing", -1, named[topic, partition], detail))
         found += findings
     return found
 
 
 def _find_unknown_partitions(
-    root: str, directories: Mapping[TopicPartition, str], metadata: ClusterMetadata, checks: frozenset[str]
+    root: str, directories: Mapping[texts.TopicPartition, str], metadata: ClusterMetadata, checks: frozenset[str]
 ) -> list[Finding]:
     """Return a finding for each directory of a partition that the metadata log does not have, if all of it is there."""
     found: list[Finding] = []
     known = metadata.partitions | {(METADATA_TOPIC, 0)}
     for topic, partition in sorted(directories.keys() - known if metadata.ids and not metadata.unreadable else ()):
         directory = directories[topic, partition]
-        if read_topic_id(f"{root}/{directory}/{PARTITION_METADATA}")[0] in metadata.removed:
+        if read_topic_id(f"{root}/{directory}/{texts.PARTITION_METADATA}")[0] in metadata.removed:
             continue  # it was deleted just before a kill
         findings = Findings(topic, partition, directory, checks)
         which = "this partition" if topic in metadata.ids else "this topic"
         detail = f"the metadata log does not have {which}: a start sets the directory aside"
-        findings.add(PARTITION_METADATA, Problem("partition-unknown", -1, -1, detail))
+        findings.add(texts.PARTITION_METADATA, Problem("partition-unknown", -1, -1, detail))
         found += findings
     return found
 
@@ -274,7 +267,7 @@ def list_segments(partition: PartitionPlan) -> list[SegmentPlan]:
     return found
 
 
-def _find_partition_directories(path: str) -> tuple[str, dict[TopicPartition, str]]:
+def _find_partition_directories(path: str) -> tuple[str, dict[texts.TopicPartition, str]]:
     """Return the log directory, and the names of the partitions' directories; only one for a partition's directory."""
     found = find_logs([path])
     if not found:
@@ -283,7 +276,7 @@ def _find_partition_directories(path: str) -> tuple[str, dict[TopicPartition, st
     return root, {partition: log.path.rpartition("/")[2] for partition, log in found.items()}
 
 
-def _read_offsets(root: str, name: str, findings: Findings) -> dict[TopicPartition, int]:
+def _read_offsets(root: str, name: str, findings: Findings) -> dict[texts.TopicPartition, int]:
     try:
         offsets, problems = read_offsets(f"{root}/{name}")
     except FileNotFoundError:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from minibroker.pipeline.directory.cluster_metadata import METADATA
 from minibroker.pipeline.directory.reading_disk import DISK
+from minibroker.pipeline.verifying import transaction_checks
 from minibroker.pipeline.verifying.checkpoint_checks import (
     find_wrong_counts,
     find_wrong_epochs,
@@ -22,18 +23,7 @@ from minibroker.pipeline.verifying.log_files import PartitionPlan
 from minibroker.pipeline.verifying.offset_checks import EpochRun
 from minibroker.pipeline.verifying.producer_checks import State, carry_on, find_wrong_states, read_snapshot
 from minibroker.pipeline.verifying.segment_checks import SegmentSummary, Vanished, check_metadata_snapshot
-from minibroker.pipeline.verifying.transaction_checks import (
-    NO_RECORD,
-    Known,
-    Marker,
-    Opened,
-    find_missing_entries,
-    find_wrong_entry,
-    make_older_coordinator,
-    make_outside,
-    read_coordinator_states,
-    without_transaction,
-)
+from minibroker.storage import names
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -41,13 +31,6 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
     PARTITION_METADATA,
 )
 from minibroker.storage.inspection.index_inspection import ProducerStateEntry
-from minibroker.storage.names import (
-    DELETED_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    make_segment_name,
-)
 
 MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
 
@@ -85,7 +68,7 @@ def _find_removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
     findings = plan.findings()
     for base in bases:
         detail = "it was removed during the check; what spans segments was checked behind it"
-        findings.add(make_segment_name(base) + LOG_SUFFIX, Problem("vanished", -1, base, detail))
+        findings.add(names.make_segment_name(base) + names.LOG_SUFFIX, Problem("vanished", -1, base, detail))
     return list(findings)
 
 
@@ -110,7 +93,7 @@ class _Fold:
         self._last_clock = 0  # the newest marker's time
         self._runs: list[tuple[EpochRun, str]] = []
         self._states: dict[int, State] = {}
-        self._open: dict[int, tuple[Opened, str]] = {}
+        self._open: dict[int, tuple[transaction_checks.Opened, str]] = {}
         self._coordinators: dict[int, int] = {}
         self._first_offset = plan.bases[0] if plan.bases else 0
         self._snapshots = self._read_snapshots()
@@ -134,7 +117,7 @@ class _Fold:
         self._check_open_transactions()
         for offset in self._plan.snapshots:
             if offset > end:
-                name = make_segment_name(offset) + SNAPSHOT_SUFFIX
+                name = names.make_segment_name(offset) + names.SNAPSHOT_SUFFIX
                 self.findings.add(name, Problem("snapshot-beyond-log", -1, offset, f"the log ends at {end}"))
         for name, offset in self._plan.checkpoints.items():
             if offset > end:
@@ -191,10 +174,10 @@ class _Fold:
         plan = self._plan
         if not plan.bases or plan.begins_elsewhere:
             return
-        first, file = plan.bases[0], make_segment_name(plan.bases[0]) + LOG_SUFFIX
+        first, file = plan.bases[0], names.make_segment_name(plan.bases[0]) + names.LOG_SUFFIX
         epochs = read_epochs(plan.path(LEADER_EPOCH_CHECKPOINT))[0] if LEADER_EPOCH_CHECKPOINT in plan.names else []
         start = plan.checkpoints.get(LOG_START_OFFSET_CHECKPOINT, -1)
-        removed = start >= first or any(name.endswith(LOG_SUFFIX + DELETED_SUFFIX) for name in plan.names)
+        removed = start >= first or any(name.endswith(names.LOG_SUFFIX + names.DELETED_SUFFIX) for name in plan.names)
         detail = ""
         if epochs and epochs[0][1] < first and (plan.stopped or not removed):
             detail = f"{LEADER_EPOCH_CHECKPOINT} begins at {epochs[0][1]}, the first segment at {first}"
@@ -220,35 +203,41 @@ class _Fold:
         for producer_id, (offset, position) in here.plain.items():
             if producer_id in self._open:
                 opened, _ = self._open[producer_id]
-                self.findings.add(summary.file, make_outside(producer_id, opened.offset, offset, position))
+                self.findings.add(
+                    summary.file, transaction_checks.make_outside(producer_id, opened.offset, offset, position)
+                )
         for producer_id, (first, last) in here.epochs.items():
             known = self._coordinators.get(producer_id, first)
             if first < known:
-                problem = make_older_coordinator(
+                problem = transaction_checks.make_older_coordinator(
                     here.first_markers[producer_id]._replace(coordinator_epoch=first), known
                 )
                 self.findings.add(summary.file, problem)
             self._coordinators[producer_id] = last
         for marker in here.first_markers.values():
-            if marker.first_offset < 0 and marker.kind != NO_RECORD and self._ends_nothing(marker):
-                self.findings.add(summary.file, without_transaction(marker))
+            if marker.first_offset < 0 and marker.kind != transaction_checks.NO_RECORD and self._ends_nothing(marker):
+                self.findings.add(summary.file, transaction_checks.without_transaction(marker))
         aborts = [self._carry_marker(marker, here.first_markers) for marker in here.aborts]
-        known_log = Known(self._first_offset, self._plan.compacted, bool(self._damages or summary.damages))
+        known_log = transaction_checks.Known(
+            self._first_offset, self._plan.compacted, bool(self._damages or summary.damages)
+        )
         markers = {marker.offset: marker for marker in aborts}
-        index_name = make_segment_name(summary.base_offset) + TRANSACTION_INDEX_SUFFIX
-        self.findings.extend(summary.file, find_missing_entries(here.entries, aborts))
+        index_name = names.make_segment_name(summary.base_offset) + names.TRANSACTION_INDEX_SUFFIX
+        self.findings.extend(summary.file, transaction_checks.find_missing_entries(here.entries, aborts))
         for place, entry in enumerate(here.entries):
-            wrong = find_wrong_entry(place, entry, markers.get(entry.last_offset), known_log)
+            wrong = transaction_checks.find_wrong_entry(place, entry, markers.get(entry.last_offset), known_log)
             self.findings.extend(index_name, wrong)
         self._carry_summary(summary)
 
-    def _ends_nothing(self, marker: Marker) -> bool:
+    def _ends_nothing(self, marker: transaction_checks.Marker) -> bool:
         """Return whether a marker ends no transaction, although no records before it were removed or compacted away."""
         if marker.producer_id in self._open or self._plan.compacted or self._damages:
             return False
         return self._plan.log_start == 0 or marker.producer_id in self._states
 
-    def _carry_marker(self, marker: Marker, firsts: dict[int, Marker]) -> Marker:
+    def _carry_marker(
+        self, marker: transaction_checks.Marker, firsts: dict[int, transaction_checks.Marker]
+    ) -> transaction_checks.Marker:
         """Return an abort marker with facts of earlier segments: its own first offset, and other open transactions."""
         mine = self._open.get(marker.producer_id)
         if mine is not None and firsts[marker.producer_id].offset == marker.offset:
@@ -279,7 +268,7 @@ class _Fold:
             kind = "hanging-transaction" if hangs else "open-transaction"
             self.findings.add(file, Problem(kind, opened.position, opened.offset, f"producer {producer_id}; {why}"))
 
-    def _is_hanging(self, producer_id: int, opened: Opened) -> tuple[bool, str]:
+    def _is_hanging(self, producer_id: int, opened: transaction_checks.Opened) -> tuple[bool, str]:
         """Return whether nothing will end an open transaction, and how that is known.
 
         Its coordinator knows. Without one, the times of markers count: the broker wrote them.
@@ -287,7 +276,7 @@ class _Fold:
         plan = self._plan
         if plan.in_use:
             return False, "a broker uses the directory: --bootstrap-server asks it"
-        known = read_coordinator_states(plan.root).get(producer_id)
+        known = transaction_checks.read_coordinator_states(plan.root).get(producer_id)
         if known is not None and known.will_end(plan.topic, plan.partition):
             said = f"it is {known.state}, with a timeout of {known.timeout_ms} ms"
             return False, f"the coordinator of {known.transactional_id!r} will end it: {said}"
@@ -308,7 +297,7 @@ class _Fold:
             return {}
         found = {}
         for offset in self._plan.snapshots:
-            name = make_segment_name(offset) + SNAPSHOT_SUFFIX
+            name = names.make_segment_name(offset) + names.SNAPSHOT_SUFFIX
             with suppress(FileNotFoundError):  # a running broker removes the oldest ones
                 found[offset], problems = read_snapshot(self._plan.path(name))
                 self.findings.extend(name, problems)
@@ -319,7 +308,7 @@ class _Fold:
         if expected and offset > self._first_offset and self._states and offset not in self._plan.snapshots:
             detail = f"a start must read the log before {offset} to find its producers"
             self.findings.add(
-                make_segment_name(offset) + SNAPSHOT_SUFFIX, Problem("snapshot-missing", -1, offset, detail)
+                names.make_segment_name(offset) + names.SNAPSHOT_SUFFIX, Problem("snapshot-missing", -1, offset, detail)
             )
         entries = self._snapshots.pop(offset, [])
         if self._damages or self._plan.compacted and offset <= self._plan.clean_offset:
@@ -334,4 +323,4 @@ class _Fold:
             compacted=self._plan.compacted,
             missing=self._missing + missing,
         )
-        self.findings.extend(make_segment_name(offset) + SNAPSHOT_SUFFIX, problems)
+        self.findings.extend(names.make_segment_name(offset) + names.SNAPSHOT_SUFFIX, problems)

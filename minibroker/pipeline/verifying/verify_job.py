@@ -17,16 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.engines import Engine, Here
+from minibroker.pipeline.verifying import segment_checks
 from minibroker.pipeline.verifying.findings import CHECKS, MAX_OF_A_KIND, Finding, sort_findings
 from minibroker.pipeline.verifying.log_files import DirectoryPlan, SegmentPlan, plan_directory
 from minibroker.pipeline.verifying.partition_checks import collect_findings
-from minibroker.pipeline.verifying.segment_checks import (
-    KEYS,
-    CheckedSegment,
-    check_segment,
-    find_keys_of_segment,
-    make_duplicate_key,
-)
 
 TASK_BYTES: Final = 64 << 20  # small segments share a task up to this size
 TASK_SEGMENTS: Final = 64
@@ -84,14 +78,16 @@ def verify_plan(plan: DirectoryPlan, engine: Engine | None = None) -> list[Findi
     return found
 
 
-def _check_segments(segments: Sequence[SegmentPlan]) -> list[CheckedSegment]:
-    return [check_segment(segment) for segment in segments]
+def _check_segments(segments: Sequence[SegmentPlan]) -> list[segment_checks.CheckedSegment]:
+    return [segment_checks.check_segment(segment) for segment in segments]
 
 
 def _find_duplicate_keys(segments: Sequence[SegmentPlan]) -> list[Finding]:
     """Return a finding for each key that occurs more than once in a partition, at its first place."""
     partition = segments[0].partition
-    keys = pa.Table.from_batches((each for segment in segments for each in find_keys_of_segment(segment)), KEYS)
+    keys = pa.Table.from_batches(
+        (each for segment in segments for each in segment_checks.find_keys_of_segment(segment)), segment_checks.KEYS
+    )
     ordered = keys.sort_by([("offset", "ascending"), ("file", "ascending"), ("position", "ascending")])
     groups = ordered.group_by("key", use_threads=False).aggregate(
         [("offset", "count"), ("offset", "first"), ("offset", "last"), ("file", "first"), ("position", "first")]
@@ -101,7 +97,7 @@ def _find_duplicate_keys(segments: Sequence[SegmentPlan]) -> list[Finding]:
     for row in islice(twice.to_pylist(), MAX_OF_A_KIND):
         first = {"offset": row["offset_first"], "file": row["file_first"], "position": row["position_first"]}
         found.append(
-            make_duplicate_key(
+            segment_checks.make_duplicate_key(
                 partition.topic, partition.partition, row["key"], row["offset_count"], first, row["offset_last"]
             )
         )
