@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -14,53 +13,34 @@ from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.option_values import warn_of
 from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sink import delivery
-from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.pipeline.sink.sink_transaction import WriteFailed
-from minibroker.pipeline.sink.writer import (
-    TaskMessage,
-    check_options,
-    get_task_context,
-    open_transactions,
-    reach_server,
-)
-from minibroker.pipeline.sources.arrival import Shipped
+from minibroker.pipeline.sink.writer import TaskRowsWriter, check_options, list_open_transactions, reach_server
 
 # Spark's properties with which a task of a stream learns its query and batch. Spark does not document them.
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
 
-class StreamWriter(Shipped, DataSourceStreamArrowWriter):
+class StreamWriter(TaskRowsWriter, DataSourceStreamArrowWriter):
     """`df.writeStream`: the rows of each micro-batch are appended."""
 
-    def __init__(self, settings: SinkSettings) -> None:
-        self._settings = settings
-
-    @with_plain_errors
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Run in a task: write its rows of a micro-batch. Raises `WriteFailed`."""
-        context = get_task_context()
-        task = context.partitionId()
-        if not self._settings.exactly_once:
-            return TaskMessage(delivery.write_at_least_once(self._settings, iterator, task))
-        transactional_id = f"{self._settings.transactional_id_prefix}-{_get_property(context, QUERY_ID)}-{task}"
-        number = int(_get_property(context, BATCH_ID))
-        return TaskMessage(delivery.write_exactly_once(self._settings, iterator, transactional_id, number, task))
+    def _identify_batch(self, context: TaskContext) -> tuple[str | None, int]:
+        return _get_property(context, QUERY_ID), int(_get_property(context, BATCH_ID))
 
     @with_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Run in the driver when all tasks of a micro-batch have finished."""
         if batchId == 0:
             warn_of(self._settings.ignored)
-        delivery.commit(self._settings, open_transactions(messages))
+        delivery.commit(self._settings, list_open_transactions(messages))
 
     @with_plain_errors
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
-        delivery.abort(self._settings, open_transactions(messages))
+        delivery.abort(self._settings, list_open_transactions(messages))
 
 
-def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Return the writer of `df.writeStream`. Output mode complete appends, as in Spark's own sink.
 
     Raises `OptionError`, and `ClientError` if no server answers.

@@ -34,34 +34,46 @@ class TaskMessage(WriterCommitMessage):
     delivered: Delivered
 
 
-class BatchWriter(Shipped, DataSourceArrowWriter):
-    """`df.write`: rows are appended. With `delivery=exactly-once`, a write with the same `writeId` writes only once."""
+class TaskRowsWriter(Shipped):
+    """What writers of batch queries and streams do in a task."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
 
     @with_plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Run in a task: write its rows. Raises `WriteFailed`."""
-        task = get_task_context().partitionId()
-        if not self._settings.exactly_once:
-            return TaskMessage(delivery.write_at_least_once(self._settings, iterator, task))
-        transactional_id = f"{self._settings.transactional_id_prefix}-{self._settings.write_id}-{task}"
-        return TaskMessage(delivery.write_exactly_once(self._settings, iterator, transactional_id, _WRITE_ONLY, task))
+        """Run in a task: write its rows of a batch. Raises `WriteFailed`, also outside of tasks."""
+        context, settings = TaskContext.get(), self._settings
+        if context is None:
+            raise WriteFailed("rows are written by Spark's tasks, and this is none")
+        task = context.partitionId()
+        if not settings.exactly_once:
+            return TaskMessage(delivery.write_at_least_once(settings, iterator, task))
+        name, number = self._identify_batch(context)
+        transactional_id = f"{settings.transactional_id_prefix}-{name}-{task}"
+        return TaskMessage(delivery.write_exactly_once(settings, iterator, transactional_id, number, task))
+
+    def _identify_batch(self, context: TaskContext) -> tuple[str | None, int]:
+        """Return the name of the write, which a repeated one has again, and the number of the batch in it."""
+        return self._settings.write_id, _WRITE_ONLY
+
+
+class BatchWriter(TaskRowsWriter, DataSourceArrowWriter):
+    """`df.write`: rows are appended. With `delivery=exactly-once`, a write with the same `writeId` writes only once."""
 
     @with_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Run in the driver when all tasks have finished."""
         warn_of(self._settings.ignored)
-        delivery.commit(self._settings, open_transactions(messages))
+        delivery.commit(self._settings, list_open_transactions(messages))
 
     @with_plain_errors
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
-        delivery.abort(self._settings, open_transactions(messages))
+        delivery.abort(self._settings, list_open_transactions(messages))
 
 
-def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """Return the writer of `df.write`.
 
     Raises `OptionError` for invalid options, columns and save modes, and `ClientError` if no server answers.
@@ -89,15 +101,7 @@ def reach_server(settings: SinkSettings) -> None:
         client.reach()
 
 
-def get_task_context() -> TaskContext:
-    """Return Spark's facts about the task that calls. Raises `WriteFailed` outside of tasks."""
-    context = TaskContext.get()
-    if context is None:
-        raise WriteFailed("rows are written by Spark's tasks, and this is none")
-    return context
-
-
-def open_transactions(messages: list[WriterCommitMessage | None]) -> list[Open]:
+def list_open_transactions(messages: list[WriterCommitMessage | None]) -> list[Open]:
     """Return the transactions that tasks have left open."""
     said = [message.delivered.transaction for message in messages if isinstance(message, TaskMessage)]
     return [transaction for transaction in said if transaction is not None]

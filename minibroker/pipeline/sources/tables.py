@@ -145,17 +145,19 @@ class RecordsSource(LogDataSource):
     @with_plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of `df.write`."""
-        from minibroker.pipeline.sink.writer import batch_writer  # imported late: queries that only read do not need it
+        from minibroker.pipeline.sink.writer import (
+            make_batch_writer,  # imported late: queries that only read do not need it
+        )
 
-        return batch_writer(self.options, schema, overwrite)
+        return make_batch_writer(self.options, schema, overwrite)
 
     @with_plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of `df.writeStream`."""
         _require_streams()
-        from minibroker.pipeline.sink.stream_writer import stream_writer
+        from minibroker.pipeline.sink.stream_writer import make_stream_writer
 
-        return stream_writer(self.options, schema, overwrite)
+        return make_stream_writer(self.options, schema, overwrite)
 
 
 class BatchesSource(LogDataSource):

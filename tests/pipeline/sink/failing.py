@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.stream_writer import StreamWriter, stream_writer
+from minibroker.pipeline.sink.stream_writer import StreamWriter, make_stream_writer
 from minibroker.pipeline.sink.writer import TaskMessage
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class AccidentSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> AccidentWriter:
         options = dict(self.options)
         accident = options.pop(ACCIDENT)
-        return self.writer_class(stream_writer(options, schema, overwrite)._settings, accident)
+        return self.writer_class(make_stream_writer(options, schema, overwrite)._settings, accident)
 
 
 class Dying(AccidentSource):

@@ -15,8 +15,8 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.sink.sink_transaction import WriteFailed
-from minibroker.pipeline.sink.stream_writer import BATCH_ID, QUERY_ID, stream_writer
-from minibroker.pipeline.sink.writer import TaskMessage, batch_writer
+from minibroker.pipeline.sink.stream_writer import BATCH_ID, QUERY_ID, make_stream_writer
+from minibroker.pipeline.sink.writer import TaskMessage, make_batch_writer
 from minibroker.pipeline.sources.tables import RecordsSource
 from tests.pipeline.sink.committed import values
 from tests.running import RunningBroker, running_broker
@@ -81,24 +81,24 @@ def test_a_stream_is_committed_by_a_writer_made_for_it(broker: RunningBroker) ->
         messages: list[Any] = []
         for number in (0, 1):
             task_of(batch, number)
-            messages.append(written(stream_writer(options, SCHEMA, False)))
+            messages.append(written(make_stream_writer(options, SCHEMA, False)))
         assert values(broker.bootstrap_servers, "stream") == [b"a", b"b"] * 2 * batch
-        stream_writer(options, SCHEMA, False).commit(messages, batch)
+        make_stream_writer(options, SCHEMA, False).commit(messages, batch)
     assert values(broker.bootstrap_servers, "stream") == [b"a", b"b"] * 4
     task_of(1)
-    assert written(stream_writer(options, SCHEMA, False)).delivered.transaction is None
+    assert written(make_stream_writer(options, SCHEMA, False)).delivered.transaction is None
 
 
 def test_two_queries_do_not_affect_each_other(broker: RunningBroker) -> None:
     options = options_for(broker, "queries", **EXACTLY_ONCE)
     for query in ("one", "two"):
         task_of(0, query=query)
-        stream_writer(options, SCHEMA, False).commit([written(stream_writer(options, SCHEMA, False))], 0)
+        make_stream_writer(options, SCHEMA, False).commit([written(make_stream_writer(options, SCHEMA, False))], 0)
     assert values(broker.bootstrap_servers, "queries") == [b"a", b"b"] * 2
 
 
 def test_leftovers_of_a_failed_task_do_not_prevent_the_abort(broker: RunningBroker) -> None:
-    writer = stream_writer(options_for(broker, "aborted", **EXACTLY_ONCE), SCHEMA, False)
+    writer = make_stream_writer(options_for(broker, "aborted", **EXACTLY_ONCE), SCHEMA, False)
     task_of(0, query="aborted")
     writer.abort([None, written(writer)], 0)
     assert values(broker.bootstrap_servers, "aborted") == []
@@ -108,17 +108,17 @@ def test_a_named_batch_write_writes_once(broker: RunningBroker) -> None:
     options = options_for(broker, "batch", writeId="march", **EXACTLY_ONCE)
     become_task(0)
     for _ in range(2):
-        writer = batch_writer(options, SCHEMA, False)
+        writer = make_batch_writer(options, SCHEMA, False)
         writer.commit([written(writer)])
     assert values(broker.bootstrap_servers, "batch") == [b"a", b"b"]
     writer.abort([None])
-    other = batch_writer(options | {"writeId": "april"}, SCHEMA, False)
+    other = make_batch_writer(options | {"writeId": "april"}, SCHEMA, False)
     other.commit([written(other)])
     assert values(broker.bootstrap_servers, "batch") == [b"a", b"b"] * 2
 
 
 def test_nothing_is_written_outside_of_a_spark_task(broker: RunningBroker) -> None:
-    writer = stream_writer(options_for(broker, "outside", **EXACTLY_ONCE), SCHEMA, False)
+    writer = make_stream_writer(options_for(broker, "outside", **EXACTLY_ONCE), SCHEMA, False)
     with pytest.raises(WriteFailed, match="rows are written by Spark's tasks"):
         writer.write(iter([ROWS]))
     become_task(0)
@@ -137,19 +137,19 @@ def test_nothing_is_written_outside_of_a_spark_task(broker: RunningBroker) -> No
 def test_invalid_options_are_rejected_before_a_task_starts(
     options: Mapping[str, str], schema: StructType, why: str
 ) -> None:
-    for make in (batch_writer, stream_writer):
+    for make in (make_batch_writer, make_stream_writer):
         with pytest.raises(OptionError, match=why):
             make({**NOWHERE, **options}, schema, False)
 
 
 def test_invalid_save_modes_and_names_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="save mode overwrite is not allowed"):
-        batch_writer(NOWHERE, SCHEMA, True)
+        make_batch_writer(NOWHERE, SCHEMA, True)
     with pytest.raises(OptionError, match="needs the option writeId"):
-        batch_writer(NOWHERE | EXACTLY_ONCE, SCHEMA, False)
+        make_batch_writer(NOWHERE | EXACTLY_ONCE, SCHEMA, False)
     with pytest.raises(OptionError, match="writeId is an option of df.write"):
-        stream_writer(NOWHERE | EXACTLY_ONCE | {"writeId": "march"}, SCHEMA, False)
+        make_stream_writer(NOWHERE | EXACTLY_ONCE | {"writeId": "march"}, SCHEMA, False)
     with pytest.raises(ClientError, match="cannot connect to 127.0.0.1:1: Connection refused"):
-        stream_writer(NOWHERE, SCHEMA, True)  # output mode complete appends, as to Spark's own sink
+        make_stream_writer(NOWHERE, SCHEMA, True)  # output mode complete appends, as to Spark's own sink
     with pytest.raises(ClientError, match="cannot connect to 127.0.0.1:1: Connection refused"):
-        batch_writer(NOWHERE, SCHEMA, False)
+        make_batch_writer(NOWHERE, SCHEMA, False)
