@@ -58,8 +58,8 @@ def write(directory: Path, size_bytes: int, codec: Compression) -> int:
 def read(directory: Path, request: ReadRequest) -> None:
     """All of the log, from a source that has seen nothing before."""
     source = DirectorySource(str(directory))
-    bounds = source.bounds([PARTITION])[PARTITION]
-    for split in source.splits([OffsetRange(PARTITION, *bounds)]):
+    bounds = source.find_bounds([PARTITION])[PARTITION]
+    for split in source.make_splits([OffsetRange(PARTITION, *bounds)]):
         for _ in source.read(split, request):
             pass
 
@@ -67,7 +67,7 @@ def read(directory: Path, request: ReadRequest) -> None:
 def plan(directory: Path) -> None:
     """Where it begins and ends under read_committed, and its splits: 100 of them at least."""
     source = DirectorySource(str(directory), isolation_level="read_committed")
-    source.splits([OffsetRange(PARTITION, *source.bounds([PARTITION])[PARTITION])], 100)
+    source.make_splits([OffsetRange(PARTITION, *source.find_bounds([PARTITION])[PARTITION])], 100)
 
 
 def main() -> None:

@@ -58,8 +58,8 @@ def partitions_of(written: Written) -> dict[TopicPartition, Partition]:
 
 def rows(source: DirectorySource, partition: TopicPartition, request: ReadRequest, splits: int) -> list[dict[str, Any]]:
     """All of a partition."""
-    offsets = OffsetRange(partition, *source.bounds([partition])[partition])
-    found = source.splits([offsets], splits)
+    offsets = OffsetRange(partition, *source.find_bounds([partition])[partition])
+    found = source.make_splits([offsets], splits)
     return [row for split in found for table in source.read(split, request) for row in table.to_pylist()]
 
 
@@ -77,7 +77,7 @@ def test_the_partitions_are_those_of_the_cluster_without_internal_ones(directory
 def test_every_record_is_as_a_consumer_received_it(directory: Written, splits: int) -> None:
     for partition, seen in partitions_of(directory).items():
         source = source_of(directory, partition.topic)
-        assert source.bounds([partition])[partition] == Bounds(seen.start_offset, seen.end_offset), partition
+        assert source.find_bounds([partition])[partition] == Bounds(seen.start_offset, seen.end_offset), partition
         found = [
             (
                 row["offset"],
@@ -131,7 +131,7 @@ def test_offsets_by_timestamp_are_the_first_at_or_after_it(directory: Written) -
         times = sorted({record.timestamp[1] for record in seen.records})
         for timestamp_ms in (0, *times[::23], *(time + 1 for time in times[-2:])):
             expected = next((each.offset for each in seen.records if each.timestamp[1] >= timestamp_ms), None)
-            found = source.offsets_at({partition: timestamp_ms})[partition]
+            found = source.find_offsets_at({partition: timestamp_ms})[partition]
             if partition.topic == "transactional" and found != expected:  # a marker, which has a time, too
                 assert found is not None
                 assert found not in {each.offset for each in seen.records}

@@ -31,7 +31,8 @@ from minibroker.client.asynchronous import AsyncClient
 from minibroker.client.client_errors import ClientError
 from minibroker.client.connection_settings import ClientSettings
 from minibroker.pipeline.brokers.broker_source import BrokerSource
-from minibroker.pipeline.brokers.client import Client, read_store_as_pem
+from minibroker.pipeline.brokers.client import Client
+from minibroker.pipeline.java import read_store_as_pem
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.protocol.messages.cluster import DescribeClusterRequest
@@ -188,8 +189,8 @@ def test_a_topic_is_read_with_every_security_protocol(addresses: Addresses, way:
     listener, settings = WAYS[way]
     log = BrokerSource(addresses[listener], TopicSelection(("t",)), settings)
     (partition,) = log.partitions()
-    bounds = log.bounds([partition])[partition]
-    (split,) = log.splits([OffsetRange(partition, *bounds)])
+    bounds = log.find_bounds([partition])[partition]
+    (split,) = log.make_splits([OffsetRange(partition, *bounds)])
     values = [value for batch in log.read(split, ReadRequest("records", ("value",))) for value in batch["value"]]
     log.close()
     assert [int(value.as_py()) for value in values] == list(range(100))

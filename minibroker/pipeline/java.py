@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Final, NamedTuple
 
-from minibroker.pipeline.spark_errors import start_error_of
+from minibroker.pipeline.spark_errors import find_start_error
 
 VERSION_MIN: Final = 17
 START_TIMEOUT_S: Final = 60
@@ -156,7 +156,7 @@ def start_java(settings: Mapping[str, str], *, is_quiet: bool = False) -> None:
         gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
     except PySparkRuntimeError:
         os.close(writing)
-        raise StartError(f"Spark does not start: {start_error_of(output.last_words())}") from None
+        raise StartError(f"Spark does not start: {find_start_error(output.read_last_words())}") from None
     except BaseException:
         os.close(writing)
         raise
@@ -190,7 +190,7 @@ class _HeldOutput:
             held, self._held = self._held, None
             _write_to_stderr((held or b"") if with_start else b"")
 
-    def last_words(self) -> str:
+    def read_last_words(self) -> str:
         """Return what a JVM that has ended wrote."""
         self._thread.join(END_PATIENCE_S)
         with self._lock:

@@ -65,7 +65,7 @@ def select_partitions(options: ReadOptions) -> Sequence[TopicPartition]:
 def count_offsets_to_read(options: ReadOptions) -> int:
     """Return the approximate number of records. Raises what the log's source raises."""
     with closing(open_source(options)) as source:
-        return sum(latest - earliest for earliest, latest in source.bounds(source.partitions()).values())
+        return sum(latest - earliest for earliest, latest in source.find_bounds(source.partitions()).values())
 
 
 def read_here(options: ReadOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -75,7 +75,7 @@ def read_here(options: ReadOptions, columns: Sequence[str]) -> Iterator[pa.Recor
     """
     request = make_request(options, columns)
     with closing(open_source(options)) as source:
-        for split in planning.make_splits(options, source, planning.batch_ranges(options, source)):
+        for split in planning.make_splits(options, source, planning.find_batch_ranges(options, source)):
             yield from source.read(split, request)
 
 
@@ -141,7 +141,7 @@ class Log:
 
     def ranges(self, source: LogSource) -> list[OffsetRange]:
         """Return the part of each partition that exists and is wanted; none is empty."""
-        bounds = source.bounds(source.partitions())
+        bounds = source.find_bounds(source.partitions())
         earliest = {partition: each.earliest for partition, each in bounds.items()}
         latest = {partition: each.latest for partition, each in bounds.items()}
         starts = {**earliest, **self._find_offsets(self.start, latest, source)}
@@ -159,7 +159,7 @@ class Log:
         if isinstance(place, datetime):
             if place.tzinfo is None:
                 raise OptionError(f"{place}: a time needs a time zone, such as datetime.UTC")
-            found = source.offsets_at(dict.fromkeys(latest, int(place.timestamp() * 1000)))
+            found = source.find_offsets_at(dict.fromkeys(latest, int(place.timestamp() * 1000)))
             return {each: latest[each] if offset is None else offset for each, offset in found.items()}
         if isinstance(place, int):
             return dict.fromkeys(latest, place)
@@ -181,7 +181,7 @@ class Rows:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         request = make_request(self._options, self.schema.names)
         with closing(open_source(self._options)) as source:
-            for split in source.splits(self._log.ranges(source)):
+            for split in source.make_splits(self._log.ranges(source)):
                 yield from source.read(split, request)
 
     def reader(self) -> pa.RecordBatchReader:

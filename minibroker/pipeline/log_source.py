@@ -91,15 +91,15 @@ class LogSource(Protocol):
         """
         ...
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
+    def find_bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         """Return where the partitions begin and end now, under the isolation level of the options."""
         ...
 
-    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+    def find_offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         """Return the first offset with the given timestamp (ms) or a later one, or None if there is none."""
         ...
 
-    def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
+    def make_splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
         """Split the ranges for tasks. Together they read each offset once. Raises `DataLoss`."""
         ...
 

@@ -99,7 +99,7 @@ def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
     """Return partitions by topic, as in `{"orders": [0, 1]}`."""
     example = '{"orders": [0, 1]}'
     found = []
-    for topic, numbers in _by_topic(option, text, example).items():
+    for topic, numbers in _parse_by_topic(option, text, example).items():
         if not isinstance(numbers, list) or not all(_is_partition(each) for each in numbers):
             raise OptionError(f"{option}: {text!r} is not like {example}")
         found += [TopicPartition(topic, each) for each in numbers]
@@ -108,10 +108,10 @@ def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(set(found)))
 
 
-def by_partition(option: str, text: str, least: int, example: str) -> dict[TopicPartition, int]:
+def parse_numbers_by_partition(option: str, text: str, least: int, example: str) -> dict[TopicPartition, int]:
     """Return a number from `least` on for each partition, as in `{"orders": {"0": 23}}`."""
     found: dict[TopicPartition, int] = {}
-    for topic, numbers in _by_topic(option, text, example).items():
+    for topic, numbers in _parse_by_topic(option, text, example).items():
         if not isinstance(numbers, dict):
             raise OptionError(f"{option}: {text!r} is not like {example}")
         for partition, value in numbers.items():
@@ -123,7 +123,7 @@ def by_partition(option: str, text: str, least: int, example: str) -> dict[Topic
     return dict(sorted(found.items()))
 
 
-def _by_topic(option: str, text: str, example: str) -> Mapping[str, Any]:
+def _parse_by_topic(option: str, text: str, example: str) -> Mapping[str, Any]:
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
@@ -176,7 +176,7 @@ def drop_ignored(options: Mapping[str, str], ignored: Iterable[str]) -> dict[str
     return {name: value for name, value in options.items() if name.lower() not in left_out}
 
 
-def warn_of(ignored: Iterable[str]) -> None:
+def warn_of_ignored(ignored: Iterable[str]) -> None:
     """Log the names of such options, in one line."""
     names = ", ".join(ignored)
     if names:

@@ -190,12 +190,14 @@ def _parse_position(given: GivenOptions, options: tuple[str, ...]) -> Position |
         return None
     text = given.get_text(name) or ""
     if name.endswith("ByTimestamp"):
-        return Position("timestamp", each=values.by_partition(name, text, 0, TIMES_EXAMPLE), option=name)
+        return Position("timestamp", each=values.parse_numbers_by_partition(name, text, 0, TIMES_EXAMPLE), option=name)
     if name.endswith("Timestamp"):
         return Position("timestamp", values.parse_number(name, text), option=name)
     if text.lower() in EDGES:
         return Position("offset", EDGES[text.lower()], option=name)
-    return Position("offset", each=values.by_partition(name, text, EARLIEST, OFFSETS_EXAMPLE), option=name)
+    return Position(
+        "offset", each=values.parse_numbers_by_partition(name, text, EARLIEST, OFFSETS_EXAMPLE), option=name
+    )
 
 
 def _parse_isolation_level(given: GivenOptions) -> IsolationLevel:

@@ -31,7 +31,7 @@ def with_plain_errors(method: Callable[Arguments, Result]) -> Callable[Arguments
     return plain
 
 
-def rows_with_plain_errors(rows: Iterator[Row]) -> Iterator[Row]:
+def iterate_with_plain_errors(rows: Iterator[Row]) -> Iterator[Row]:
     """Yield the rows or batches of a task. Raise its errors as `with_plain_errors` does."""
     try:
         yield from rows

@@ -22,13 +22,13 @@ REMEDY: Final = "failOnDataLoss=false reads what is left"
 Offsets = dict[TopicPartition, int]
 
 
-def batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRange]:
+def find_batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRange]:
     """Return the ranges of a batch query: by default from the earliest offset to the latest.
 
     No range is empty. Raises `OptionError`, and `DataLoss` if requested offsets do not exist.
     """
     partitions = source.partitions()
-    bounds = source.bounds(partitions)
+    bounds = source.find_bounds(partitions)
     starts = resolve_position(
         options.starting or FROM_THE_START, partitions, bounds, source, options.no_match == "error"
     )
@@ -70,7 +70,7 @@ def _find_at_times(
     source: LogSource,
     must_match: bool,
 ) -> Offsets:
-    found = source.offsets_at(times_ms)
+    found = source.find_offsets_at(times_ms)
     offsets = {}
     for partition, time_ms in times_ms.items():
         earliest, latest = bounds[partition]
@@ -128,7 +128,7 @@ def make_splits(options: ReadOptions, source: LogSource, ranges: Sequence[Offset
     """Split the ranges for tasks. Raises `DataLoss`."""
     most = options.max_records_per_partition
     pieces = [piece for each in ranges for piece in cut_into_pieces(each, most)] if most else list(ranges)
-    return source.splits(pieces, options.min_partitions or 0) if pieces else []
+    return source.make_splits(pieces, options.min_partitions or 0) if pieces else []
 
 
 def cut_into_pieces(whole: OffsetRange, most: int) -> list[OffsetRange]:
@@ -172,7 +172,7 @@ JsonOffsets = dict[str, dict[str, int]]
 FROM_NOW = Position("offset", LATEST)
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
+def make_json_offsets(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
     """Return offsets as Spark's Kafka source writes them, `{"orders": {"0": 23}}`. Equal offsets give equal texts."""
     found: JsonOffsets = {}
     for partition, offset in sorted(offsets.items()):
@@ -180,7 +180,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
     return found
 
 
-def from_json(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
+def parse_json_offsets(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
     """Return the offsets in a checkpoint."""
     return {
         TopicPartition(topic, int(partition)): int(offset)
@@ -192,7 +192,7 @@ def from_json(offsets: Mapping[str, Mapping[str, Any]]) -> Offsets:
 def find_initial_offsets(options: ReadOptions, source: LogSource) -> Offsets:
     """Return where a new stream begins: at the end, unless the options say otherwise. Raises `OptionError`."""
     partitions = source.partitions()
-    bounds = source.bounds(partitions)
+    bounds = source.find_bounds(partitions)
     return resolve_position(options.starting or FROM_NOW, partitions, bounds, source, options.no_match == "error")
 
 
@@ -202,7 +202,7 @@ def find_present_offsets(options: ReadOptions, source: LogSource) -> Offsets:
         partitions = source.partitions(missing_ok=not options.fail_on_data_loss)
     except OptionError as error:
         raise DataLoss(f"{error}; {REMEDY}") from None
-    return {partition: bounds.latest for partition, bounds in source.bounds(partitions).items()}
+    return {partition: bounds.latest for partition, bounds in source.find_bounds(partitions).items()}
 
 
 def measure_sizes(start: Offsets, end: Offsets, source: LogSource) -> Offsets:
@@ -213,7 +213,7 @@ def measure_sizes(start: Offsets, end: Offsets, source: LogSource) -> Offsets:
 
 def find_beginnings(partitions: set[TopicPartition], source: LogSource) -> Offsets:
     """Return the earliest offset of each partition."""
-    found = source.bounds(sorted(partitions)) if partitions else {}
+    found = source.find_bounds(sorted(partitions)) if partitions else {}
     return {partition: bounds.earliest for partition, bounds in found.items()}
 
 
@@ -234,7 +234,7 @@ def limit_ends(start: Offsets, end: Offsets, most: int, source: LogSource) -> Of
     }
 
 
-def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: Offsets) -> list[OffsetRange]:
+def find_stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: Offsets) -> list[OffsetRange]:
     """Return the ranges of one batch of a stream; none is empty. Raises `DataLoss` if offsets are gone."""
     fail = options.fail_on_data_loss
     for partition in sorted(start.keys() - end.keys()):
@@ -243,7 +243,7 @@ def stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, end: 
     for partition in sorted(end.keys() - there):
         report_lost(f"{partition} is gone", fail)
     read = sorted(end.keys() & there)
-    bounds = source.bounds(read)
+    bounds = source.find_bounds(read)
     found = []
     for partition in read:
         # A new partition begins at 0; if not, its first records were deleted before they could be read.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 
 from minibroker.pipeline.log_source import OptionError, PipelineError
-from minibroker.pipeline.plain_errors import rows_with_plain_errors
+from minibroker.pipeline.plain_errors import iterate_with_plain_errors
 from minibroker.pipeline.schema_sources import GivenSchema, Place, get_known_schemas, make_topic_options
 from minibroker.registry.decoding import Decoder, DecodingError, GivenDecoder, MissingLibrary, NoSchema, format_json
 
@@ -114,7 +114,7 @@ class DecodingTask:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows with two columns more. Raises `CannotDecode`, `RegistryUnavailable`, what reading raises."""
-        return rows_with_plain_errors(self._decode_batches(batches))
+        return iterate_with_plain_errors(self._decode_batches(batches))
 
     def _decode_batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder, begin_task = get_known_schemas(self.place)

@@ -23,7 +23,9 @@ class TopicSelection:
     pattern: str | None = None
     assigned: tuple[TopicPartition, ...] = ()
 
-    def chosen(self, existing: Iterable[TopicPartition], *, missing_ok: bool = False) -> list[TopicPartition]:
+    def choose_partitions(
+        self, existing: Iterable[TopicPartition], *, missing_ok: bool = False
+    ) -> list[TopicPartition]:
         """Return the selected partitions among the existing ones, sorted.
 
         Raises `OptionError` if a named topic or partition does not exist, unless `missing_ok`, and for a malformed

@@ -93,7 +93,7 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with set_java_home(java, _log_options(log_level)):
+    with set_java_home(java, _make_log_options(log_level)):
         start_java(settings, is_quiet=log_level == "off")
         spark = _start_session(builder, master)
     _silence_query_loggers()
@@ -246,5 +246,5 @@ def _list_library_roots() -> list[str]:
     return [str(Path(spec.origin).parents[1]) for spec in specs if spec is not None and spec.origin is not None]
 
 
-def _log_options(level: LogLevel) -> tuple[str, ...]:
+def _make_log_options(level: LogLevel) -> tuple[str, ...]:
     return f"-Dlog4j2.configurationFile={LOG_SETTINGS.as_uri()}", f"-Dminibroker.spark.log.level={level}"

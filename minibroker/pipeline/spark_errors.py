@@ -41,7 +41,7 @@ def find_reason(text: str) -> str:
     return ERROR_CLASS.sub("", first)
 
 
-def start_error_of(text: str) -> str:
+def find_start_error(text: str) -> str:
     """Return the reason in what a JVM wrote that did not start, or that ended before Spark was there."""
     if ended := ENDED.search(text):
         return ended["message"]

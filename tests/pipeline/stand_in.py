@@ -21,12 +21,12 @@ class StandIn:
         self.closed = 0
 
     def partitions(self, *, missing_ok: bool = False) -> list[TopicPartition]:
-        return self.selection.chosen(self.logs, missing_ok=missing_ok)
+        return self.selection.choose_partitions(self.logs, missing_ok=missing_ok)
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    def find_bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         return {each: self.logs[each] for each in partitions}
 
-    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    def find_offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         found = {}
         for each, time_ms in timestamps_ms.items():
             earliest, latest = self.logs[each]
@@ -34,7 +34,7 @@ class StandIn:
             found[each] = offset if offset < latest else None
         return found
 
-    def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
+    def make_splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
         return [Split(each) for each in divide_large_ranges(ranges, min_splits)]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.pipeline.option_values import drop_ignored, list_meaningless, warn_of
+from minibroker.pipeline.option_values import drop_ignored, list_meaningless, warn_of_ignored
 from minibroker.pipeline.sink.sink_settings import parse_settings
 
 
@@ -21,6 +21,6 @@ def test_a_writer_accepts_settings_without_effect() -> None:
 
 
 def test_ignored_options_are_named_in_one_line_if_there_are_any(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of(())
-    warn_of(["groupIdPrefix", "kafka.group.id"])
+    warn_of_ignored(())
+    warn_of_ignored(["groupIdPrefix", "kafka.group.id"])
     assert caplog.messages == ["ignored, as without meaning here: groupIdPrefix, kafka.group.id"]

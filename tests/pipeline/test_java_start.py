@@ -41,7 +41,7 @@ def test_jvm_output_is_held_back_until_it_is_released(
     output.pass_on(with_start=with_start)
     os.write(writing, b"later\n")
     os.close(writing)
-    assert output.last_words() == ""
+    assert output.read_last_words() == ""
     assert capfd.readouterr().err == passed_on
 
 
@@ -50,5 +50,5 @@ def test_output_of_an_ended_jvm_is_not_released(capfd: pytest.CaptureFixture[str
     output = _HeldOutput(reading)
     os.write(writing, "möglich\n".encode())
     os.close(writing)
-    assert output.last_words() == "möglich\n"
+    assert output.read_last_words() == "möglich\n"
     assert capfd.readouterr().err == ""

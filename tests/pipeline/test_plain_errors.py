@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from minibroker.pipeline.log_source import DataLoss, OptionError
-from minibroker.pipeline.plain_errors import rows_with_plain_errors, with_plain_errors
+from minibroker.pipeline.plain_errors import iterate_with_plain_errors, with_plain_errors
 
 
 def deep(error: Exception) -> int:
@@ -41,7 +41,7 @@ def test_our_own_errors_are_shown_without_a_traceback() -> None:
 def test_errors_after_some_rows_are_shown_without_a_traceback() -> None:
     given = []
     with pytest.raises(DataLoss) as caught:
-        for row in rows_with_plain_errors(rows(DataLoss("gone"))):
+        for row in iterate_with_plain_errors(rows(DataLoss("gone"))):
             given.append(row)
     assert given == [1]
     assert "deep" not in shown(caught.value) and "KeyError" not in shown(caught.value)

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, OptionError, Split
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.planning import batch_ranges, cut_into_pieces, divide_large_ranges, divide_range, make_splits
+from minibroker.pipeline.planning import (
+    cut_into_pieces,
+    divide_large_ranges,
+    divide_range,
+    find_batch_ranges,
+    make_splits,
+)
 from tests.pipeline.stand_in import StandIn, partition, span
 
 LOG = StandIn({"orders-0": (0, 100), "orders-1": (40, 60), "orders-2": (7, 7)})
@@ -22,7 +28,7 @@ RANGES = st.lists(st.tuples(OFFSETS, OFFSETS), max_size=6).map(
 
 
 def ranges(log: StandIn = LOG, **options: str) -> list[OffsetRange]:
-    return batch_ranges(parse_options({"path": "/", "subscribe": "orders"} | options, "records", "batch"), log)
+    return find_batch_ranges(parse_options({"path": "/", "subscribe": "orders"} | options, "records", "batch"), log)
 
 
 def refusal(log: StandIn = LOG, **options: str) -> str:
@@ -70,7 +76,7 @@ def test_a_start_timestamp_after_all_records_is_rejected_unless_allowed() -> Non
 
 def test_a_timestamp_of_an_uncommitted_record_is_after_all_records() -> None:
     class Uncommitted(StandIn):
-        def offsets_at(self, timestamps_ms):  # type: ignore[no-untyped-def]
+        def find_offsets_at(self, timestamps_ms):  # type: ignore[no-untyped-def]
             return dict.fromkeys(timestamps_ms, 80)
 
     log = Uncommitted({"orders-0": (0, 60)})

@@ -17,23 +17,23 @@ ALL = [ORDERS[2], METADATA, EUROPE, ORDERS[0], OFFSETS, ORDERS[1]]
 
 
 def test_all_but_internal_topics_are_selected_by_default() -> None:
-    assert TopicSelection().chosen(ALL) == [*ORDERS, EUROPE]
+    assert TopicSelection().choose_partitions(ALL) == [*ORDERS, EUROPE]
 
 
 def test_internal_topics_are_selected_only_by_name() -> None:
-    assert TopicSelection(topics=("orders",)).chosen(ALL) == ORDERS
-    assert TopicSelection(topics=("orders", "__consumer_offsets")).chosen(ALL) == [OFFSETS, *ORDERS]
+    assert TopicSelection(topics=("orders",)).choose_partitions(ALL) == ORDERS
+    assert TopicSelection(topics=("orders", "__consumer_offsets")).choose_partitions(ALL) == [OFFSETS, *ORDERS]
 
 
 def test_a_pattern_matches_anywhere_in_a_name_but_no_internal_topic() -> None:
-    assert TopicSelection(pattern="ders").chosen(ALL) == [*ORDERS, EUROPE]
-    assert TopicSelection(pattern="^orders$").chosen(ALL) == ORDERS
-    assert TopicSelection(pattern=".*").chosen(ALL) == [*ORDERS, EUROPE]
-    assert TopicSelection(pattern="nothing").chosen(ALL) == []
+    assert TopicSelection(pattern="ders").choose_partitions(ALL) == [*ORDERS, EUROPE]
+    assert TopicSelection(pattern="^orders$").choose_partitions(ALL) == ORDERS
+    assert TopicSelection(pattern=".*").choose_partitions(ALL) == [*ORDERS, EUROPE]
+    assert TopicSelection(pattern="nothing").choose_partitions(ALL) == []
 
 
 def test_partitions_are_selected_one_by_one() -> None:
-    assert TopicSelection(assigned=(EUROPE, ORDERS[1], EUROPE)).chosen(ALL) == [ORDERS[1], EUROPE]
+    assert TopicSelection(assigned=(EUROPE, ORDERS[1], EUROPE)).choose_partitions(ALL) == [ORDERS[1], EUROPE]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_partitions_are_selected_one_by_one() -> None:
 )
 def test_an_invalid_selection_is_an_error_of_its_option(selection: TopicSelection, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        selection.chosen(ALL)
+        selection.choose_partitions(ALL)
 
 
 def test_a_selection_can_be_pickled() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.pipeline.spark_errors import find_reason, start_error_of
+from minibroker.pipeline.spark_errors import find_reason, find_start_error
 
 HEAP = """Picked up JAVA_TOOL_OPTIONS: -Dx=y
 Invalid maximum heap size: -Xmxfoo
@@ -30,7 +30,7 @@ Exception in thread "main" java.lang.RuntimeException: [unresolved dependency: a
     ],
 )
 def test_the_reason_of_a_failed_jvm_start_is_reported(text: str, reason: str) -> None:
-    assert start_error_of(text) == reason
+    assert find_start_error(text) == reason
 
 
 def test_rejections_of_a_spark_connect_server_are_reported() -> None:

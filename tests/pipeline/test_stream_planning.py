@@ -13,11 +13,11 @@ from minibroker.pipeline.options import ReadOptions, parse_options
 from minibroker.pipeline.planning import (
     Offsets,
     find_initial_offsets,
-    from_json,
+    find_stream_ranges,
     limit_ends,
+    make_json_offsets,
     measure_sizes,
-    stream_ranges,
-    to_json,
+    parse_json_offsets,
 )
 from tests.cases import for_each
 from tests.pipeline.stand_in import StandIn, partition, span
@@ -37,20 +37,20 @@ def at(**offsets: int) -> Offsets:
 
 
 def latest_in(log: StandIn) -> Offsets:
-    return {partition: bounds.latest for partition, bounds in log.bounds(log.partitions()).items()}
+    return {partition: bounds.latest for partition, bounds in log.find_bounds(log.partitions()).items()}
 
 
 def ranges(log: StandIn, start: Offsets, end: Offsets, **options: str) -> list[OffsetRange]:
-    return stream_ranges(stream(**options), log, start, end)
+    return find_stream_ranges(stream(**options), log, start, end)
 
 
 def test_offsets_are_formatted_as_by_sparks_own_source() -> None:
-    assert json.dumps(to_json(at(b0=3, a10=2, a2=1))) == '{"a": {"2": 1, "10": 2}, "b": {"0": 3}}'
+    assert json.dumps(make_json_offsets(at(b0=3, a10=2, a2=1))) == '{"a": {"2": 1, "10": 2}, "b": {"0": 3}}'
 
 
 @given(st.dictionaries(NAMES.map(partition), st.integers(0, 2**63 - 1)))
 def test_offsets_are_restored_from_a_checkpoint(offsets: Offsets) -> None:
-    assert from_json(json.loads(json.dumps(to_json(offsets)))) == offsets
+    assert parse_json_offsets(json.loads(json.dumps(make_json_offsets(offsets)))) == offsets
 
 
 def test_a_stream_starts_at_the_latest_offset_by_default() -> None:

@@ -117,7 +117,7 @@ def replay(
     from minibroker.pipeline.archiving.archive_job import find_newest_note
     from minibroker.pipeline.archiving.archive_tables import list_archived_partitions
     from minibroker.pipeline.archiving.archived_topics import choose_configs
-    from minibroker.pipeline.archiving.replay_job import Part, replay_archive, replay_id_of, replay_settings
+    from minibroker.pipeline.archiving.replay_job import Part, make_replay_id, replay_archive, replay_settings
     from minibroker.pipeline.archiving.replay_task import ReplayTask
 
     settings = replay_settings(servers, dict(client))
@@ -128,7 +128,7 @@ def replay(
     targets = _map_targets(archived, topic_map) if to is None else {_get_only_topic(archived): to}
     part = Part(parse_edge(start), parse_edge(end))
     whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
-    name = replay_id or replay_id_of(whole, targets, repartition, part)
+    name = replay_id or make_replay_id(whole, targets, repartition, part)
     task = ReplayTask(settings, name, targets, repartition, commit_records)
     kept = choose_configs(find_newest_note(table).configs, targets, {each.partition.topic for each in archived})
     prepared = _prepare_topics(task, archived, dict(configs), partitions, kept)

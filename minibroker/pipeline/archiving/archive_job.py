@@ -61,9 +61,9 @@ class LogArchive:
             while planning.measure_sizes(begin, until, source):
                 end = planning.limit_ends(begin, until, self._batch_offsets, source)
                 yield self._put_ranges(
-                    source, planning.stream_ranges(self._options, source, begin, end), {**begin, **end}
+                    source, planning.find_stream_ranges(self._options, source, begin, end), {**begin, **end}
                 )
-                begin = planning.from_json(self.note.offsets)
+                begin = planning.parse_json_offsets(self.note.offsets)
 
     def left(self) -> int:
         """Return how many offsets there are to archive now."""
@@ -73,15 +73,15 @@ class LogArchive:
     def _find_bounds(self, source: LogSource) -> tuple[planning.Offsets, planning.Offsets]:
         """Return from where to where there is something to archive now."""
         until = planning.find_present_offsets(self._options, source)
-        return planning.from_json(self.note.offsets) if self.note.offsets else planning.find_initial_offsets(
+        return planning.parse_json_offsets(self.note.offsets) if self.note.offsets else planning.find_initial_offsets(
             self._options, source
         ), until
 
     def _put_ranges(self, source: LogSource, ranges: list[OffsetRange], end: planning.Offsets) -> archive_tables.Totals:
         """Append the records of these ranges by one commit."""
-        note = replace(self.note, number=self.note.number + 1, offsets=planning.to_json(end))
+        note = replace(self.note, number=self.note.number + 1, offsets=planning.make_json_offsets(end))
         if not ranges:  # all of these offsets are gone, and `failOnDataLoss` is off
-            self.note = replace(self.note, offsets=planning.to_json(end))
+            self.note = replace(self.note, offsets=planning.make_json_offsets(end))
             return archive_tables.Totals()
         options = replace(self._options, min_partitions=self._options.min_partitions or self._engine.workers)
         totals = self.table.append(self._reading, planning.make_splits(options, source, ranges), note, self._engine)
@@ -108,4 +108,6 @@ def find_newest_note(table: archive_tables.ArchiveTable) -> archive_tables.Archi
     if note is not None:
         return note
     found = archive_tables.list_archived_partitions(table)
-    return archive_tables.ArchiveNote(offsets=planning.to_json({each.partition: each.last + 1 for each in found}))
+    return archive_tables.ArchiveNote(
+        offsets=planning.make_json_offsets({each.partition: each.last + 1 for each in found})
+    )

@@ -39,7 +39,7 @@ def replay_settings(servers: str, client: Mapping[str, str] | None = None) -> Si
     return parse_settings({"kafka.bootstrap.servers": servers, "delivery": "exactly-once", **options})
 
 
-def replay_id_of(path: str, targets: Mapping[str, str], repartition: bool = False, part: Part | None = None) -> str:
+def make_replay_id(path: str, targets: Mapping[str, str], repartition: bool = False, part: Part | None = None) -> str:
     """Return the name of this replay of this archive.
 
     It is always the same, so that a second run continues the first.
@@ -80,7 +80,7 @@ class Part:
         end = min(archived.last + 1, self.end if isinstance(self.end, int) else archived.last + 1)
         return Window(archived.partition, start, end)
 
-    def at_its_times(self, rows: pa.Table) -> pa.Table:
+    def filter_by_time(self, rows: pa.Table) -> pa.Table:
         """Return the rows of its times."""
         times = rows.column("timestamp")
         if isinstance(self.start, datetime):
@@ -109,7 +109,7 @@ class PartitionReplay:
             piece = window._replace(start=start, end=min(start + self.task.commit_records, window.end))
             batches = list(scan(COLUMNS, piece))
             if batches:
-                yield self.part.at_its_times(pa.Table.from_batches(batches)).sort_by("offset")
+                yield self.part.filter_by_time(pa.Table.from_batches(batches)).sort_by("offset")
 
 
 def replay_archive(

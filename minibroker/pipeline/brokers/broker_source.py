@@ -38,7 +38,7 @@ class BrokerSource:
         self._selection = selection
         self._settings = Settings(settings or {})
         self._read_committed = read_committed
-        self._fetch_settings = FetchSettings.taken_from(self._settings)
+        self._fetch_settings = FetchSettings.take_from(self._settings)
         make_client_settings(bootstrap_servers, self._settings)  # raises OptionError for invalid settings
         self._client: Client | None = None
         self._has_reached = False
@@ -73,13 +73,13 @@ class BrokerSource:
         named = [*self._selection.topics, *(each.topic for each in self._selection.assigned)]
         try:
             there = self.client.partitions(named or None, missing_ok=missing_ok)
-            return self._selection.chosen(there, missing_ok=missing_ok)
+            return self._selection.choose_partitions(there, missing_ok=missing_ok)
         except ClientError as error:
             if named and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise OptionError(str(error)) from None
             raise
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+    def find_bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         """Return first offsets, and high watermarks (last stable offsets with `read_committed`).
 
         Raises `ClientError`.
@@ -90,12 +90,12 @@ class BrokerSource:
         earliest = list_offsets(self.client, dict.fromkeys(wanted, EARLIEST), self._read_committed)
         return {each: Bounds(earliest[each], max(earliest[each], latest[each])) for each in wanted}
 
-    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    def find_offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the first offset with the given timestamp (ms) or a later one, or None if there is none."""
         found = list_offsets(self.client, timestamps_ms, self._read_committed)
         return {partition: None if offset < 0 else offset for partition, offset in found.items()}
 
-    def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
+    def make_splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
         """Return a split for each range that is not empty. For more splits, cut the large ranges."""
         return [Split(each) for each in divide_large_ranges(ranges, min_splits)]
 

@@ -36,7 +36,7 @@ class FetchSettings:
     max_wait_ms: int = 500
 
     @classmethod
-    def taken_from(cls, settings: dict[str, str]) -> Self:
+    def take_from(cls, settings: dict[str, str]) -> Self:
         """Make it from its settings, and remove these from `settings`. Raises `OptionError`."""
         with translate_errors():
             return cls(

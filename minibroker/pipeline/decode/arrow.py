@@ -27,12 +27,14 @@ class Rows:
     def of_records(self, data: UInt8s, fields: Fields) -> pa.RecordBatch:
         """Return the rows of these records. Their bytes are copied out of `data`."""
         columns = [self._make_column(field, data, fields) for field in self.schema]
-        return record_batch(columns, self.schema, fields.count)
+        return make_record_batch(columns, self.schema, fields.count)
 
     def damaged(self, message: str, **known: Any) -> pa.RecordBatch:
         """Return the row for a damaged batch, with what is known of it."""
         known |= {**self.names, CORRUPT: message}
-        return record_batch([pa.array([known.get(field.name)], field.type) for field in self.schema], self.schema, 1)
+        return make_record_batch(
+            [pa.array([known.get(field.name)], field.type) for field in self.schema], self.schema, 1
+        )
 
     def _make_column(self, field: pa.Field, data: UInt8s, fields: Fields) -> pa.Array:
         kinds, times, made = fields.timestamp_types, fields.timestamps_ms, None
@@ -64,7 +66,7 @@ class Rows:
         return known.slice(0, count)
 
 
-def record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
+def make_record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
     """Return `count` rows of these columns; there may be no columns."""
     if columns:
         return pa.RecordBatch.from_arrays(columns, schema=schema)

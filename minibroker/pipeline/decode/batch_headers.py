@@ -181,20 +181,23 @@ def read_headers_at(view: memoryview, positions: list[int]) -> Headers:
     at = np.array(positions, np.int64)
     magic = np.frombuffer(view, np.uint8)[at + MAGIC_POSITION].astype(np.int64)
     if (magic == MAGIC).all():
-        return _batch_headers(view, at)
+        return _read_batch_headers(view, at)
     if (magic < MAGIC).all():
         return _read_message_headers(view, at, magic)
     is_old = magic < MAGIC
     merged = (np.empty(len(at), np.int64) for _ in Headers._fields)
     headers = Headers(*merged)
     for column, old, new in zip(
-        headers, _read_message_headers(view, at[is_old], magic[is_old]), _batch_headers(view, at[~is_old]), strict=True
+        headers,
+        _read_message_headers(view, at[is_old], magic[is_old]),
+        _read_batch_headers(view, at[~is_old]),
+        strict=True,
     ):
         column[is_old], column[~is_old] = old, new
     return headers
 
 
-def _batch_headers(view: memoryview, at: Int64s) -> Headers:
+def _read_batch_headers(view: memoryview, at: Int64s) -> Headers:
     columns = _read_columns(view, _BATCH, at)
     columns["size"] += LOG_OVERHEAD_BYTES
     columns["last_offset"] += columns["base_offset"]

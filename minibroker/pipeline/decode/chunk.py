@@ -19,7 +19,7 @@ from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
 from minibroker.pipeline.decode.batch_headers import Headers, Place
 from minibroker.pipeline.decode.record_field_columns import Fields, Wanted, read_fields
-from minibroker.pipeline.decode.record_starts import record_starts
+from minibroker.pipeline.decode.record_starts import find_record_starts
 from minibroker.pipeline.log_source import OffsetRange
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, MAGIC, TIMESTAMP_TYPE_BIT, BatchHeader
@@ -100,7 +100,7 @@ class ChunkDecoder:
         """Yield the rows of batches of format 2."""
         if not len(batches.start):
             return
-        starts, sound = record_starts(self._arena.data, batches.start, batches.end, batches.records)
+        starts, sound = find_record_starts(self._arena.data, batches.start, batches.end, batches.records)
         if not sound.all():
             yield from self._decode_around(batches, np.flatnonzero(~sound))
             return

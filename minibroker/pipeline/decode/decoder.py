@@ -17,7 +17,7 @@ import pyarrow as pa
 from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode import batch_headers
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
-from minibroker.pipeline.decode.arrow import Rows, convert_times, record_batch
+from minibroker.pipeline.decode.arrow import Rows, convert_times, make_record_batch
 from minibroker.pipeline.decode.batch_headers import Buffer, Headers, Place, Scan, read_headers_at
 from minibroker.pipeline.decode.chunk import Damage
 from minibroker.pipeline.decode.gathering import Gathering, Given
@@ -171,7 +171,7 @@ def _add_one(offset: np.int64) -> int:
 
 
 class RecordsDecoder(_Decoder):
-    """Decodes one partition's batches, in order, to rows of `chosen(RECORDS, columns)`.
+    """Decodes one partition's batches, in order, to rows of `choose_columns(RECORDS, columns)`.
 
     Records outside the range, control batches and, with `aborted`, aborted transactions are left out. The checksum of
     each batch in the range is verified. Of each record, only as much as the columns need is read. A batch is also
@@ -254,7 +254,7 @@ class RecordsDecoder(_Decoder):
 
 
 class BatchesDecoder(_Decoder):
-    """Decodes one partition's batches to rows of `chosen(BATCHES, columns)`, from their headers.
+    """Decodes one partition's batches to rows of `choose_columns(BATCHES, columns)`, from their headers.
 
     A batch belongs to the range that has its last offset, so that adjacent ranges have it once. Control batches are
     included. With `aborted`, batches of aborted transactions are left out.
@@ -300,7 +300,7 @@ def make_batch_rows(rows: Rows, headers: Headers, is_valid: Bools | None, place:
         column = rows.names[field.name] if is_name else _make_column(field.name, headers, is_valid, place)
         is_array = isinstance(column, np.ndarray | pa.Array)
         columns.append(_cast_column(column, field.type) if is_array else rows.constant(column, field.type, count))
-    return record_batch(columns, rows.schema, count)
+    return make_record_batch(columns, rows.schema, count)
 
 
 def _cast_column(column: Any, kind: pa.DataType) -> pa.Array:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
-from minibroker.pipeline.decode.record_starts import BEYOND, from_zigzag, read_varints, read_varlongs
+from minibroker.pipeline.decode.record_starts import BEYOND, decode_zigzag, read_varints, read_varlongs
 from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MalformedVarint, read_unsigned
 
 
@@ -87,7 +87,7 @@ def read_fields(data: UInt8s, starts: Int64s, has_attributes: Int64s | int, dept
     """Return the first `depth` fields (1 to 5) of the records at `starts`.
 
     `has_attributes` is 1 for records with an attributes byte, 0 without. The lengths of the records must have been
-    checked (`record_starts`).
+    checked (`find_record_starts`).
     """
     length, at = read_varints(data, starts)
     end = at + (length >> 1)
@@ -95,7 +95,7 @@ def read_fields(data: UInt8s, starts: Int64s, has_attributes: Int64s | int, dept
     if depth == 1:
         return RecordFields(at > end, timestamp_deltas)
     raw, at = read_varints(data, at)
-    offset_deltas = from_zigzag(raw)
+    offset_deltas = decode_zigzag(raw)
     if depth == 2:
         return RecordFields(at > end, timestamp_deltas, offset_deltas)
     keys, at = _read_parts(data, at)

@@ -52,7 +52,7 @@ def read_varlongs(data: UInt8s, at: Int64s) -> tuple[Int64s, Int64s]:
     return (unsigned >> np.uint64(1)).view(np.int64) ^ -(raw & 1), after
 
 
-def from_zigzag(raw: Int64s) -> Int64s:
+def decode_zigzag(raw: Int64s) -> Int64s:
     """Return the signed values of the results of `read_varints`."""
     return (raw >> 1) ^ -(raw & 1)
 
@@ -94,7 +94,7 @@ class Starts(NamedTuple):
     sound: Bools  # whether the records fill the batch exactly, by their lengths
 
 
-def record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64s) -> Starts:
+def find_record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64s) -> Starts:
     """Find the starts of `counts` records each, in the batches from `starts` to `ends` in `data`.
 
     Two bytes behind the last end must be readable. A batch is unsound if it has no room for so many records.
@@ -261,16 +261,16 @@ def _guess_starts(data: UInt8s, windows: Int64s, window_bytes: int, end: int) ->
 
 def _look_like_starts(data: UInt8s, candidates: Int64s, end: int) -> tuple[Bools, Int64s]:
     """Return whether two records with consecutive offset deltas seem to begin at each place, and the first delta."""
-    following, delta, is_record = _record_at(data, candidates, end)
-    _, next_delta, next_is_record = _record_at(data, following, end)
+    following, delta, is_record = _read_record_at(data, candidates, end)
+    _, next_delta, next_is_record = _read_record_at(data, following, end)
     return is_record & next_is_record & (next_delta == delta + 1), delta
 
 
-def _record_at(data: UInt8s, at: Int64s, end: int) -> tuple[Int64s, Int64s, Bools]:
+def _read_record_at(data: UInt8s, at: Int64s, end: int) -> tuple[Int64s, Int64s, Bools]:
     """Return where the record at each place would end, its offset delta, and whether it may be a record."""
     length, body = read_varints(data, at)
     following = body + (length >> 1)
     is_record = (length & 1 == 0) & (length > 0) & (following < end) & (data.take(body, mode="clip") == 0)
     _, after = read_varlongs(data, body + 1)
     raw, _ = read_varints(data, after)
-    return following, from_zigzag(raw), is_record
+    return following, decode_zigzag(raw), is_record

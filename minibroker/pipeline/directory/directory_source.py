@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 import pyarrow as pa
 
-from minibroker.pipeline.directory.finding import FoundLog, find_logs, log_start_offsets, parse_paths
+from minibroker.pipeline.directory.finding import FoundLog, find_logs, parse_paths, read_log_start_offsets
 from minibroker.pipeline.directory.log_transactions import Transactions
 from minibroker.pipeline.directory.log_walking import BLOCK_BYTES
 from minibroker.pipeline.directory.reading_disk import DISK
@@ -54,7 +54,7 @@ class DirectorySource:
     With `read_committed`, a log ends at its last stable offset, and records of aborted transactions are left out. With
     `fail_on_data_loss` false, lost offsets are skipped, also where splits are made. With `fail_on_damage` false, a
     transaction with a damaged marker is left out, as its outcome is unknown; otherwise that raises `CorruptData`, even
-    from `bounds`. `split_bytes` is the approximate size of a split. All methods raise `OptionError` for an invalid
+    from `find_bounds`. `split_bytes` is the approximate size of a split. All methods raise `OptionError` for an invalid
     path, and `OSError`.
     """
 
@@ -94,9 +94,9 @@ class DirectorySource:
         found = find_logs(self._paths)
         if self._selection == TopicSelection() and all(log.path in self._paths for log in found.values()):
             return sorted(found)
-        return self._selection.chosen(found, missing_ok=missing_ok)
+        return self._selection.choose_partitions(found, missing_ok=missing_ok)
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
+    def find_bounds(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Bounds]:
         """Return where the partitions begin and end now. A second call reads only what was added since.
 
         Raises `DataLoss` if a partition is gone; with `fail_on_data_loss` false, leave it out.
@@ -106,7 +106,7 @@ class DirectorySource:
 
     def _find_bounds_now(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
         found = find_logs(self._paths)
-        starts = {each: log_start_offsets(each) for each in {log.log_directory for log in found.values()}}
+        starts = {each: read_log_start_offsets(each) for each in {log.log_directory for log in found.values()}}
         bounds = {}
         for partition in partitions:
             log = found.get(partition)
@@ -116,7 +116,7 @@ class DirectorySource:
                 raise DataLoss(f"{partition} is gone from {', '.join(self._paths)}")
         return bounds
 
-    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+    def find_offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         """Return the first offset with the given timestamp (ms) or a later one, as Kafka's ListOffsets finds it.
 
         None means that there is none, or that the isolation level hides it.
@@ -134,7 +134,7 @@ class DirectorySource:
                 found[partition] = offset if offset is not None and offset < latest else None
         return found
 
-    def splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
+    def make_splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
         """Split the ranges for tasks: about `min_splits`, or more. Together they read each offset once.
 
         Ranges are cut only between batches, so a few large batches may give fewer splits. Raises `DataLoss` if offsets

@@ -70,7 +70,7 @@ def measure_bytes(log: FoundLog) -> int:
     return sum(DISK.size_bytes(f"{log.path}/{name}") for name in DISK.list_names(log.path) if name.endswith(LOG_SUFFIX))
 
 
-def log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
+def read_log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
     """Return the log start offsets in a directory's checkpoint. Raises `OptionError` if it is malformed.
 
     A log that is not listed begins with its first segment.

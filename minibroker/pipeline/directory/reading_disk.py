@@ -174,14 +174,14 @@ def make_file_system(scheme: str, root: str) -> tuple[FileSystem, str]:
     kind, _, query = scheme.partition("+")
     try:
         if kind == HDFS and find_spec("hdfs_native") is not None:
-            return _by_hdfs_native(root), ""
+            return _connect_hdfs_natively(root), ""
         system, base = FileSystem.from_uri(f"{kind}{MARK}{root}{'?' if query else ''}{query}")
     except (ValueError, RuntimeError, pa.ArrowException) as error:
         raise OSError(f"{kind}{MARK}{root}: {error}") from None
     return system, base.rstrip("/")
 
 
-def _by_hdfs_native(root: str) -> FileSystem:
+def _connect_hdfs_natively(root: str) -> FileSystem:
     """Return HDFS by a client that needs no Java. Pyarrow's own needs Hadoop's `libhdfs`."""
     host, _, port = root.partition(":")
     if port:  # not of several name nodes with one name; the client would try for minutes

@@ -44,7 +44,7 @@ WALK_MARK_BYTES = 128 << 10  # between remembered batches: 130 KB of memory for 
 SWAP_WAITS_S = (0, 0.01, 0.02, 0.04)
 
 
-def index_entries(path: str, entry: npt.DTypeLike) -> npt.NDArray[np.void]:
+def read_index_entries(path: str, entry: npt.DTypeLike) -> npt.NDArray[np.void]:
     """Return all entries up to the zeros, of the first `MAX_INDEX_BYTES` of the file; none if it cannot be opened.
 
     `entry` is the type of an entry. Raises `OSError` if the open file cannot be read.
@@ -97,7 +97,7 @@ def list_segments(directory: str) -> list[SegmentFile]:
     found = _make_segments(directory, list_offsets_with_suffix(names, LOG_SUFFIX))
     for swap in _make_segments(directory, swaps, SWAP_SUFFIX):
         with closing(OpenSegment(swap)) as opened:
-            end = max(opened.last_place().next_offset, swap.base_offset + 1)
+            end = max(opened.find_last_place().next_offset, swap.base_offset + 1)
         found = [each for each in found if not swap.base_offset <= each.base_offset < end] + [swap]
     return sorted(found, key=lambda each: each.base_offset)
 
@@ -156,7 +156,7 @@ class OpenSegment:
             return offsets, positions
         return np.append(offsets, further[:, 0]), np.append(positions, further[:, 1])
 
-    def place_of(self, offset: int) -> Place:
+    def find_place_of(self, offset: int) -> Place:
         """Return the place before the first batch that ends at or after `offset`.
 
         Damage directly before it comes after the place.
@@ -168,7 +168,7 @@ class OpenSegment:
             place = make_place_after(position, header)
         return place
 
-    def place_behind(self, offset: int, start: Place) -> Place:
+    def find_place_behind(self, offset: int, start: Place) -> Place:
         """Return the place behind the batch with `offset`, or the first one after it; else the end of the file.
 
         It is not before `start`. A damaged header may have a wrong last offset, so the next batch counts too.
@@ -180,7 +180,7 @@ class OpenSegment:
             place = make_place_after(position, header)
         return place if place.position == self.size_bytes else Place(self.size_bytes, place.next_offset)
 
-    def place_from(self, wanted: int, start: Place) -> Place:
+    def find_place_from(self, wanted: int, start: Place) -> Place:
         """Return the first place between two batches at or after the position `wanted`, and not before `start`.
 
         The two batches must agree on the offset there: a corrupt header may have any last offset, also one before its
@@ -194,7 +194,7 @@ class OpenSegment:
             least_offset, place = place.next_offset, make_place_after(position, header)
         return start
 
-    def last_place(self, known: Place | None = None) -> Place:
+    def find_last_place(self, known: Place | None = None) -> Place:
         """Return the place behind the last batch, starting from `known` or from the index's last entry.
 
         A preallocated file has room for a batch that is only partly written; that one does not count. A running
@@ -271,7 +271,7 @@ def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Int64s, Int64s]:
 
     Entries beyond `size_bytes` of the log are left out. Raises `OSError`.
     """
-    entries = index_entries(segment.file(INDEX_SUFFIX), INDEX_ENTRY)
+    entries = read_index_entries(segment.file(INDEX_SUFFIX), INDEX_ENTRY)
     offsets, positions = entries["offset"].astype(np.int64) + segment.base_offset, entries["position"].astype(np.int64)
     if np.any(np.diff(offsets) <= 0) or np.any(np.diff(positions) <= 0):
         nothing = np.empty(0, np.int64)
@@ -322,6 +322,6 @@ class LogView:
             return Place(0, 0), bool(before)
         with closing(OpenSegment(last[0])) as opened:
             if not before or last[0].path != before[0].path:
-                return opened.last_place(), last[0].base_offset < self.end.next_offset
+                return opened.find_last_place(), last[0].base_offset < self.end.next_offset
             is_there = opened.has(self.end)
-            return opened.last_place(self.end if is_there else None), not is_there
+            return opened.find_last_place(self.end if is_there else None), not is_there

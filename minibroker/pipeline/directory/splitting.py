@@ -84,8 +84,8 @@ def iterate_extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
         first_offset, end_offset = max(start, segment.base_offset), min(end, below)
         size_bytes = view.size_of(segment)
         with closing(OpenSegment(segment, size_bytes)) as opened:
-            first = opened.place_of(first_offset) if first_offset > segment.base_offset else opened.start
-            last = opened.place_behind(end_offset - 1, first)
+            first = opened.find_place_of(first_offset) if first_offset > segment.base_offset else opened.start
+            last = opened.find_place_behind(end_offset - 1, first)
         if last.position > first.position:
             yield Extent(segment, size_bytes, first, last, first_offset, end_offset)
 
@@ -126,7 +126,7 @@ def _cut_extent(extent: Extent, step_bytes: int) -> list[Stretch]:
         for part in range(1, parts):
             wanted = extent.first.position + extent.length_bytes * part // parts
             if wanted > places[-1].position:
-                place = opened.place_from(wanted, places[-1])
+                place = opened.find_place_from(wanted, places[-1])
                 if places[-1].position < place.position < extent.last.position:
                     places.append(place)
         places.append(extent.last)

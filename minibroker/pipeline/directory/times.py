@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 
 from minibroker.pipeline.directory.log_walking import iterate_batch_steps
-from minibroker.pipeline.directory.segment_files import LogView, OpenSegment, SegmentFile, index_entries
+from minibroker.pipeline.directory.segment_files import LogView, OpenSegment, SegmentFile, read_index_entries
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.protocol.records.streaming import stream_records
@@ -49,7 +49,7 @@ class _Search:
             return None
         known = int(self._offsets[older - 1]) if older and self._agrees_with_log(older - 1) else 0
         opened = self._opened
-        place = opened.place_of(max(known, self._start))
+        place = opened.find_place_of(max(known, self._start))
         next_offset = place.next_offset
         for position, header in iterate_batch_steps(opened.file, place.position, opened.size_bytes, next_offset):
             if header.max_timestamp >= self._timestamp_ms and header.last_offset >= self._start:
@@ -62,7 +62,7 @@ class _Search:
     def _agrees_with_log(self, entry: int) -> bool:
         """Return whether the log has the batch of an entry, with that timestamp."""
         offset, opened = int(self._offsets[entry]), self._opened
-        place = opened.place_of(offset)
+        place = opened.find_place_of(offset)
         for _, header in iterate_batch_steps(opened.file, place.position, opened.size_bytes, place.next_offset):
             return header.max_timestamp == self._times[entry] and header.base_offset <= offset <= header.last_offset
         return False
@@ -83,7 +83,7 @@ class _Search:
 
 def _read_entries(segment: SegmentFile) -> tuple[np.ndarray, np.ndarray]:
     """Return (timestamp, offset) of a time index, both ascending; none if it contradicts itself. Raises `OSError`."""
-    entries = index_entries(segment.file(TIME_INDEX_SUFFIX), TIME_INDEX_ENTRY)
+    entries = read_index_entries(segment.file(TIME_INDEX_SUFFIX), TIME_INDEX_ENTRY)
     times, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64) + segment.base_offset
     if np.any(np.diff(times) <= 0) or np.any(np.diff(offsets) < 0):
         nothing = np.empty(0, np.int64)

@@ -29,7 +29,7 @@ from minibroker.pipeline.rewriting.rewrite_settings import (
     Target,
     Way,
     continues_sequence,
-    run_of,
+    get_run,
 )
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
@@ -108,7 +108,7 @@ class Converter:
                 yield from (Written(source.header, source.data) for source in some)
             else:
                 for source in some:
-                    rows.drop_to(source.header.last_offset)
+                    rows.drop_up_to(source.header.last_offset)
                     data = recode_batch(source, self._settings.level)
                     yield Written(read_header(data), data)
 
@@ -117,7 +117,7 @@ class Converter:
 
         Rows cannot express header keys with invalid UTF-8: readers get an approximation, but a log must keep them.
         """
-        keys = rows.inexact()
+        keys = rows.find_inexact()
         if not keys:
             return sources
         found = list(sources)
@@ -134,7 +134,7 @@ class Converter:
         joined: Stretch | None = None
         for source in sources:
             header = source.header
-            run = run_of(header, self._epoch_at(header.base_offset))
+            run = get_run(header, self._epoch_at(header.base_offset))
             is_alone = joined is None or source.target.way is Way.ALONE or run != joined.run
             if joined is not None and not is_alone and continues_sequence(joined.last, header):
                 joined = joined._replace(last=header)
@@ -158,7 +158,7 @@ class Converter:
         return _Rows(batches)
 
     def _encode_stretches(self, stretches: list[Stretch], settings: BatchSettings, rows: _Rows) -> Iterator[Written]:
-        for some, following in rows.up_to(stretches[-1].last.last_offset):
+        for some, following in rows.take_up_to(stretches[-1].last.last_offset):
             offsets = some.column(OFFSET).to_numpy()
             origins, stretches = _find_origins(stretches, offsets, following)
             try:
@@ -184,7 +184,7 @@ class _Rows:
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
         self._batches = batches[::-1]
 
-    def up_to(self, last_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def take_up_to(self, last_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the remaining rows up to this offset, with the offset of the row that follows them."""
         while self._batches and self._next_offset() <= last_offset:
             batch = self._batches.pop()
@@ -193,12 +193,12 @@ class _Rows:
                 self._batches.append(batch.slice(count))
             yield batch.slice(0, count), self._next_offset() if self._batches else MAX_OFFSET
 
-    def drop_to(self, last_offset: int) -> None:
+    def drop_up_to(self, last_offset: int) -> None:
         """Drop the remaining rows up to this offset."""
-        for _ in self.up_to(last_offset):
+        for _ in self.take_up_to(last_offset):
             pass
 
-    def inexact(self) -> set[int]:
+    def find_inexact(self) -> set[int]:
         """Return the offsets of rows with an inexact header key."""
         keys: set[int] = set()
         for batch in self._batches:

@@ -13,7 +13,7 @@ from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentRewriter, SegmentTask
 from minibroker.pipeline.rewriting.topic_configs import Change, update_configs
-from minibroker.pipeline.rewriting.workspace import Plan, Workspace, plan_of
+from minibroker.pipeline.rewriting.workspace import Plan, Workspace, make_plan
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
 
@@ -84,7 +84,7 @@ class Report:
         }
 
 
-def report_from(target: str, parsed: Mapping[str, Any]) -> Report:
+def parse_report(target: str, parsed: Mapping[str, Any]) -> Report:
     """Return the report about `target` from `Report.as_json`."""
     topics = [
         TopicSpace(**{name: value for name, value in each.items() if name != "ratio"}) for each in parsed["topics"]
@@ -125,10 +125,10 @@ class Rewriting:
         """Lock both directories."""
         try:
             self._lock_source()
-            self._plan = plan_of(self.source, self._topics)
+            self._plan = make_plan(self.source, self._topics)
             done = self._workspace.finished(self._plan, self.settings)
             if done is not None:
-                self.finished = report_from(self.target, done)
+                self.finished = parse_report(self.target, done)
                 return self
             self._locks.callback(self._workspace.lock().close)
             self._workspace.begin(self._plan, self.settings)

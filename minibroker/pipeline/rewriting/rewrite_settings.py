@@ -83,7 +83,7 @@ class Run(NamedTuple):
     is_transactional: bool
 
 
-def run_of(header: BatchHeader, leader_epoch: int) -> Run:
+def get_run(header: BatchHeader, leader_epoch: int) -> Run:
     """Return what the batch shares with others. `leader_epoch` is its offset's; an old format does not have it."""
     epoch = header.partition_leader_epoch if header.magic == MAGIC else leader_epoch
     return Run(epoch, header.producer_id, header.producer_epoch, header.is_transactional)

@@ -49,7 +49,7 @@ def list_changes(configs: Configs, topics: Iterable[str], settings: RewriteSetti
     for topic in topics:
         known = configs.get(topic, {})
         wanted: dict[str, str] = {}
-        if format_of(known.get(FORMAT, VERSION)) < MAGIC:
+        if parse_message_format(known.get(FORMAT, VERSION)) < MAGIC:
             wanted[FORMAT] = VERSION
         if settings.codec is not None and known.get(CODEC, "producer") != "producer":
             wanted[CODEC] = "uncompressed" if settings.codec == Compression.NONE else settings.codec.name.lower()
@@ -59,7 +59,7 @@ def list_changes(configs: Configs, topics: Iterable[str], settings: RewriteSetti
     return found
 
 
-def format_of(version: str) -> int:
+def parse_message_format(version: str) -> int:
     """Return the message format of a `message.format.version`."""
     parts = [int(part) for part in re.findall(r"\d+", version)[:2]]
     return MAGIC if parts >= [0, 11] else 1 if parts >= [0, 10] else 0

@@ -76,7 +76,7 @@ class Plan:
 FINISHED = ".rewritten"  # in the target of a rewriting: its plan and report
 
 
-def plan_of(source: str, topics: Collection[str] = ()) -> Plan:
+def make_plan(source: str, topics: Collection[str] = ()) -> Plan:
     """Return the plan for the log directory `source`: rewrite these topics, or all but internal ones.
 
     Raises `RewriteError` for unknown and internal topics, and if a broker must start on the directory first.

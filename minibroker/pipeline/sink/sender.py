@@ -132,7 +132,7 @@ class Sender:
         for batch, code, detail in answered:
             queue = waiting[batch.partition]
             if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                self._identity.acknowledged(batch.partition, batch.rows.num_rows)
+                self._identity.count_acknowledged(batch.partition, batch.rows.num_rows)
                 queue.pop(0)
             elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.rows.num_rows > 1:
                 queue[:1] = self._split_batch(batch)

@@ -89,7 +89,7 @@ class Identity:
             self.producer_id, self.epoch, self.sequences.get(partition, 0), self.transactional_id is not None
         )
 
-    def acknowledged(self, partition: TopicPartition, record_count: int) -> None:
+    def count_acknowledged(self, partition: TopicPartition, record_count: int) -> None:
         """Count records that a partition has accepted."""
         self.sequences[partition] = self.sequences.get(partition, 0) + record_count & MAX_SEQUENCE
 
@@ -204,7 +204,7 @@ class Transaction:
 
     def _make_partitions_request(self, new: set[TopicPartition]) -> AddPartitionsToTxnRequest:
         of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-        topics = [of_topic(name=topic, partitions=sorted(indexes)) for topic, indexes in _by_topic(new).items()]
+        topics = [of_topic(name=topic, partitions=sorted(indexes)) for topic, indexes in _group_by_topic(new).items()]
         return AddPartitionsToTxnRequest(**self._get_producer_fields("v3_and_below_"), v3_and_below_topics=topics)
 
     def mark(self, marker: Marker) -> None:
@@ -236,7 +236,7 @@ class Transaction:
             group_id=self.transactional_id,
             generation_id_or_member_epoch=-1,
             member_id="",
-            topics=[of_topic(name=topic, partitions=[offset]) for topic in sorted(_by_topic(self._partitions))],
+            topics=[of_topic(name=topic, partitions=[offset]) for topic in sorted(_group_by_topic(self._partitions))],
         )
 
     def end(self, commit: bool) -> None:
@@ -318,7 +318,7 @@ def find_generation(client: Client) -> Generation:
     return 2 if levels.get("transaction.version", 0) >= 2 else 1
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+def _group_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = defaultdict(list)
     for partition in partitions:
         topics[partition.topic].append(partition.partition)

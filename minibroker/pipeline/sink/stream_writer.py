@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.option_values import warn_of
+from minibroker.pipeline.option_values import warn_of_ignored
 from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.sink_transaction import WriteFailed
@@ -31,7 +31,7 @@ class StreamWriter(TaskRowsWriter, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Run in the driver when all tasks of a micro-batch have finished."""
         if batchId == 0:
-            warn_of(self._settings.ignored)
+            warn_of_ignored(self._settings.ignored)
         delivery.commit(self._settings, list_open_transactions(messages))
 
     @with_plain_errors

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.option_values import warn_of
+from minibroker.pipeline.option_values import warn_of_ignored
 from minibroker.pipeline.plain_errors import with_plain_errors
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered, Open
@@ -64,7 +64,7 @@ class BatchWriter(TaskRowsWriter, DataSourceArrowWriter):
     @with_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Run in the driver when all tasks have finished."""
-        warn_of(self._settings.ignored)
+        warn_of_ignored(self._settings.ignored)
         delivery.commit(self._settings, list_open_transactions(messages))
 
     @with_plain_errors

@@ -19,10 +19,10 @@ import minibroker.pipeline.planning as planning
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.group_offsets import commit_offsets
 from minibroker.pipeline.log_source import LogSource, ReadRequest
-from minibroker.pipeline.option_values import warn_of
+from minibroker.pipeline.option_values import warn_of_ignored
 from minibroker.pipeline.options import ReadOptions
-from minibroker.pipeline.plain_errors import rows_with_plain_errors, with_plain_errors
-from minibroker.pipeline.planning import JsonOffsets, Offsets, from_json, to_json
+from minibroker.pipeline.plain_errors import iterate_with_plain_errors, with_plain_errors
+from minibroker.pipeline.planning import JsonOffsets, Offsets, make_json_offsets, parse_json_offsets
 from minibroker.pipeline.sources.arrival import Shipped
 from minibroker.pipeline.sources.tables import SplitPartition, iterate_rows
 
@@ -44,7 +44,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def initialOffset(self) -> JsonOffsets:
         """Return where a query without a checkpoint begins, always the same. Raises `OptionError`."""
         if self._initial is None:
-            self._initial = to_json(planning.find_initial_offsets(self._options, self._source))
+            self._initial = make_json_offsets(planning.find_initial_offsets(self._options, self._source))
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -59,19 +59,19 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         """Return where the next batch ends; `start` if there is none yet. All batches up to `start` are finished."""
         if self._latest is None:
-            warn_of(self._options.ignored)
+            warn_of_ignored(self._options.ignored)
         self._commit_to_group(start)
         if self._until is None:
             self._latest = planning.find_present_offsets(self._options, self._source)
         else:
             self._latest = self._until
-        begin = from_json(start)
+        begin = parse_json_offsets(start)
         if not isinstance(limit, ReadAllAvailable) and self._has_to_wait(begin, self._latest):
-            return to_json(begin)
+            return make_json_offsets(begin)
         end = self._latest
         if isinstance(limit, ReadMaxRows):
             end = planning.limit_ends(begin, end, limit.max_rows, self._source)
-        return to_json(end)
+        return make_json_offsets(end)
 
     def _commit_to_group(self, finished: JsonOffsets) -> None:
         """Commit offsets to a group, if one is named, unless it has them. The checkpoint has them anyway.
@@ -81,7 +81,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         group = self._options.commit_offsets_to_group
         if group is not None and finished != self._committed:
             assert isinstance(self._source, BrokerSource)
-            commit_offsets(self._source.client, group, from_json(finished))
+            commit_offsets(self._source.client, group, parse_json_offsets(finished))
             self._committed = finished
 
     def _has_to_wait(self, start: Offsets, end: Offsets) -> bool:
@@ -99,7 +99,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def reportLatestOffset(self) -> JsonOffsets | None:
         """Return the end of the log when it was last read, for the query's progress."""
-        return None if self._latest is None else to_json(self._latest)
+        return None if self._latest is None else make_json_offsets(self._latest)
 
     @with_plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
@@ -109,12 +109,14 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     @with_plain_errors
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """Return the parts of a batch's tasks. They have the same offsets after a restart. Raises `DataLoss`."""
-        ranges = planning.stream_ranges(self._options, self._source, from_json(start), from_json(end))
+        ranges = planning.find_stream_ranges(
+            self._options, self._source, parse_json_offsets(start), parse_json_offsets(end)
+        )
         return [SplitPartition(split) for split in planning.make_splits(self._options, self._source, ranges)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run in a task: yield its rows. Raises `DataLoss` and `CorruptData`."""
-        return rows_with_plain_errors(iterate_rows(self._source, partition, self._request))
+        return iterate_with_plain_errors(iterate_rows(self._source, partition, self._request))
 
     def stop(self) -> None:
         """Close connections and files."""

@@ -25,9 +25,9 @@ from pyspark.sql.types import StructType
 import minibroker.pipeline.planning as planning
 from minibroker.pipeline.log_opening import list_columns, make_request, open_source
 from minibroker.pipeline.log_source import LogSource, OptionError, ReadRequest, Split, Table
-from minibroker.pipeline.option_values import warn_of
+from minibroker.pipeline.option_values import warn_of_ignored
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
-from minibroker.pipeline.plain_errors import rows_with_plain_errors, with_plain_errors
+from minibroker.pipeline.plain_errors import iterate_with_plain_errors, with_plain_errors
 from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, choose_columns
 from minibroker.pipeline.sources.arrival import Shipped
 
@@ -79,16 +79,16 @@ class BatchReader(Shipped, DataSourceReader):
     @with_plain_errors
     def partitions(self) -> list[InputPartition]:
         """Return the parts of the tasks. Raises `OptionError` and `DataLoss`."""
-        warn_of(self._options.ignored)
+        warn_of_ignored(self._options.ignored)
         try:
-            ranges = planning.batch_ranges(self._options, self._source)
+            ranges = planning.find_batch_ranges(self._options, self._source)
             return [SplitPartition(split) for split in planning.make_splits(self._options, self._source, ranges)]
         finally:
             self._source.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run in a task: yield its rows. Raises `DataLoss` and `CorruptData`."""
-        return rows_with_plain_errors(iterate_rows(self._source, partition, self._request))
+        return iterate_with_plain_errors(iterate_rows(self._source, partition, self._request))
 
 
 PROVIDER: Final = "provider"  # a table property that Spark passes if SQL creates the table

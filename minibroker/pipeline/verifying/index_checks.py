@@ -63,7 +63,7 @@ class OffsetIndexCheck(_IndexCheck):
         rows, found = _look_up(block.headers.last_offset, self._offsets)
         self._batch_at[found] = block.positions[rows]
 
-    def problems(self, end_position: int, *, damaged: bool) -> Iterator[Problem]:
+    def iterate_problems(self, end_position: int, *, damaged: bool) -> Iterator[Problem]:
         """Yield what is wrong with the entries. `damaged` means that parts of the log could not be read."""
         count = len(self._offsets)
         behind = np.concatenate(([False], ~_is_rising(self._offsets) | ~_is_rising(self._positions)))[:count]
@@ -113,7 +113,7 @@ class TimeIndexCheck(_IndexCheck):
         self._so_far[here] = largest[batch[here]]
         self._found |= here
 
-    def problems(self, last_offset: int, *, closed: bool, damaged: bool) -> Iterator[Problem]:
+    def iterate_problems(self, last_offset: int, *, closed: bool, damaged: bool) -> Iterator[Problem]:
         """Yield what is wrong.
 
         `closed` means that the segment is complete, so that the last entry must be the largest.

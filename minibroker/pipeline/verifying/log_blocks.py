@@ -99,7 +99,7 @@ class LogFile:
         """Close the file."""
         self._file.close()
 
-    def blocks(self) -> Iterator[Block]:
+    def iterate_blocks(self) -> Iterator[Block]:
         """Yield all batches, in blocks of about `block_bytes`."""
         walker = make_walker(self._file, self._size, limit=MAX_OFFSET)
         for step in walk_blocks(self._file, walker, 0, self._checksums, self._block_bytes):

@@ -77,7 +77,7 @@ class PartitionPlan:
         """The log start offset, which may be within the first segment."""
         return max(self.checkpoints.get(texts.LOG_START_OFFSET_CHECKPOINT, 0), self.bases[0] if self.bases else 0)
 
-    def listed(self) -> PartitionPlan:
+    def list_files(self) -> PartitionPlan:
         """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
         names = frozenset(name for name, is_directory in DISK.entries(self.path("")).items() if not is_directory)
         images = (name for name in names if name.endswith(IMAGE_SUFFIX) and parse_base_offset(name) is not None)
@@ -89,7 +89,7 @@ class PartitionPlan:
             images=tuple(sorted(images)),
         )
 
-    def for_segment(self, base: int) -> PartitionPlan:
+    def select_for_segment(self, base: int) -> PartitionPlan:
         """Return the part of it that a segment's check needs, as each segment's plan is sent to a task."""
         names = self.names & {make_segment_name(base) + suffix for suffix in SEGMENT_SUFFIXES}
         return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
@@ -263,7 +263,7 @@ def list_segments(partition: PartitionPlan) -> list[SegmentPlan]:
     found = []
     for base, after in zip(partition.bases, nexts, strict=True):
         size_bytes = DISK.size_bytes(partition.path(make_segment_name(base) + LOG_SUFFIX))
-        found.append(SegmentPlan(partition.for_segment(base), base, after, size_bytes))
+        found.append(SegmentPlan(partition.select_for_segment(base), base, after, size_bytes))
     return found
 
 
@@ -289,7 +289,7 @@ def _with_segments(known: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPla
     """Return the plan of a partition and its segments, or None if it has just been deleted. Raises `OSError`."""
     for tries_left in reversed(range(TRIES)):
         try:
-            plan = known.listed()
+            plan = known.list_files()
             return plan, list_segments(plan)
         except FileNotFoundError:  # a broker is running, and retention or compaction has removed a segment
             if not DISK.exists(known.path("")):

@@ -216,7 +216,7 @@ class _Fold:
             self._coordinators[producer_id] = last
         for marker in here.first_markers.values():
             if marker.first_offset < 0 and marker.kind != transaction_checks.NO_RECORD and self._ends_nothing(marker):
-                self.findings.add(summary.file, transaction_checks.without_transaction(marker))
+                self.findings.add(summary.file, transaction_checks.make_without_transaction(marker))
         aborts = [self._carry_marker(marker, here.first_markers) for marker in here.aborts]
         known_log = transaction_checks.Known(
             self._first_offset, self._plan.compacted, bool(self._damages or summary.damages)

@@ -18,7 +18,7 @@ from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
 from minibroker.pipeline.decode.batch_headers import Headers
 from minibroker.pipeline.decode.record_field_columns import read_fields
-from minibroker.pipeline.decode.record_starts import record_starts
+from minibroker.pipeline.decode.record_starts import find_record_starts
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_first_faults
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
@@ -204,7 +204,7 @@ def _read_records(block: Block, payloads: Sequence[Payload], *, compacted: bool)
     sizes = np.array([len(payload.data) for payload in payloads], np.int64)
     ends = np.cumsum(sizes)
     starts, counts = ends - sizes, block.headers.record_count[rows]
-    positions, sound = record_starts(bytes_, starts, ends, counts)
+    positions, sound = find_record_starts(bytes_, starts, ends, counts)
     index, counts = rows[sound], counts[sound]
     batch = np.repeat(np.arange(len(index)), counts)
     headers = block.headers.select(index)

@@ -107,7 +107,7 @@ def check_segment(plan: SegmentPlan) -> CheckedSegment:
 def _check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
     checks = _SegmentChecks(plan)
     with closing(checks.file):
-        for block in checks.file.blocks():
+        for block in checks.file.iterate_blocks():
             checks.take(block)
         checks.finish()
     return list(checks.findings), checks.summary()
@@ -116,7 +116,7 @@ def _check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
 def check_metadata_snapshot(plan: PartitionPlan, name: str, findings: Findings) -> None:
     """Check a snapshot of the metadata log. It has batches like a `.log` file."""
     with closing(LogFile(plan.path(name), check_crc="crc" in plan.checks)) as file:
-        for block in file.blocks():
+        for block in file.iterate_blocks():
             if "records" in plan.checks:
                 findings.extend(name, check_records(block, compacted=False).problems)
     findings.extend(name, file.problems)
@@ -130,7 +130,7 @@ def find_keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
     except FileNotFoundError:
         return  # the keys of what replaces it would not fit those of the others
     with closing(file):
-        for block in file.blocks():
+        for block in file.iterate_blocks():
             for records in check_all_records(block, compacted=True).records:
                 keys, offsets, positions = find_keys_in_cleaned(
                     block, records, partition.log_start, partition.clean_offset
@@ -231,10 +231,10 @@ class _SegmentChecks:
         self.findings.extend(self._log_name, self.file.problems)
         closed, damaged = self._plan.next_base is not None, bool(self.file.problems)
         if self._index is not None:
-            problems = self._index.problems(self.file.end_position, damaged=damaged)
+            problems = self._index.iterate_problems(self.file.end_position, damaged=damaged)
             self.findings.extend(self._plan.name(INDEX_SUFFIX), problems)
         if self._time_index is not None:
-            times = self._time_index.problems(self._offsets.offsets.last, closed=closed, damaged=damaged)
+            times = self._time_index.iterate_problems(self._offsets.offsets.last, closed=closed, damaged=damaged)
             self.findings.extend(self._plan.name(TIME_INDEX_SUFFIX), times)
         if closed and self._plan.size_bytes:
             for suffix, kind in ((INDEX_SUFFIX, "index-missing"), (TIME_INDEX_SUFFIX, "timeindex-missing")):

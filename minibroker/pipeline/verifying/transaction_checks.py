@@ -111,7 +111,7 @@ class Transactions:
         if producer_id not in self.first_markers:
             self.first_markers[producer_id] = marker
         elif opened is None and marker.kind != NO_RECORD:
-            problems.append(without_transaction(marker))
+            problems.append(make_without_transaction(marker))
         if marker.kind == ABORT:
             self.aborts.append(marker)
         if marker.kind in (ABORT, COMMIT):
@@ -122,7 +122,7 @@ class Transactions:
         return problems
 
 
-def without_transaction(marker: Marker) -> Problem:
+def make_without_transaction(marker: Marker) -> Problem:
     """Return the problem of a marker that ends no transaction."""
     what = "commits" if marker.kind == COMMIT else "aborts"
     detail = f"it {what} a transaction of producer {marker.producer_id}, which has none open here"

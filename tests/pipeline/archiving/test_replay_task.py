@@ -22,7 +22,7 @@ from minibroker.cli.pipeline import pipeline_replay
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.archiving.archive_tables import Archived
 from minibroker.pipeline.archiving.archived_topics import Needed, prepare_topics
-from minibroker.pipeline.archiving.replay_job import Part, find_needed_topics, replay_id_of, replay_settings
+from minibroker.pipeline.archiving.replay_job import Part, find_needed_topics, make_replay_id, replay_settings
 from minibroker.pipeline.archiving.replay_task import Replayed, ReplayTask
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client
@@ -217,22 +217,22 @@ def test_a_record_without_a_timestamp_is_replayed_without(broker: RunningBroker)
     assert [each.timestamp_ms for each in read(broker.bootstrap_servers, target_of(task))] == [-1]
     partition = TopicPartition(target_of(task), 0)
     with closing(BrokerSource(broker.bootstrap_servers, TopicSelection(assigned=(partition,)))) as source:
-        (split,) = source.splits([OffsetRange(partition, 0, 1)])
+        (split,) = source.make_splits([OffsetRange(partition, 0, 1)])
         batches = list(source.read(split, ReadRequest("records", ("timestamp", "timestampType"))))
     assert pa.Table.from_batches(batches).to_pylist() == [{"timestamp": None, "timestampType": 0}]
 
 
 def test_a_replay_has_the_same_name_only_with_the_same_settings() -> None:
     names = {
-        replay_id_of(path, targets, repartition)
+        make_replay_id(path, targets, repartition)
         for path in ("/a", "/b")
         for targets in ({}, {"a": "b"})
         for repartition in (False, True)
     }
     assert len(names) == 8
-    assert replay_id_of("/a", {}, part=Part()) == replay_id_of("/a", {})
-    assert replay_id_of("/a", {}, part=Part(start=2)) != replay_id_of("/a", {})
-    assert replay_id_of("/a", {"x": "1", "y": "2"}) == replay_id_of("/a", {"y": "2", "x": "1"})
+    assert make_replay_id("/a", {}, part=Part()) == make_replay_id("/a", {})
+    assert make_replay_id("/a", {}, part=Part(start=2)) != make_replay_id("/a", {})
+    assert make_replay_id("/a", {"x": "1", "y": "2"}) == make_replay_id("/a", {"y": "2", "x": "1"})
 
 
 def test_missing_topics_are_created_with_sufficient_retention(broker: RunningBroker, client: Client) -> None:

@@ -161,7 +161,7 @@ def test_offset_bounds_are_requested_from_each_leader(broker: RunningBroker, top
     log = source(broker, topic)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.delete_records([AdminPartition(topic, 0, 3)])[AdminPartition(topic, 0)].result()
-    assert log.bounds(log.partitions()) == {
+    assert log.find_bounds(log.partitions()) == {
         TopicPartition(topic, 0): Bounds(3, 20),
         TopicPartition(topic, 1): Bounds(0, 5),
     }
@@ -172,9 +172,9 @@ def test_offsets_are_found_by_timestamp(broker: RunningBroker, topic: str) -> No
     produce(broker, topic, 20)
     log = source(broker, topic)
     partition, empty = log.partitions()
-    assert log.offsets_at({partition: T + 7000, empty: T}) == {partition: 7, empty: None}
-    assert log.offsets_at({partition: T + 7001}) == {partition: 8}
-    assert log.offsets_at({partition: T + 20_000}) == {partition: None}
+    assert log.find_offsets_at({partition: T + 7000, empty: T}) == {partition: 7, empty: None}
+    assert log.find_offsets_at({partition: T + 7001}) == {partition: 8}
+    assert log.find_offsets_at({partition: T + 20_000}) == {partition: None}
     log.close()
 
 
@@ -205,18 +205,18 @@ def test_splits_cover_the_ranges_exactly(broker: RunningBroker, topic: str) -> N
     log = source(broker, topic)
     first, second = log.partitions()
     ranges = [OffsetRange(first, 0, 100), OffsetRange(second, 2, 10), OffsetRange(second, 10, 10)]
-    assert [split.offsets for split in log.splits(ranges)] == ranges[:2]
-    many = log.splits(ranges, 11)
+    assert [split.offsets for split in log.make_splits(ranges)] == ranges[:2]
+    many = log.make_splits(ranges, 11)
     assert len(many) == 11
     read = [value for split in many for value in values(log, *split.offsets)]
     assert read == [*range(100), *range(2, 10)]
-    assert log.splits([OffsetRange(first, 5, 5)], 3) == []
+    assert log.make_splits([OffsetRange(first, 5, 5)], 3) == []
     log.close()
 
 
 def test_more_splits_than_offsets_have_one_offset_each(broker: RunningBroker) -> None:
     log = BrokerSource(broker.bootstrap_servers, TopicSelection(("t",)))
-    offsets = [split.offsets[1:] for split in log.splits([OffsetRange(TopicPartition("t", 0), 7, 10)], 100)]
+    offsets = [split.offsets[1:] for split in log.make_splits([OffsetRange(TopicPartition("t", 0), 7, 10)], 100)]
     assert offsets == [(7, 8), (8, 9), (9, 10)]
 
 
@@ -248,8 +248,8 @@ def test_only_committed_records_are_read(broker: RunningBroker, topic: str) -> N
     transactional.flush(30)
     partition = TopicPartition(topic, 0)
     committed, uncommitted = source(broker, topic, committed=True), source(broker, topic)
-    assert committed.bounds([partition])[partition] == Bounds(0, 66)
-    assert uncommitted.bounds([partition])[partition] == Bounds(0, 67)
+    assert committed.find_bounds([partition])[partition] == Bounds(0, 66)
+    assert uncommitted.find_bounds([partition])[partition] == Bounds(0, 67)
     assert values(committed, partition, 0, 66) == [number for number in (0, 2, 5) for _ in range(10)]
     assert values(committed, partition, 15, 60) == [2] * 10 + [5] * 5  # begins within an aborted transaction
     assert values(committed, partition, 33, 55) == []
@@ -290,7 +290,7 @@ def test_a_batch_larger_than_the_requested_range_is_read(broker: RunningBroker) 
 def test_records_deleted_since_planning_are_reported(broker: RunningBroker, topic: str) -> None:
     produce(broker, topic, 30)
     log = source(broker, topic)
-    (split,) = log.splits([OffsetRange(TopicPartition(topic, 0), 5, 30)])
+    (split,) = log.make_splits([OffsetRange(TopicPartition(topic, 0), 5, 30)])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.delete_records([AdminPartition(topic, 0, 12)])[AdminPartition(topic, 0)].result()
     with pytest.raises(DataLoss, match=f"{topic}-0: offsets 5 to 11 are missing: the partition begins at 12"):
@@ -332,11 +332,11 @@ def test_a_broker_of_kafka_0_10_1_is_read() -> None:
         selection = TopicSelection(("t",))
         log = BrokerSource(nodes.bootstrap_servers, selection)
         (partition,) = log.partitions()
-        assert log.bounds([partition]) == {partition: Bounds(0, 5)}
+        assert log.find_bounds([partition]) == {partition: Bounds(0, 5)}
         assert [row["value"] for row in rows(log, OffsetRange(partition, 0, 5))] == [each.value for each in SMALL]
         committed = BrokerSource(nodes.bootstrap_servers, selection, read_committed=True)
         with pytest.raises(ClientError, match="ListOffsets: the broker supports versions 0 to 1 of ListOffsets"):
-            committed.bounds([partition])
+            committed.find_bounds([partition])
         for each in (log, committed):
             each.close()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.decode.record_starts import Lanes, cut_lanes, find_starts, record_starts
+from minibroker.pipeline.decode.record_starts import Lanes, cut_lanes, find_record_starts, find_starts
 from minibroker.protocol.records.building import encode_record
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
@@ -33,7 +33,7 @@ def starts_of(payloads: list[bytes], counts: list[int]) -> tuple[list[list[int] 
     sizes = np.array([len(each) for each in payloads], np.int64)
     ends = np.cumsum(sizes)
     records = np.array(counts, np.int64)
-    positions, sound = record_starts(data, ends - sizes, ends, records)
+    positions, sound = find_record_starts(data, ends - sizes, ends, records)
     lanes = cut_lanes(data, Lanes(ends - sizes, ends, records, np.arange(len(counts))))
     found: list[list[int] | None] = []
     at = 0
@@ -104,7 +104,7 @@ def test_wrong_record_counts_are_detected_in_adjacent_lanes(more: int, behind: b
     counts = [50 + more * (index % 3 == 0) for index in range(60)]
     data = np.frombuffer((content + behind) * 60 + PADDING, np.uint8)
     starts = np.arange(60) * len(content + behind)
-    _, sound = record_starts(data, starts, starts + len(content), np.array(counts))
+    _, sound = find_record_starts(data, starts, starts + len(content), np.array(counts))
     assert sound.tolist() == [count == 50 for count in counts]
 
 

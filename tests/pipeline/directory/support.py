@@ -170,7 +170,7 @@ def source_of(path: Path | str, *topics: str, **options: Any) -> DirectorySource
 
 def whole(source: DirectorySource, partition: TopicPartition = ORDERS) -> OffsetRange:
     """All that there is of a partition."""
-    return OffsetRange(partition, *source.bounds([partition])[partition])
+    return OffsetRange(partition, *source.find_bounds([partition])[partition])
 
 
 def rows(source: DirectorySource, splits: Iterable[Split], request: ReadRequest = RECORDS) -> list[dict[str, Any]]:
@@ -182,7 +182,7 @@ def records(
     source: DirectorySource, splits: Sequence[Split] | None = None, request: ReadRequest = RECORDS
 ) -> list[Row]:
     """The records of the splits, by default of all there is of the one partition that there is."""
-    found = source.splits([whole(source)]) if splits is None else splits
+    found = source.make_splits([whole(source)]) if splits is None else splits
     return [
         Row(
             row["offset"],

@@ -75,7 +75,7 @@ def test_valid_batches_are_read_whatever_lies_between_them(
             overwrite(path, position + at, data[: size - at])
             hit.add(number)
         source = source_of(directory, block_bytes=block_bytes)
-        plan = source.splits([whole(source)], splits)
+        plan = source.make_splits([whole(source)], splits)
         found = {row["offset"] for row in rows(source, plan, REQUEST) if not row["_corrupt"]}
         for number, (_, _, _, header) in enumerate(places):
             if number not in hit and not header.is_control:
@@ -95,7 +95,7 @@ def test_reading_random_damage_raises_only_documented_errors(
         source = source_of(directory, isolation_level="read_committed" if is_committed else "read_uncommitted")
         for mode in ("FAILFAST", "PERMISSIVE", "DROPMALFORMED"):
             try:
-                rows(source, source.splits([whole(source)], splits), replace(REQUEST, mode=mode))  # type: ignore[arg-type]
-                source.offsets_at({ORDERS: 0})
+                rows(source, source.make_splits([whole(source)], splits), replace(REQUEST, mode=mode))  # type: ignore[arg-type]
+                source.find_offsets_at({ORDERS: 0})
             except (CorruptData, DataLoss):
                 assert mode == "FAILFAST" or is_committed

@@ -50,11 +50,11 @@ FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in range(5) if magic 
 def test_every_format_and_codec_is_read(tmp_path: Path, magic: int, codec: int) -> None:
     directory = filled(tmp_path, magic=magic, codec=codec)
     source = source_of(tmp_path)
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 120)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, 120)}
     assert len(list(directory.glob("*.log"))) > 2
     assert [row.offset for row in records(source)] == list(range(120))
     assert records(source) == written(directory)
-    assert records(source, source.splits([whole(source)], 50)) == written(directory)
+    assert records(source, source.make_splits([whole(source)], 50)) == written(directory)
 
 
 def test_all_formats_may_be_mixed_in_one_log(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_all_formats_may_be_mixed_in_one_log(tmp_path: Path) -> None:
     source = source_of(tmp_path)
     assert records(source) == written(directory)
     for start in range(0, 110, 5):
-        some = source.splits([OffsetRange(ORDERS, start, start + 7)])
+        some = source.make_splits([OffsetRange(ORDERS, start, start + 7)])
         assert [row.offset for row in records(source, some)] == list(range(start, start + 7))
 
 
 def test_batches_are_read_as_a_separate_table(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     source = source_of(tmp_path)
-    found = rows(source, source.splits([whole(source)], 7), BATCHES)
+    found = rows(source, source.make_splits([whole(source)], 7), BATCHES)
     assert [row["baseOffset"] for row in found] == list(range(0, 120, 3))
     sizes = {path.name: len(list(batches_in(path.read_bytes()))) for path in sorted(directory.glob("*.log"))}
     assert {name: sum(row["segment"] == name for row in found) for name in sizes} == sizes
@@ -108,7 +108,7 @@ def test_a_path_may_be_directories_a_partition_or_a_uri(tmp_path: Path) -> None:
     assert both.partitions() == [ORDERS, ("others", 3)]
     one = DirectorySource(str(tmp_path / "two" / "others-3"))
     assert one.partitions() == [("others", 3)]
-    assert len(records(one, one.splits([whole(one, TopicPartition("others", 3))]))) == 6
+    assert len(records(one, one.make_splits([whole(one, TopicPartition("others", 3))]))) == 6
     assert DirectorySource(f"file://{tmp_path}/one").partitions() == [ORDERS]
 
 
@@ -132,19 +132,19 @@ def test_an_invalid_path_is_an_error_of_one_line(tmp_path: Path) -> None:
         DirectorySource(str(tmp_path / "orders")).partitions()
     (tmp_path / "two" / LOG_START_OFFSET_CHECKPOINT).write_text("1\n")
     with pytest.raises(OptionError, match="is malformed"):
-        source_of(tmp_path / "two").bounds([ORDERS])
+        source_of(tmp_path / "two").find_bounds([ORDERS])
 
 
 def test_a_log_starts_at_its_log_start_offset(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(format_offset_checkpoint({ORDERS: 50}))
     source = source_of(tmp_path)
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(50, 120)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(50, 120)}
     assert [row.offset for row in records(source)] == list(range(50, 120))
     with pytest.raises(DataLoss, match="orders-0: offsets 49 to 119 were requested, but the log has those from 50"):
-        source.splits([OffsetRange(ORDERS, 49, 120)])
+        source.make_splits([OffsetRange(ORDERS, 49, 120)])
     careless = source_of(tmp_path, fail_on_data_loss=False)
-    assert len(records(careless, careless.splits([OffsetRange(ORDERS, 0, 120)]))) == 70
+    assert len(records(careless, careless.make_splits([OffsetRange(ORDERS, 0, 120)]))) == 70
 
 
 def test_a_log_without_checkpoint_starts_with_its_first_segment(tmp_path: Path) -> None:
@@ -153,14 +153,14 @@ def test_a_log_without_checkpoint_starts_with_its_first_segment(tmp_path: Path) 
         path.unlink()
     source = source_of(tmp_path)
     first = written(directory)[0].offset
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(first, 120)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(first, 120)}
     assert records(source) == written(directory)
 
 
 def test_an_end_offset_beyond_the_log_is_a_data_loss(tmp_path: Path) -> None:
     filled(tmp_path)
     with pytest.raises(DataLoss, match="from 0 to before 120"):
-        source_of(tmp_path).splits([OffsetRange(ORDERS, 10, 121)])
+        source_of(tmp_path).make_splits([OffsetRange(ORDERS, 10, 121)])
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 5, b"\0" * 100, b"\0" * 5000, b"torn", b"\x00\x00\x00\x00\x00\x00\x00\x78"])
@@ -170,7 +170,7 @@ def test_bytes_after_the_last_complete_batch_are_ignored(tmp_path: Path, tail: b
     with max(directory.glob("*.log")).open("ab") as file:
         file.write(tail)
     source = source_of(tmp_path)
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 120)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, 120)}
     assert records(source) == expected
 
 
@@ -180,7 +180,7 @@ def test_a_batch_truncated_at_any_byte_ends_the_log(tmp_path: Path) -> None:
     size = len(data) // 3
     for kept in range(2 * size, 3 * size):
         path.write_bytes(data[:kept])
-        assert source_of(tmp_path).bounds([ORDERS]) == {ORDERS: Bounds(0, 6)}, kept
+        assert source_of(tmp_path).find_bounds([ORDERS]) == {ORDERS: Bounds(0, 6)}, kept
 
 
 def test_a_partial_batch_in_a_preallocated_file_ends_the_log(tmp_path: Path) -> None:
@@ -190,19 +190,19 @@ def test_a_partial_batch_in_a_preallocated_file_ends_the_log(tmp_path: Path) -> 
     source = source_of(tmp_path)
     for kept in range(2 * size, 3 * size - 3):  # the last three bytes are zeros or nearly so
         path.write_bytes(data[:kept].ljust(5000, b"\0"))
-        assert source_of(tmp_path).bounds([ORDERS]) == {ORDERS: Bounds(0, 6)}, kept
-        assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 6)}, kept
+        assert source_of(tmp_path).find_bounds([ORDERS]) == {ORDERS: Bounds(0, 6)}, kept
+        assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, 6)}, kept
     path.write_bytes(data.ljust(5000, b"\0"))
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 9)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, 9)}
 
 
 def test_an_empty_log_has_no_rows(tmp_path: Path) -> None:
     finish(log_in(tmp_path))
     source = source_of(tmp_path, "orders")
-    assert source.bounds(source.partitions()) == {ORDERS: Bounds(0, 0)}
-    assert source.splits([whole(source)], 5) == []
+    assert source.find_bounds(source.partitions()) == {ORDERS: Bounds(0, 0)}
+    assert source.make_splits([whole(source)], 5) == []
     (tmp_path / "orders-0" / "00000000000000000000.log").unlink()
-    assert source_of(tmp_path, "orders").bounds([ORDERS]) == {ORDERS: Bounds(0, 0)}
+    assert source_of(tmp_path, "orders").find_bounds([ORDERS]) == {ORDERS: Bounds(0, 0)}
 
 
 def test_gaps_of_a_compacted_log_are_not_a_data_loss(tmp_path: Path) -> None:
@@ -216,9 +216,9 @@ def test_gaps_of_a_compacted_log_are_not_a_data_loss(tmp_path: Path) -> None:
     assert len(expected) < 20
     source = source_of(tmp_path)
     for splits in (1, 5, 100):
-        assert records(source, source.splits([whole(source)], splits)) == expected
+        assert records(source, source.make_splits([whole(source)], splits)) == expected
     for start, end in ((10, 200), (0, 297), (290, 299), (296, 301)):
-        within = source.splits([OffsetRange(ORDERS, start, end)])
+        within = source.make_splits([OffsetRange(ORDERS, start, end)])
         assert records(source, within) == [row for row in expected if start <= row.offset < end]
 
 
@@ -229,8 +229,8 @@ def test_a_log_is_read_without_indexes(tmp_path: Path, suffix: str) -> None:
     for path in directory.glob(f"*{suffix}"):
         path.unlink()
     source = source_of(tmp_path)
-    assert records(source, source.splits([whole(source)], 30)) == expected
-    assert source.offsets_at({ORDERS: 0}) == {ORDERS: 0}
+    assert records(source, source.make_splits([whole(source)], 30)) == expected
+    assert source.find_offsets_at({ORDERS: 0}) == {ORDERS: 0}
 
 
 def test_wrong_indexes_do_not_affect_the_rows(tmp_path: Path) -> None:
@@ -246,19 +246,19 @@ def test_wrong_indexes_do_not_affect_the_rows(tmp_path: Path) -> None:
         for path, data in sound.items():
             path.write_bytes(change(data))
         source = source_of(tmp_path)
-        assert records(source, source.splits([whole(source)], 30)) == expected
-        some = source.splits([OffsetRange(ORDERS, 100, 200)])
+        assert records(source, source.make_splits([whole(source)], 30)) == expected
+        some = source.make_splits([OffsetRange(ORDERS, 100, 200)])
         assert [row.offset for row in records(source, some)] == list(range(100, 200))
 
 
 def test_source_and_splits_can_be_pickled(tmp_path: Path) -> None:
     directory = filled(tmp_path)
     source = source_of(tmp_path, "orders", isolation_level="read_committed")
-    splits = source.splits([whole(source)], 5)
+    splits = source.make_splits([whole(source)], 5)
     copy, copies = pickle.loads(pickle.dumps((source, splits)))
     assert copies == splits
     assert records(copy, copies) == written(directory)
-    assert copy.bounds(copy.partitions()) == source.bounds([ORDERS])
+    assert copy.find_bounds(copy.partitions()) == source.find_bounds([ORDERS])
     assert len(pickle.dumps(splits[0])) < 1000
 
 
@@ -268,9 +268,9 @@ def test_a_refreshed_source_sees_appended_records(tmp_path: Path) -> None:
     source = source_of(tmp_path, isolation_level="read_committed")
     for count in (1, 1, 30, 1):
         end = log.log_end_offset
-        assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, end)}
+        assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, end)}
         fill(log, count)
-        added = source.splits([OffsetRange(ORDERS, end, log.log_end_offset)])
+        added = source.make_splits([OffsetRange(ORDERS, end, log.log_end_offset)])
         assert [row.offset for row in records(source, added)] == list(range(end, log.log_end_offset))
 
 
@@ -278,12 +278,12 @@ def test_a_refreshed_source_sees_a_rewritten_log(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     fill(log)
     source = source_of(tmp_path, isolation_level="read_committed")
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 120)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, 120)}
     log.truncate_to(50)
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, log.log_end_offset)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, log.log_end_offset)}
     fill(log, 1, size=33)
     fill(log, 60)
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, log.log_end_offset)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, log.log_end_offset)}
     assert [row.offset for row in records(source)] == list(range(log.log_end_offset))
 
 
@@ -291,10 +291,10 @@ def test_a_missing_partition_is_a_data_loss(tmp_path: Path) -> None:
     finish(log_in(tmp_path))
     missing = TopicPartition("orders", 1)
     with pytest.raises(DataLoss, match="orders-1 is gone from"):
-        source_of(tmp_path).bounds([missing])
+        source_of(tmp_path).find_bounds([missing])
     careless = source_of(tmp_path, fail_on_data_loss=False)
-    assert careless.bounds([missing]) == {}
-    assert careless.splits([OffsetRange(missing, 0, 5)]) == []
+    assert careless.find_bounds([missing]) == {}
+    assert careless.make_splits([OffsetRange(missing, 0, 5)]) == []
 
 
 def test_reading_changes_no_file(tmp_path: Path) -> None:
@@ -305,15 +305,15 @@ def test_reading_changes_no_file(tmp_path: Path) -> None:
         file.write(b"torn")
     before = files_in(directory), files_in(tmp_path)
     source = source_of(tmp_path, isolation_level="read_committed")
-    assert len(records(source, source.splits([whole(source)], 9))) == 120
-    assert source.offsets_at({ORDERS: 0}) == {ORDERS: 0}
+    assert len(records(source, source.make_splits([whole(source)], 9))) == 120
+    assert source.find_offsets_at({ORDERS: 0}) == {ORDERS: 0}
     assert (files_in(directory), files_in(tmp_path)) == before
 
 
 def test_only_requested_columns_are_returned(tmp_path: Path) -> None:
     filled(tmp_path, 1)
     source = source_of(tmp_path)
-    (split,) = source.splits([whole(source)])
+    (split,) = source.make_splits([whole(source)])
     (found,) = source.read(split, ReadRequest("records", ("timestampType", "offset")))
     assert found.schema.names == ["timestampType", "offset"]
     assert found.num_rows == 3
@@ -348,7 +348,7 @@ def test_an_interrupted_compaction_is_read_as_at_a_brokers_next_start(tmp_path: 
     assert list(directory.glob("*.log.swap"))
     source = source_of(tmp_path)
     assert records(source) == expected
-    assert records(source, source.splits([whole(source)], 10)) == expected
+    assert records(source, source.make_splits([whole(source)], 10)) == expected
 
 
 def test_a_file_that_disappears_during_listing_is_looked_up_again(
@@ -368,10 +368,10 @@ def test_a_file_that_disappears_during_listing_is_looked_up_again(
         original(opened, *arguments)
 
     monkeypatch.setattr(segment_files.OpenSegment, "__init__", going)
-    assert records(source, source.splits(ranges)) == written(directory)
+    assert records(source, source.make_splits(ranges)) == written(directory)
     assert len(gone) == 3
     monkeypatch.setattr(
         segment_files.OpenSegment, "__init__", lambda *_: DISK.open_to_read(str(directory / "nothing.log"))
     )
     with pytest.raises(DataLoss, match="nothing.log is gone"):
-        source.splits(ranges)
+        source.make_splits(ranges)

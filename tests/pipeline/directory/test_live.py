@@ -55,8 +55,8 @@ def test_records_committed_during_reads_are_read_once(tmp_path: Path) -> None:
         start, is_over = 0, False
         while not is_over:
             is_over = not writer.is_alive()  # then all that there will be is there
-            end = source.bounds([PARTITION])[PARTITION].latest
-            for split in source.splits([OffsetRange(PARTITION, start, end)], 3):
+            end = source.find_bounds([PARTITION])[PARTITION].latest
+            for split in source.make_splits([OffsetRange(PARTITION, start, end)], 3):
                 for rows in source.read(split, KEYS):
                     found += rows.column("key").to_pylist()
             start = end

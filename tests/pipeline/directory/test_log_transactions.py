@@ -100,8 +100,8 @@ def test_only_committed_records_are_read(steps: list[tuple[int, str]], how: str,
         elif how != "killed":
             damage_the_indexes(directory, how)
         source = committed(name)
-        assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, stable_offset)}
-        found = records(source, source.splits([whole(source)], splits))
+        assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, stable_offset)}
+        found = records(source, source.make_splits([whole(source)], splits))
         assert [row.offset for row in found] == expected
 
 
@@ -114,9 +114,9 @@ def test_a_refreshed_source_sees_ended_transactions(parts: list[list[tuple[int, 
         writers = [Writer(log, producer_id) for producer_id in range(1, 5)]
         for steps in parts:
             play(log, steps, writers)
-            start, end = end, source.bounds([ORDERS])[ORDERS].latest
+            start, end = end, source.find_bounds([ORDERS])[ORDERS].latest
             assert end == log.last_stable_offset
-            found += [row.offset for row in records(source, source.splits([OffsetRange(ORDERS, start, end)]))]
+            found += [row.offset for row in records(source, source.make_splits([OffsetRange(ORDERS, start, end)]))]
         assert found == visible(log, Path(log.directory))
 
 
@@ -125,7 +125,7 @@ def test_read_uncommitted_returns_all_records(tmp_path: Path) -> None:
     play(log, [(0, "write"), (1, "write"), (0, "abort"), (2, "write"), (1, "commit")])
     finish(log)
     source = source_of(tmp_path)
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 8)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, 8)}
     assert [row.offset for row in records(source)] == [0, 1, 2, 4, 5, 6]
 
 
@@ -134,7 +134,7 @@ def test_batches_of_aborted_transactions_are_omitted(tmp_path: Path) -> None:
     play(log, [(0, "write"), (1, "write"), (0, "abort"), (1, "commit"), (0, "write"), (0, "commit")])
     finish(log)
     source = committed(tmp_path)
-    found = rows(source, source.splits([whole(source)]), BATCHES)
+    found = rows(source, source.make_splits([whole(source)]), BATCHES)
     assert [row["baseOffset"] for row in found if not row["isControl"]] == [1, 5]
     assert [row["baseOffset"] for row in found if row["isControl"]] == [3, 4, 6]
 
@@ -146,9 +146,9 @@ def test_a_late_abort_omits_its_records_in_every_segment(tmp_path: Path) -> None
     (tmp_path / CLEAN_SHUTDOWN).touch()
     assert len(list(directory.glob("*.log"))) > 2
     source = committed(tmp_path)
-    found = records(source, source.splits([whole(source)], 10))
+    found = records(source, source.make_splits([whole(source)], 10))
     assert [row.offset for row in found] == [*range(1, 61), *range(62, 122)]
-    early = source.splits([OffsetRange(ORDERS, 0, 5)])
+    early = source.make_splits([OffsetRange(ORDERS, 0, 5)])
     assert [row.offset for row in records(source, early)] == [1, 2, 3, 4]
 
 
@@ -161,7 +161,7 @@ def test_transactions_after_compaction_are_read(tmp_path: Path) -> None:
     expected = visible(log, Path(log.directory))
     finish(log)
     source = committed(tmp_path)
-    assert [row.offset for row in records(source, source.splits([whole(source)], 4))] == expected
+    assert [row.offset for row in records(source, source.make_splits([whole(source)], 4))] == expected
 
 
 def test_a_log_compacted_between_two_refreshes_is_read_on(tmp_path: Path) -> None:
@@ -170,23 +170,23 @@ def test_a_log_compacted_between_two_refreshes_is_read_on(tmp_path: Path) -> Non
     writer = Writer(log, 7)
     writer.write(3)
     source = committed(tmp_path)
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 150)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, 150)}
     writer.end(committed=True)  # compaction moves the marker to before the place that was reached
     log.roll_segment_if_used()
     fill(log, 1)
     clean(log)
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 157)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, 157)}
     expected = visible(log, Path(log.directory))
-    assert [row.offset for row in records(source, source.splits([whole(source)], 4))] == expected
+    assert [row.offset for row in records(source, source.make_splits([whole(source)], 4))] == expected
 
 
 def test_an_end_beyond_the_last_stable_offset_cannot_be_read(tmp_path: Path) -> None:
     log = log_in(tmp_path)
     play(log, [(0, "plain"), (0, "write"), (0, "plain")])
     finish(log)
-    assert committed(tmp_path).bounds([ORDERS]) == {ORDERS: Bounds(0, 3)}
+    assert committed(tmp_path).find_bounds([ORDERS]) == {ORDERS: Bounds(0, 3)}
     with pytest.raises(DataLoss, match="from 0 to before 3"):
-        committed(tmp_path).splits([OffsetRange(ORDERS, 0, 7)])
+        committed(tmp_path).make_splits([OffsetRange(ORDERS, 0, 7)])
 
 
 DAMAGES = ("marker", "id in the marker", "length of the marker")
@@ -196,8 +196,8 @@ DAMAGES = ("marker", "id in the marker", "length of the marker")
 def test_a_transaction_of_unknown_outcome_fails_with_failfast(tmp_path: Path, how: str) -> None:
     path, position = damaged_marker(tmp_path, how)
     with pytest.raises(CorruptData, match=f"{path}: .*{position}.*; it is unknown whether a transaction was committed"):
-        committed(tmp_path).bounds([ORDERS])
-    assert source_of(tmp_path).bounds([ORDERS]) == {ORDERS: Bounds(0, 15)}
+        committed(tmp_path).find_bounds([ORDERS])
+    assert source_of(tmp_path).find_bounds([ORDERS]) == {ORDERS: Bounds(0, 15)}
 
 
 @pytest.mark.parametrize("splits", [0, 9])
@@ -205,15 +205,15 @@ def test_a_transaction_of_unknown_outcome_fails_with_failfast(tmp_path: Path, ho
 def test_a_transaction_of_unknown_outcome_is_one_damage_row(tmp_path: Path, how: str, splits: int) -> None:
     path, position = damaged_marker(tmp_path, how)
     source = source_of(tmp_path, isolation_level="read_committed", fail_on_damage=False)
-    assert source.bounds([ORDERS]) == {ORDERS: Bounds(0, 15)}
+    assert source.find_bounds([ORDERS]) == {ORDERS: Bounds(0, 15)}
     request = ReadRequest("records", ("offset", "_corrupt"), mode="PERMISSIVE")
-    found = rows(source, source.splits([whole(source)], splits), request)
+    found = rows(source, source.make_splits([whole(source)], splits), request)
     assert [row["offset"] for row in found if row["_corrupt"]] == [7]
     assert [row["_corrupt"] for row in found if row["_corrupt"]][0].startswith(f"{path}: position {position}, offset 7")
     # Whose marker it was is still known where only what it says is damaged; else it may have been either's.
     of_two = [5, 6] if how == "marker" else []
     assert [row["offset"] for row in found if not row["_corrupt"]] == [0, 1, 2, *of_two, 8, 9, 12, 13, 14]
-    dropped = rows(source, source.splits([whole(source)], splits), replace(request, mode="DROPMALFORMED"))
+    dropped = rows(source, source.make_splits([whole(source)], splits), replace(request, mode="DROPMALFORMED"))
     assert dropped == [row for row in found if not row["_corrupt"]]
 
 
@@ -232,11 +232,11 @@ def test_a_corrupt_batch_that_seems_to_start_a_transaction_hides_nothing(tmp_pat
         with pytest.raises(
             CorruptData, match=f"{path}: the batch at {position}, .*; it is unknown whether a transaction was "
         ):
-            source.bounds([ORDERS])
+            source.find_bounds([ORDERS])
     source = source_of(tmp_path, isolation_level="read_committed", fail_on_damage=False)
     request = ReadRequest("records", ("offset", "_corrupt"), mode="PERMISSIVE")
-    found = rows(source, source.splits([whole(source)]), request)
+    found = rows(source, source.make_splits([whole(source)]), request)
     stable_offset, corrupt, sound = (6, [1], [0, 3, 4, 5]) if at == 46 else (10, [6], [0, 1, 3, 4, 5])
-    assert source.bounds([ORDERS])[ORDERS].latest == stable_offset
+    assert source.find_bounds([ORDERS])[ORDERS].latest == stable_offset
     assert [row["offset"] for row in found if row["_corrupt"]] == corrupt
     assert [row["offset"] for row in found if not row["_corrupt"]] == sound

@@ -59,7 +59,7 @@ def log(tmp_path: Path) -> Log:
 
 def planned(tmp_path: Path, count: int = 0) -> tuple[DirectorySource, list[Split]]:
     source = source_of(tmp_path)
-    return source, source.splits([whole(source)], count)
+    return source, source.make_splits([whole(source)], count)
 
 
 # --- loss -----------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_a_file_truncated_during_a_read_is_a_data_loss(
 ) -> None:
     directory = filled(tmp_path, 100, settings=ONE_SEGMENT)
     source = source_of(tmp_path, block_bytes=500)
-    (split,) = source.splits([whole(source)])
+    (split,) = source.make_splits([whole(source)])
     path = directory / FIRST
     before = log_walking.read_exactly
 
@@ -224,7 +224,7 @@ def test_damage_that_hides_the_next_batch_fails_or_is_one_row(
     overwrite(damaged, position + at, data)
     source = source_of(tmp_path, block_bytes=block_bytes)
     assert whole(source) == (ORDERS, 0, 120)
-    plan = source.splits([whole(source)], splits)
+    plan = source.make_splits([whole(source)], splits)
     request = ReadRequest("records", ("offset", "value", "_corrupt"))
     with pytest.raises(CorruptData, match=rf"{damaged}: position \d+, offset"):
         rows(source, plan, request)
@@ -243,7 +243,7 @@ def test_a_flipped_bit_within_a_batch_affects_only_that(tmp_path: Path, damaged:
     position = position_of(damaged, 10)
     overwrite(damaged, position + 70, b"\xff\xff\xff\xff\xff\xff\xff")
     source = source_of(tmp_path)
-    plan = source.splits([whole(source)], 4)
+    plan = source.make_splits([whole(source)], 4)
     if table == "records":
         request = ReadRequest("records", ("offset", "_corrupt"), verify_crc=True)
         with pytest.raises(CorruptData, match=rf"{damaged}: position {position}, offset 30"):
@@ -262,7 +262,7 @@ def test_the_batches_table_has_a_row_for_hidden_bytes(tmp_path: Path, damaged: P
     overwrite(damaged, position, b"\xff" * 40)
     source = source_of(tmp_path)
     request = replace(BATCHES, columns=("baseOffset", "position", "segment", "_corrupt"), mode="PERMISSIVE")
-    found = rows(source, source.splits([whole(source)]), request)
+    found = rows(source, source.make_splits([whole(source)]), request)
     (corrupt,) = [row for row in found if row["_corrupt"]]
     assert (corrupt["baseOffset"], corrupt["position"], corrupt["segment"]) == (30, position, FIRST)
     assert len(found) == 40
@@ -274,7 +274,7 @@ def test_damage_at_the_end_of_an_inner_segment_is_reported(tmp_path: Path, log: 
     path.write_bytes(path.read_bytes()[:-20])
     source = source_of(tmp_path)
     for count in (0, 30):
-        plan = source.splits([whole(source)], count)
+        plan = source.make_splits([whole(source)], count)
         with pytest.raises(CorruptData, match=rf"{path}: position \d+, offset"):
             records(source, plan)
         found = records(source, plan, replace(RECORDS, mode="DROPMALFORMED"))
@@ -319,5 +319,5 @@ def test_damaged_messages_next_to_each_other_stay_apart(tmp_path: Path, block_by
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0" / FIRST).write_bytes(b"".join(log))
     source = source_of(tmp_path, block_bytes=block_bytes)
-    found = rows(source, source.splits([whole(source)]), replace(BATCHES, mode="PERMISSIVE"))
+    found = rows(source, source.make_splits([whole(source)]), replace(BATCHES, mode="PERMISSIVE"))
     assert [(row["baseOffset"], row["lastOffset"]) for row in found] == [(offset, offset) for offset in range(5)]

@@ -86,7 +86,7 @@ def test_splits_of_any_size_return_each_record_once(
         source = source_of(name, split_bytes=split_bytes, block_bytes=block_bytes)
         _, start, end = whole(source)
         cuts = sorted({start, *(round(start + part * (end - start)) for part in inner), end})
-        splits = source.splits([OffsetRange(ORDERS, *pair) for pair in pairwise(cuts)], min_splits)
+        splits = source.make_splits([OffsetRange(ORDERS, *pair) for pair in pairwise(cuts)], min_splits)
         expected = written(directory)
         assert records(source, splits) == expected
         found = rows(source, splits, BATCHES)
@@ -102,7 +102,7 @@ def test_splits_of_any_size_return_each_record_once(
 def test_a_log_is_divided_into_about_the_requested_number_of_splits(tmp_path: Path, wanted: int) -> None:
     filled(tmp_path, 200, settings=LogSettings(index_interval_bytes=300))
     source = source_of(tmp_path)
-    splits = source.splits([whole(source)], wanted)
+    splits = source.make_splits([whole(source)], wanted)
     assert wanted <= len(splits) <= wanted + 1
     sizes = [sum(stretch.length_bytes for stretch in stretches_in(split)) for split in splits]
     assert max(sizes) < 2 * min(sizes)
@@ -120,9 +120,9 @@ def test_a_log_with_an_outdated_index_is_scanned_once(tmp_path: Path, monkeypatc
     everything = whole(source)
     assert reads == [SCAN_BLOCK_BYTES] + 99 * [HEADER_BYTES]
     reads.clear()
-    assert len(source.splits([everything], 10)) == 10
+    assert len(source.make_splits([everything], 10)) == 10
     assert len(reads) < 60
-    assert records(source, source.splits([everything], 10)) == written(directory)
+    assert records(source, source.make_splits([everything], 10)) == written(directory)
 
 
 def test_scan_results_are_not_used_for_another_file(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_scan_results_are_not_used_for_another_file(tmp_path: Path) -> None:
             directory = filled(tmp_path, 50, settings=LogSettings(), size=size)
             (directory / "00000000000000000000.index").unlink()
             source = source_of(tmp_path)
-            assert records(source, source.splits([whole(source)], 7)) == written(directory)
+            assert records(source, source.make_splits([whole(source)], 7)) == written(directory)
             shutil.rmtree(directory)
 
 
@@ -140,7 +140,7 @@ def test_splits_of_several_partitions_are_distributed_by_size(tmp_path: Path) ->
     for partition, count in ((large, 180), (small, 20)):
         filled(tmp_path, count, partition, LogSettings(index_interval_bytes=300))
     source = source_of(tmp_path)
-    splits = source.splits([whole(source, each) for each in (large, small)], 10)
+    splits = source.make_splits([whole(source, each) for each in (large, small)], 10)
     counts = [sum(split.offsets.partition == each for split in splits) for each in (large, small)]
     assert counts[0] in (9, 10)
     assert counts[1] == 1
@@ -150,11 +150,12 @@ def test_a_split_has_its_maximum_size_even_over_small_segments(tmp_path: Path) -
     directory = filled(tmp_path, 100, settings=LogSettings(segment_bytes=500))
     assert len(list(directory.glob("*.log"))) > 20
     source = source_of(tmp_path)
-    (split,) = source.splits([whole(source)])
+    (split,) = source.make_splits([whole(source)])
     assert len(stretches_in(split)) > 20
     some = source_of(tmp_path, split_bytes=3000)
     assert all(
-        sum(stretch.length_bytes for stretch in stretches_in(split)) <= 3000 for split in some.splits([whole(some)])
+        sum(stretch.length_bytes for stretch in stretches_in(split)) <= 3000
+        for split in some.make_splits([whole(some)])
     )
 
 
@@ -165,7 +166,7 @@ def test_a_batch_larger_than_a_split_is_one_split(tmp_path: Path) -> None:
     fill(log, 5)
     directory = finish(log)
     source = source_of(tmp_path, split_bytes=600, block_bytes=100)
-    splits = source.splits([whole(source)])
+    splits = source.make_splits([whole(source)])
     assert len(splits) > 3
     assert records(source, splits) == written(directory)
 
@@ -177,15 +178,15 @@ def test_a_range_within_one_batch_returns_only_its_offsets(tmp_path: Path) -> No
     finish(log)
     source = source_of(tmp_path)
     for start in (0, 100, 200):
-        splits = source.splits([OffsetRange(ORDERS, start + 40, start + 43)], 5)
+        splits = source.make_splits([OffsetRange(ORDERS, start + 40, start + 43)], 5)
         assert [row.offset for row in records(source, splits)] == [start + 40, start + 41, start + 42]
 
 
 def test_no_range_and_an_empty_range_have_no_split(tmp_path: Path) -> None:
     filled(tmp_path, 5)
     source = source_of(tmp_path)
-    assert source.splits([], 10) == []
-    assert source.splits([OffsetRange(ORDERS, 3, 3), OffsetRange(ORDERS, 15, 15)], 10) == []
+    assert source.make_splits([], 10) == []
+    assert source.make_splits([OffsetRange(ORDERS, 3, 3), OffsetRange(ORDERS, 15, 15)], 10) == []
 
 
 def stretches_in(split: Split):  # type: ignore[no-untyped-def]

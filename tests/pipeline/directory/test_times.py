@@ -81,7 +81,9 @@ def test_the_first_record_at_or_after_a_timestamp_is_found(
     change(directory)
     source = source_of(tmp_path)
     for timestamp_ms in (0, *range(NOW_MS - 4000, NOW_MS + 45000, 333)):
-        assert source.offsets_at({ORDERS: timestamp_ms}) == {ORDERS: first_of(expected, timestamp_ms)}, timestamp_ms
+        assert source.find_offsets_at({ORDERS: timestamp_ms}) == {ORDERS: first_of(expected, timestamp_ms)}, (
+            timestamp_ms
+        )
 
 
 @pytest.mark.parametrize(("magic", "codec"), [(1, 0), (1, 3), (2, 4)])
@@ -92,19 +94,19 @@ def test_a_record_within_a_compressed_batch_is_found(tmp_path: Path, magic: int,
     finish(log)
     source = source_of(tmp_path)
     for offset in range(70):
-        assert source.offsets_at({ORDERS: NOW_MS + offset}) == {ORDERS: offset}
-    assert source.offsets_at({ORDERS: NOW_MS + 70}) == {ORDERS: None}
+        assert source.find_offsets_at({ORDERS: NOW_MS + offset}) == {ORDERS: offset}
+    assert source.find_offsets_at({ORDERS: NOW_MS + 70}) == {ORDERS: None}
 
 
 def test_records_without_a_timestamp_are_never_found(tmp_path: Path) -> None:
     filled(tmp_path, 5, magic=0)
-    assert source_of(tmp_path).offsets_at({ORDERS: 0}) == {ORDERS: None}
+    assert source_of(tmp_path).find_offsets_at({ORDERS: 0}) == {ORDERS: None}
 
 
 def test_records_before_the_log_start_are_not_found(tmp_path: Path) -> None:
     filled(tmp_path, 40)
     (tmp_path / LOG_START_OFFSET_CHECKPOINT).write_bytes(format_offset_checkpoint({ORDERS: 50}))
-    assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS}) == {ORDERS: 50}
+    assert source_of(tmp_path).find_offsets_at({ORDERS: NOW_MS}) == {ORDERS: 50}
 
 
 def test_records_beyond_the_last_stable_offset_are_not_found(tmp_path: Path) -> None:
@@ -113,17 +115,17 @@ def test_records_beyond_the_last_stable_offset_are_not_found(tmp_path: Path) -> 
     Writer(log, 5).write(3)
     finish(log)
     source = source_of(tmp_path, isolation_level="read_committed")
-    assert source.offsets_at({ORDERS: NOW_MS + 5}) == {ORDERS: 5}
-    assert source.offsets_at({ORDERS: NOW_MS + 6}) == {ORDERS: None}
-    assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS + 6}) == {ORDERS: 6}
+    assert source.find_offsets_at({ORDERS: NOW_MS + 5}) == {ORDERS: 5}
+    assert source.find_offsets_at({ORDERS: NOW_MS + 6}) == {ORDERS: None}
+    assert source_of(tmp_path).find_offsets_at({ORDERS: NOW_MS + 6}) == {ORDERS: 6}
 
 
 def test_an_offset_by_timestamp_can_start_a_range(tmp_path: Path) -> None:
     filled(tmp_path, 40)
     source = source_of(tmp_path)
-    start = source.offsets_at({ORDERS: NOW_MS + 33})[ORDERS]
+    start = source.find_offsets_at({ORDERS: NOW_MS + 33})[ORDERS]
     assert start == 33
-    assert source.splits([OffsetRange(ORDERS, start, 120)])[0].offsets.start == 33
+    assert source.make_splits([OffsetRange(ORDERS, start, 120)])[0].offsets.start == 33
 
 
 def test_a_corrupt_batch_is_returned_for_its_reader_to_report(tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_a_corrupt_batch_is_returned_for_its_reader_to_report(tmp_path: Path) ->
     data = bytearray(path.read_bytes())
     data[len(data) // 3 + 70] ^= 0xFF
     path.write_bytes(data)
-    assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS + 4}) == {ORDERS: 3}
+    assert source_of(tmp_path).find_offsets_at({ORDERS: NOW_MS + 4}) == {ORDERS: 3}
 
 
 def test_a_record_too_large_for_memory_is_skipped(tmp_path: Path) -> None:
@@ -139,4 +141,4 @@ def test_a_record_too_large_for_memory_is_skipped(tmp_path: Path) -> None:
     large = [Record(timestamp=NOW_MS, value=bytes(101 << 20)), Record(timestamp=NOW_MS + 1, value=b"v")]
     append(log, build_batch(large, compression=4))
     finish(log)
-    assert source_of(tmp_path).offsets_at({ORDERS: NOW_MS + 1}) == {ORDERS: 1}
+    assert source_of(tmp_path).find_offsets_at({ORDERS: NOW_MS + 1}) == {ORDERS: 1}

@@ -14,8 +14,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 
 from minibroker.pipeline.log_source import DataLoss, OptionError, ReadRequest, TopicPartition
 from minibroker.pipeline.options import parse_options
-from minibroker.pipeline.sources import tables
 from minibroker.pipeline.sources import stream_reader as stream_reader_module
+from minibroker.pipeline.sources import tables
 from minibroker.pipeline.sources.stream_reader import StreamReader
 from minibroker.pipeline.sources.tables import BatchReader
 from tests.pipeline.stand_in import StandIn

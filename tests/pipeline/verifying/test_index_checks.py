@@ -37,7 +37,7 @@ def found(tmp_path: Path, *entries: tuple[int, int], tail: bytes = b"") -> list[
     file.write_bytes(b"".join(ENTRY.pack(offset, POSITIONS[batch]) for offset, batch in entries) + tail)
     check = OffsetIndexCheck(str(file), BASE)
     check.take(BLOCK)
-    return [problem.kind for problem in check.problems(END, damaged=False)]
+    return [problem.kind for problem in check.iterate_problems(END, damaged=False)]
 
 
 def found_times(tmp_path: Path, *entries: tuple[int, int], tail: bytes = b"", closed: bool = False) -> list[str]:
@@ -45,7 +45,7 @@ def found_times(tmp_path: Path, *entries: tuple[int, int], tail: bytes = b"", cl
     file.write_bytes(b"".join(TIME_ENTRY.pack(*entry) for entry in entries) + tail)
     check = TimeIndexCheck(str(file), BASE)
     check.take(BLOCK)
-    return [problem.kind for problem in check.problems(BASE + 2 * COUNT - 1, closed=closed, damaged=False)]
+    return [problem.kind for problem in check.iterate_problems(BASE + 2 * COUNT - 1, closed=closed, damaged=False)]
 
 
 def test_index_entries_must_be_the_last_offsets_of_batches(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def walked(
     try:
         offsets = [
             offset
-            for block in file.blocks()
+            for block in file.iterate_blocks()
             for offset, sound in zip(block.headers.base_offset.tolist(), block.sound.tolist(), strict=True)
             if sound
         ]
