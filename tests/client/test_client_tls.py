@@ -11,8 +11,7 @@ from minibroker.client.blocking import Client
 from minibroker.client.client_errors import ClientError, SettingError
 from minibroker.client.client_tls import make_tls_context
 from minibroker.client.connection_settings import ClientSettings
-from minibroker.pipeline.brokers import java_store
-from minibroker.pipeline.java import JavaError, find_java
+from minibroker.pipeline.java import JavaError, find_java, read_store_as_pem
 from tests.cases import for_each
 from tests.client.scripted import Script, ScriptedNodes, scripted
 
@@ -43,7 +42,7 @@ def read_store(path: str, password: str) -> str:
         find_java()
     except JavaError as error:
         pytest.skip(str(error))
-    return java_store.read_store_as_pem(path, password)
+    return read_store_as_pem(path, password)
 
 
 def client_settings(nodes: ScriptedNodes, settings: dict[str, str]) -> ClientSettings:

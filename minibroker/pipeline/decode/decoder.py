@@ -19,8 +19,7 @@ from minibroker.pipeline.decode import batch_headers
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
 from minibroker.pipeline.decode.arrow import Rows, convert_times, make_record_batch
 from minibroker.pipeline.decode.batch_headers import Buffer, Headers, Place, Scan, read_headers_at
-from minibroker.pipeline.decode.chunk import Damage
-from minibroker.pipeline.decode.gathering import Gathering, Given
+from minibroker.pipeline.decode.gathering import Damage, Gathering, Given
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, RECORDS, choose_columns
 from minibroker.protocol.records.batch import MAGIC, TIMESTAMP_TYPE_BIT

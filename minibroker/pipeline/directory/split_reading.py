@@ -13,8 +13,8 @@ from contextlib import closing
 import pyarrow as pa
 
 from minibroker.pipeline.decode.batch_headers import Place
-from minibroker.pipeline.decode.chunk import Damage
 from minibroker.pipeline.decode.decoder import AbortedRanges, make_decoder
+from minibroker.pipeline.decode.gathering import Damage
 from minibroker.pipeline.directory.log_walking import BLOCK_BYTES, Block, Checksums, Shortened, walk_blocks
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.splitting import Stretch, Stretches

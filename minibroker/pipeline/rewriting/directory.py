@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import Any
 
@@ -36,11 +36,6 @@ class TopicSpace:
         """The new size relative to the old one, or None without an old one."""
         return self.bytes_after / self.bytes_before if self.bytes_before else None
 
-    def add_topic(self, other: TopicSpace) -> None:
-        """Add another topic's sums."""
-        for name in ("partitions", "segments", "batches", "records", "bytes_before", "bytes_after", "lost_bytes"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
     def add(self, segment: NewSegment) -> None:
         """Add a segment."""
         self.segments += 1
@@ -68,10 +63,8 @@ class Report:
     @property
     def total(self) -> TopicSpace:
         """The sum of all topics."""
-        total = TopicSpace("(all)")
-        for each in self.topics:
-            total.add_topic(each)
-        return total
+        columns = zip(*(astuple(each)[1:] for each in self.topics), strict=True)
+        return TopicSpace("(all)", *map(sum, columns))
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON."""

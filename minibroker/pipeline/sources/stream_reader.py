@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 import minibroker.pipeline.planning as planning
 from minibroker.pipeline.brokers.broker_source import BrokerSource
-from minibroker.pipeline.brokers.group_offsets import commit_offsets
+from minibroker.pipeline.brokers.client import commit_offsets
 from minibroker.pipeline.log_source import LogSource, ReadRequest
 from minibroker.pipeline.option_values import warn_of_ignored
 from minibroker.pipeline.options import ReadOptions

@@ -218,14 +218,14 @@ class _Fold:
             if marker.first_offset < 0 and marker.kind != transaction_checks.NO_RECORD and self._ends_nothing(marker):
                 self.findings.add(summary.file, transaction_checks.make_without_transaction(marker))
         aborts = [self._carry_marker(marker, here.first_markers) for marker in here.aborts]
-        known_log = transaction_checks.Known(
-            self._first_offset, self._plan.compacted, bool(self._damages or summary.damages)
-        )
+        begins, compacted, damaged = self._first_offset, self._plan.compacted, bool(self._damages or summary.damages)
         markers = {marker.offset: marker for marker in aborts}
         index_name = names.make_segment_name(summary.base_offset) + names.TRANSACTION_INDEX_SUFFIX
         self.findings.extend(summary.file, transaction_checks.find_missing_entries(here.entries, aborts))
         for place, entry in enumerate(here.entries):
-            wrong = transaction_checks.find_wrong_entry(place, entry, markers.get(entry.last_offset), known_log)
+            wrong = transaction_checks.find_wrong_entry(
+                place, entry, markers.get(entry.last_offset), begins, compacted=compacted, damaged=damaged
+            )
             self.findings.extend(index_name, wrong)
         self._carry_summary(summary)
 

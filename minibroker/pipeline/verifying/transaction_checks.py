@@ -200,15 +200,6 @@ def _explain_misplaced(version: int, entry: AbortedTransaction, last: int, end_o
     return ""
 
 
-@dataclass(frozen=True)
-class Known:
-    """Other facts: where the log begins, whether it is compacted, and whether all of it could be read."""
-
-    start_offset: int
-    compacted: bool
-    damaged: bool
-
-
 def find_missing_entries(entries: Sequence[AbortedTransaction], aborts: Iterable[Marker]) -> Iterator[Problem]:
     """Yield the abort markers of a segment without an entry. They have their first offsets from the log."""
     indexed = {(entry.producer_id, entry.last_offset) for entry in entries}
@@ -218,26 +209,29 @@ def find_missing_entries(entries: Sequence[AbortedTransaction], aborts: Iterable
             yield Problem("txnindex-missing", marker.position, marker.offset, detail)
 
 
-def find_wrong_entry(place: int, entry: AbortedTransaction, marker: Marker | None, known: Known) -> Iterator[Problem]:
+def find_wrong_entry(
+    place: int, entry: AbortedTransaction, marker: Marker | None, start_offset: int, *, compacted: bool, damaged: bool
+) -> Iterator[Problem]:
     """Yield what is wrong with an entry of the index. `marker` is the abort marker in the log at its last offset.
 
-    If records were removed by retention or compaction, an entry may have more than the log shows.
+    If records were removed by retention (before `start_offset`) or compaction, an entry may have more than the log
+    shows. `damaged` is whether not all of the log could be read.
     """
     position = place * TRANSACTION_ENTRY.size
     said = f"producer {entry.producer_id}, offsets {entry.first_offset} to {entry.last_offset}"
-    gone = known.compacted or entry.first_offset < known.start_offset
+    gone = compacted or entry.first_offset < start_offset
     if marker is None or marker.producer_id != entry.producer_id or marker.first_offset < 0 and not gone:
-        if not known.damaged:
+        if not damaged:
             yield Problem("txnindex-extra", position, entry.last_offset, f"{said}: the log has no such transaction")
         return
-    if marker.first_offset < 0 or known.damaged:
+    if marker.first_offset < 0 or damaged:
         return
     first = marker.first_offset
     if entry.first_offset > first or entry.first_offset != first and not gone:
         yield Problem("txnindex-first-offset", position, entry.last_offset, f"{said}: in the log it begins at {first}")
     stable = marker.stable_offset
     indexed = entry.last_stable_offset
-    if indexed != stable and not (known.compacted or indexed < known.start_offset):
+    if indexed != stable and not (compacted or indexed < start_offset):
         detail = f"{said}: last stable offset {indexed}, by the log {stable}"
         yield Problem("txnindex-stable-offset", position, entry.last_offset, detail)
 
