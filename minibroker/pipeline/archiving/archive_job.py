@@ -60,9 +60,8 @@ class LogArchive:
             begin, until = self._find_bounds(source)
             while planning.measure_sizes(begin, until, source):
                 end = planning.limit_ends(begin, until, self._batch_offsets, source)
-                yield self._put_ranges(
-                    source, planning.find_stream_ranges(self._options, source, begin, end), {**begin, **end}
-                )
+                ranges = planning.find_stream_ranges(self._options, source, begin, end)
+                yield self._put_ranges(source, ranges, {**begin, **end})
                 begin = planning.parse_json_offsets(self.note.offsets)
 
     def left(self) -> int:
@@ -72,10 +71,10 @@ class LogArchive:
 
     def _find_bounds(self, source: LogSource) -> tuple[planning.Offsets, planning.Offsets]:
         """Return from where to where there is something to archive now."""
-        until = planning.find_present_offsets(self._options, source)
-        return planning.parse_json_offsets(self.note.offsets) if self.note.offsets else planning.find_initial_offsets(
-            self._options, source
-        ), until
+        known, until = self.note.offsets, planning.find_present_offsets(self._options, source)
+        if known:
+            return planning.parse_json_offsets(known), until
+        return planning.find_initial_offsets(self._options, source), until
 
     def _put_ranges(self, source: LogSource, ranges: list[OffsetRange], end: planning.Offsets) -> archive_tables.Totals:
         """Append the records of these ranges by one commit."""
@@ -107,7 +106,5 @@ def find_newest_note(table: archive_tables.ArchiveTable) -> archive_tables.Archi
     note = table.note()
     if note is not None:
         return note
-    found = archive_tables.list_archived_partitions(table)
-    return archive_tables.ArchiveNote(
-        offsets=planning.make_json_offsets({each.partition: each.last + 1 for each in found})
-    )
+    offsets = {each.partition: each.last + 1 for each in archive_tables.list_archived_partitions(table)}
+    return archive_tables.ArchiveNote(offsets=planning.make_json_offsets(offsets))

@@ -95,16 +95,13 @@ class Totals:
         """Add records of one partition, in the order of their offsets."""
         sizes = [pc.sum(pc.binary_length(records.column(name))).as_py() or 0 for name in ("key", "value")]
         offsets = records.column("offset")
-        self._add_written(partition, Written(records.num_rows, sum(sizes), offsets[0].as_py(), offsets[-1].as_py()))
+        self.add(Totals({partition: Written(records.num_rows, sum(sizes), offsets[0].as_py(), offsets[-1].as_py())}))
 
     def add(self, later: Totals) -> None:
         """Add what was written later."""
         for partition, written in later.partitions.items():
-            self._add_written(partition, written)
-
-    def _add_written(self, partition: TopicPartition, written: Written) -> None:
-        known = self.partitions.get(partition)
-        self.partitions[partition] = known.add_later(written) if known else written
+            known = self.partitions.get(partition)
+            self.partitions[partition] = known.add_later(written) if known else written
 
     def as_json(self) -> dict[str, Any]:
         """Return the totals for the report of a run."""

@@ -143,6 +143,5 @@ def _get_buffers(keys: pa.BinaryArray) -> tuple[Int64s, UInt8s]:
     _, offsets, data = keys.buffers()
     if offsets is None:
         return np.zeros(len(keys) + 1, np.int64), np.empty(0, np.uint8)
-    width = np.int64 if pa.types.is_large_binary(keys.type) else np.int32
-    positions = np.frombuffer(offsets, width)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
+    positions = np.frombuffer(offsets, np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     return positions, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)

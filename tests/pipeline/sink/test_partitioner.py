@@ -98,7 +98,6 @@ def test_rows_of_a_single_partition_are_not_copied(size: int) -> None:
 def test_a_column_of_keys_hashes_like_each_key(keys: list[bytes]) -> None:
     hashes = [truth(key) & 0xFFFFFFFF for key in keys]
     assert hash_keys(pa.array(keys, pa.binary())).tolist() == hashes
-    assert hash_keys(pa.array(keys, pa.large_binary())).tolist() == hashes
     assert [compute_murmur2(key) for key in keys] == hashes
 
 
