@@ -177,10 +177,12 @@ def _show_progress(run: LogArchive) -> Iterator[Any]:
     from rich.console import Console
     from rich.progress import Progress
 
-    total = run.left()
+    total = run.count_left_offsets()
     with Progress(console=Console(stderr=True), transient=True) as bars:
         bar = bars.add_task("archive", total=total)
-        yield lambda written: bars.update(bar, completed=total - run.left(), description=f"{written.records:,} records")
+        yield lambda written: bars.update(
+            bar, completed=total - run.count_left_offsets(), description=f"{written.records:,} records"
+        )
 
 
 def _print_totals(run: LogArchive, written: Totals, as_json: bool) -> None:

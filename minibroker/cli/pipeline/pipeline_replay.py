@@ -249,4 +249,4 @@ def _make_row(task: ReplayTask, archived: Archived, written: int, is_whole: bool
     """Return a row of the report. Of a part, nobody has counted what was there already."""
     topic, partition = archived.partition
     already = archived.records - written if is_whole else None
-    return topic, partition, task.target(topic), archived.records, written, already
+    return topic, partition, task.get_target(topic), archived.records, written, already

@@ -72,7 +72,9 @@ def rewrite(
     settings = RewriteSettings(codec, level, batch_bytes, elide)
     with Rewriting(path, output, settings, topics) as rewriting:  # it refuses what cannot be, before Spark starts
         if rewriting.finished is None:
-            locally = pipeline_shared.runs_locally(engine, size_bytes=sum(task.size_bytes for task in rewriting.left()))
+            locally = pipeline_shared.runs_locally(
+                engine, size_bytes=sum(task.size_bytes for task in rewriting.list_left_segments())
+            )
             with pipeline_shared.start_engine(locally, master, conf) as runs:
                 report = rewrite_begun(rewriting, runs)
         else:

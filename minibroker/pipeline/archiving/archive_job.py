@@ -64,7 +64,7 @@ class LogArchive:
                 yield self._put_ranges(source, ranges, {**begin, **end})
                 begin = planning.parse_json_offsets(self.note.offsets)
 
-    def left(self) -> int:
+    def count_left_offsets(self) -> int:
         """Return how many offsets there are to archive now."""
         with closing(open_source(self._options)) as source:
             return sum(planning.measure_sizes(*self._find_bounds(source), source).values())

@@ -193,7 +193,7 @@ class ArchiveTable(Protocol):
         """Merge small files."""
         ...
 
-    def scanner(self) -> Scan:
+    def open_scan(self) -> Scan:
         """Open the archive as it is now. Raises `ArchiveError` if there is none."""
         ...
 
@@ -210,7 +210,7 @@ class Archived(NamedTuple):
 
 def list_archived_partitions(table: ArchiveTable) -> list[Archived]:
     """Return the archive's partitions, sorted, without reading keys and values."""
-    batches = table.scanner()(("topic", "partition", "offset", "timestamp"), None)
+    batches = table.open_scan()(("topic", "partition", "offset", "timestamp"), None)
     aggregates = [("offset", "count"), ("offset", "min"), ("offset", "max"), ("timestamp", "min")]
     tables = (pa.Table.from_batches([batch]) for batch in batches)
     partial = [each.group_by(["topic", "partition"]).aggregate(aggregates) for each in tables]

@@ -114,7 +114,7 @@ class DeltaArchive:
         if table is not None:
             table.optimize.compact()
 
-    def scanner(self) -> archive_tables.Scan:
+    def open_scan(self) -> archive_tables.Scan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
         table = self._open_table()
         if table is None:

@@ -138,7 +138,7 @@ class IcebergArchive:
         """Merge small files: what pyiceberg cannot do yet, so that the readers' engines have to."""
         raise ArchiveError("pyiceberg does not merge files yet: let rewrite_data_files of Spark or Trino do it")
 
-    def scanner(self) -> Scan:
+    def open_scan(self) -> Scan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
         table = self._open_table()[1]
         if table is None:

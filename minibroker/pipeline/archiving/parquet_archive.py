@@ -181,7 +181,7 @@ class ParquetArchive:
 
     def count(self) -> int:
         """Return the number of records, by the files' footers."""
-        count: int = self.dataset().count_rows()
+        count: int = self.open_dataset().count_rows()
         return count
 
     def compact(self) -> None:
@@ -233,13 +233,13 @@ class ParquetArchive:
                     return
                 yield file
 
-    def scanner(self) -> archive_tables.Scan:
+    def open_scan(self) -> archive_tables.Scan:
         """Open the archive as it is now. Raises `ArchiveError` if there is none."""
         if not self.exists():
             raise archive_tables.ArchiveError(f"there is no archive {self.where}")
-        return make_scan(self.dataset())
+        return make_scan(self.open_dataset())
 
-    def dataset(self) -> ds.Dataset:
+    def open_dataset(self) -> ds.Dataset:
         """Return the archive as a dataset of pyarrow's, without decoded columns, which differ by file."""
         paths = [each.path for each in self._files.files("") if is_of_archive(each.path)]
         format = ds.ParquetFileFormat()

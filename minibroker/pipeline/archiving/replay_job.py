@@ -57,7 +57,7 @@ def find_needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str
     origins: dict[tuple[str, int], str] = {}
     for each in partitions:
         topic, partition = each.partition
-        target = task.target(topic)
+        target = task.get_target(topic)
         origin = origins.setdefault((target, partition), topic)
         if origin != topic and not task.repartition:
             raise OptionError(f"{origin} and {topic} would both be written to partition {partition} of {target}")
@@ -74,7 +74,7 @@ class Part:
     start: Edge = None
     end: Edge = None
 
-    def within(self, archived: Archived, next_offset: int) -> Window:
+    def find_window(self, archived: Archived, next_offset: int) -> Window:
         """Return which offsets of a partition are still to be read."""
         start = max(archived.first, next_offset, self.start if isinstance(self.start, int) else 0)
         end = min(archived.last + 1, self.end if isinstance(self.end, int) else archived.last + 1)
@@ -104,7 +104,7 @@ class PartitionReplay:
 
     def _iterate_pieces(self, archived: Archived, next_offset: int) -> Iterator[pa.Table]:
         """Yield rows from an offset on, sorted: files overlap where times go back and forth over midnight."""
-        window, scan = self.part.within(archived, next_offset), self.table.scanner()
+        window, scan = self.part.find_window(archived, next_offset), self.table.open_scan()
         for start in range(window.start, window.end, self.task.commit_records):
             piece = window._replace(start=start, end=min(start + self.task.commit_records, window.end))
             batches = list(scan(COLUMNS, piece))

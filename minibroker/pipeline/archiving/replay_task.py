@@ -55,19 +55,19 @@ class ReplayTask:
     repartition: bool = False
     commit_records: int = 100_000
 
-    def transactional_id(self, partition: TopicPartition) -> str:
+    def make_transactional_id(self, partition: TopicPartition) -> str:
         """Return the transactional id for an archived partition, which also has its marker."""
         prefix = self.settings.transactional_id_prefix
         return f"{prefix}-replay-{self.replay_id}-{partition}"
 
-    def target(self, topic: str) -> str:
+    def get_target(self, topic: str) -> str:
         """Return the target of an archived topic."""
         return self.targets.get(topic, topic)
 
     def next_offset(self, client: Client, partition: TopicPartition) -> int:
         """Return the first archived offset that was not replayed yet. Raises `WriteFailed`."""
-        transaction = Transaction(client, self.settings, self.transactional_id(partition), generation=1)
-        marker = transaction.marker(stable=False)
+        transaction = Transaction(client, self.settings, self.make_transactional_id(partition), generation=1)
+        marker = transaction.fetch_marker(stable=False)
         return 0 if marker is None else marker.value
 
     def run(self, partition: TopicPartition, read: Read) -> Replayed:
@@ -75,18 +75,18 @@ class ReplayTask:
 
         Raises `WriteFailed`, and what reading raises.
         """
-        done = Replayed(partition, self.target(partition.topic))
+        done = Replayed(partition, self.get_target(partition.topic))
         with connect_client(self.settings) as client:
-            transaction = Transaction(client, self.settings, self.transactional_id(partition))
+            transaction = Transaction(client, self.settings, self.make_transactional_id(partition))
             transaction.begin()
-            marker = transaction.marker()
+            marker = transaction.fetch_marker()
             sender = make_sender(transaction, client, self.settings)
             writer = TaskWriter(client, self.settings, sender, partition.partition, keep_none=True)
             try:
                 for piece in read(0 if marker is None else marker.value):
                     if piece.num_rows:
                         self._write_piece(writer, piece, done)
-                        transaction.mark(Marker((done.last or 0) + 1, ""))
+                        transaction.put_marker(Marker((done.last or 0) + 1, ""))
                         transaction.end(commit=True)
             except BaseException:
                 try_to_abort(self.settings, transaction)

@@ -29,7 +29,7 @@ class Rows:
         columns = [self._make_column(field, data, fields) for field in self.schema]
         return make_record_batch(columns, self.schema, fields.count)
 
-    def damaged(self, message: str, **known: Any) -> pa.RecordBatch:
+    def make_damage_row(self, message: str, **known: Any) -> pa.RecordBatch:
         """Return the row for a damaged batch, with what is known of it."""
         known |= {**self.names, CORRUPT: message}
         return make_record_batch(
@@ -52,12 +52,12 @@ class Rows:
             case "timestampMs" if times is not None:
                 made = pa.array(times)
             case "timestampType" if isinstance(kinds, int):
-                return self.constant(kinds, field.type, fields.count)
+                return self.get_constant(kinds, field.type, fields.count)
             case "timestampType":
                 made = pa.array(kinds).cast(field.type)
-        return self.constant(self.names.get(field.name), field.type, fields.count) if made is None else made
+        return self.get_constant(self.names.get(field.name), field.type, fields.count) if made is None else made
 
-    def constant(self, value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    def get_constant(self, value: Any, kind: pa.DataType, count: int) -> pa.Array:
         """Return an array of `count` times this value; None is null."""
         known = self._constants.get((value, kind))
         if known is None or len(known) < count:

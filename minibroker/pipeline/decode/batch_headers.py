@@ -99,7 +99,7 @@ class Headers(NamedTuple):
         """Return some of the headers."""
         return Headers(*(column[index] for column in self))
 
-    def header(self, index: int) -> BatchHeader:
+    def make_header(self, index: int) -> BatchHeader:
         """Return one header as the protocol's class."""
         (_, size, magic, crc, attributes, base_offset, last_offset, *times, leader_epoch) = (
             int(column[index]) for column in self[:10]

@@ -141,9 +141,9 @@ class _Decoder(ABC):
         """Report that no batch can be found after this place. The offset is read from the bytes there."""
         yield from self.finish()
         offset = int.from_bytes(bytes(view[found.end : found.end + 8]).ljust(8, b"\0"), "big", signed=True)
-        yield from self.damaged(Damage(offset, str(found.problem), place, found.end))
+        yield from self.report_damage(Damage(offset, str(found.problem), place, found.end))
 
-    def damaged(self, damage: Damage) -> RecordBatches:
+    def report_damage(self, damage: Damage) -> RecordBatches:
         """Yield the row of a damage, if the request wants one. Raises `CorruptData`."""
         place, offset = damage.place, damage.offset
         message = f"{place.at(damage.position)}, offset {offset}: {damage.reason}"
@@ -151,7 +151,7 @@ class _Decoder(ABC):
             raise CorruptData(message)
         if self._request.mode == "PERMISSIVE":
             position = None if place.position is None else place.position + damage.position
-            yield self._rows.damaged(
+            yield self._rows.make_damage_row(
                 message, offset=offset, baseOffset=offset, segment=place.segment, position=position
             )
 
@@ -187,7 +187,7 @@ class RecordsDecoder(_Decoder):
 
     def finish(self) -> RecordBatches:
         """Yield the remaining rows. Raises `CorruptData`."""
-        return self._report_damage(self._gathering.flush())
+        return self._yield_rows_and_damage(self._gathering.flush())
 
     def decode(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
         """Yield the rows as chunks get full. Raises `CorruptData`."""
@@ -201,7 +201,7 @@ class RecordsDecoder(_Decoder):
             yield from self._decode_with_damage(view, headers, concerns, has_rows, place)
             return
         self._next_offset = _add_one(headers.last_offset[-1])
-        yield from self._report_damage(self._gathering.add(view, headers.select(has_rows), place))
+        yield from self._yield_rows_and_damage(self._gathering.add(view, headers.select(has_rows), place))
 
     def _decode_with_damage(
         self, view: memoryview, headers: Headers, concerns: Bools, has_rows: Bools, place: Place
@@ -217,18 +217,18 @@ class RecordsDecoder(_Decoder):
                 problem = None
             if problem is not None:
                 between = headers.select(slice(first, index)).select(has_rows[first:index])
-                yield from self._report_damage(self._gathering.add(view, between, place))
+                yield from self._yield_rows_and_damage(self._gathering.add(view, between, place))
                 yield from self.finish()
                 offset, position = int(headers.base_offset[index]), int(headers.position[index])
-                yield from self.damaged(Damage(offset, problem, place, position))
+                yield from self.report_damage(Damage(offset, problem, place, position))
                 first = index + 1
         rest = headers.select(slice(first, None)).select(has_rows[first:])
-        yield from self._report_damage(self._gathering.add(view, rest, place))
+        yield from self._yield_rows_and_damage(self._gathering.add(view, rest, place))
 
-    def _report_damage(self, given: Given) -> RecordBatches:
+    def _yield_rows_and_damage(self, given: Given) -> RecordBatches:
         for each in given:
             if isinstance(each, Damage):
-                yield from self.damaged(each)
+                yield from self.report_damage(each)
             else:
                 yield each
 
@@ -298,7 +298,7 @@ def make_batch_rows(rows: Rows, headers: Headers, is_valid: Bools | None, place:
         is_name = field.name in rows.names
         column = rows.names[field.name] if is_name else _make_column(field.name, headers, is_valid, place)
         is_array = isinstance(column, np.ndarray | pa.Array)
-        columns.append(_cast_column(column, field.type) if is_array else rows.constant(column, field.type, count))
+        columns.append(_cast_column(column, field.type) if is_array else rows.get_constant(column, field.type, count))
     return make_record_batch(columns, rows.schema, count)
 
 

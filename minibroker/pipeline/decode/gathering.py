@@ -227,7 +227,7 @@ class ChunkDecoder:
     def _describe_damage(self, batches: Batches, index: int) -> Damage:
         one = batches.between(index, index + 1)
         payload = self._arena.data[int(one.start[0]) : int(one.end[0])].tobytes()
-        header = one.headers.header(0)
+        header = one.headers.make_header(0)
         reason = "a message in it contradicts its own sizes"
         if header.magic == MAGIC:
             reason = _find_reason(header, payload)

@@ -179,7 +179,7 @@ class DirectorySource:
         if self._is_committed:
             transactions = self._transactions[log.partition]
             transactions.catch_up(view)
-            latest = min(latest, transactions.stable_offset())
+            latest = min(latest, transactions.find_stable_offset())
         return Bounds(earliest, max(latest, earliest))
 
     def _iterate_existing(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
@@ -201,7 +201,7 @@ class DirectorySource:
             return split
         assert isinstance(split.place, Stretches)
         transactions = self._transactions[split.offsets.partition]
-        aborted = tuple(transactions.aborted(split.offsets.start, split.offsets.end))
+        aborted = tuple(transactions.list_aborted(split.offsets.start, split.offsets.end))
         return replace(split, place=replace(split.place, aborted=aborted))
 
     def _find_stretches(self, offsets: OffsetRange) -> list[Stretch]:

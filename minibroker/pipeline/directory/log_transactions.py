@@ -54,11 +54,11 @@ class Transactions:
         self._place = Place(0, 0)
         self._cuts = 0
 
-    def stable_offset(self) -> int:
+    def find_stable_offset(self) -> int:
         """Return the first offset of the oldest open transaction, or the end of the log."""
         return self._states.find_first_unstable_offset(self._place.next_offset)
 
-    def aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:
+    def list_aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return (producer id, first offset, marker's offset) of aborted transactions from `start` to before `end`."""
         between = AbortedTransactions(DISK, self._aborted).list_between(start, end)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in between]

@@ -91,7 +91,7 @@ class SplitReader:
             self._decoder = make_decoder(self._request, self._split.offsets, self._aborted)
             reason += f"; {damage.size_bytes} bytes are skipped"
         place = Place(path, damage.position)
-        yield from self._decoder.damaged(Damage(self._next_offset, reason, place, position=0))
+        yield from self._decoder.report_damage(Damage(self._next_offset, reason, place, position=0))
 
 
 def _open_file(stretch: Stretch) -> File:

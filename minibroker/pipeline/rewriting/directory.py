@@ -119,7 +119,7 @@ class Rewriting:
         try:
             self._lock_source()
             self._plan = make_plan(self.source, self._topics)
-            done = self._workspace.finished(self._plan, self.settings)
+            done = self._workspace.read_finished(self._plan, self.settings)
             if done is not None:
                 self.finished = parse_report(self.target, done)
                 return self
@@ -141,16 +141,18 @@ class Rewriting:
         assert self._plan is not None
         return self._plan
 
-    def left(self) -> list[SegmentTask]:
+    def list_left_segments(self) -> list[SegmentTask]:
         """Return the segments that are not done yet, the largest first."""
         finished = {log for log in self.plan.logs if os.path.exists(f"{self.target}/{log}")}
-        tasks = [task for task in self.plan.tasks if task.log not in finished and self._workspace.done(task) is None]
+        tasks = [
+            task for task in self.plan.tasks if task.log not in finished and self._workspace.read_done(task) is None
+        ]
         return sorted(tasks, key=lambda task: -task.size_bytes)
 
     def finish(self) -> Report:
         """Complete the directory after all segments are done, and return the report."""
         plan, workspace = self.plan, self._workspace
-        segments = [(task, workspace.done(task) or []) for task in plan.tasks]
+        segments = [(task, workspace.read_done(task) or []) for task in plan.tasks]
         missing = next((task for task, written in segments if not written), None)
         if missing is not None:
             raise RewriteError(f"{missing.log}: the segment of offset {missing.base_offset} is not done")
@@ -186,10 +188,10 @@ class SegmentRewriting:
     def __call__(self, task: SegmentTask) -> list[NewSegment]:
         """Return the new segments. Raises `RewriteError`, `CorruptData`, `OSError`."""
         workspace = Workspace(self.target)
-        done = workspace.done(task)
+        done = workspace.read_done(task)
         if done is not None:
             return done
-        disk, work = Disk(), workspace.attempt()
+        disk, work = Disk(), workspace.begin_attempt()
         try:
             written = SegmentRewriter(task, self.source, work, self.settings).run()
             workspace.take(task, work, written)
@@ -214,6 +216,6 @@ def rewrite_directory(
 def rewrite_begun(rewriting: Rewriting, engine: Engine) -> Report:
     """Do the rest of a rewriting whose directories are checked and locked. Raises what `rewrite_directory` raises."""
     work = SegmentRewriting(rewriting.source, rewriting.target, rewriting.settings)
-    for _ in engine.run(work, rewriting.left()):
+    for _ in engine.run(work, rewriting.list_left_segments()):
         pass  # what was written is in the directory, which may have more from an earlier run
     return rewriting.finish()

@@ -172,7 +172,7 @@ class Workspace:
 
     # --- the beginning ----------------------------------------------------------------------------
 
-    def finished(self, plan: Plan, settings: RewriteSettings) -> dict[str, Any] | None:
+    def read_finished(self, plan: Plan, settings: RewriteSettings) -> dict[str, Any] | None:
         """Return the report of a finished run of this plan as JSON, None if there is none.
 
         Raises `RewriteError` if another rewriting is finished here.
@@ -227,14 +227,14 @@ class Workspace:
 
     # --- segments, by whichever process -----------------------------------------------------------
 
-    def done(self, task: SegmentTask) -> list[NewSegment] | None:
+    def read_done(self, task: SegmentTask) -> list[NewSegment] | None:
         """Return the new segments of a segment, or None if it is not done."""
         path = self._make_done_path(task)
         if not self._disk.exists(path):
             return None
         return [NewSegment(*fields) for fields in json.loads(self._disk.read_whole(path))]
 
-    def attempt(self) -> str:
+    def begin_attempt(self) -> str:
         """Create and return a directory for the files of one attempt at a segment."""
         path = f"{self._state}/work/{uuid4().hex}"
         self._disk.make_directory(path)

@@ -87,13 +87,13 @@ def write_exactly_once(
     with connect_client(settings) as client:
         transaction = sink_transaction.Transaction(client, settings, transactional_id)
         transaction.begin()
-        marker = transaction.marker()
+        marker = transaction.fetch_marker()
         if marker is not None and marker.value > number:
             return Delivered(_skip_rows(chain((first,), rest), marker, number, transactional_id))
         try:
             writer = TaskWriter(client, settings, make_sender(transaction, client, settings), task)
             note = _describe_counted(_write_batches(writer, chain((first,), rest)))
-            transaction.mark(sink_transaction.Marker(number + 1, note))
+            transaction.put_marker(sink_transaction.Marker(number + 1, note))
         except BaseException:
             try_to_abort(settings, transaction)
             raise
@@ -166,7 +166,7 @@ def _is_committed(settings: SinkSettings, left: Open) -> bool:
     impatient = _make_impatient(settings)
     try:
         with connect_client(impatient) as client:
-            marker = _resume_transaction(client, impatient, left).marker()
+            marker = _resume_transaction(client, impatient, left).fetch_marker()
     except sink_transaction.WriteFailed:
         return False
     return marker is not None and marker.value >= left.marker
@@ -201,7 +201,7 @@ def _skip_rows(
         )
     counted = Counted()
     for batch in batches:
-        counted = counted.plus(batch)
+        counted = counted.add_batch(batch)
     if _describe_counted(counted) != marker.note:
         raise sink_transaction.WriteFailed(
             f"transactional id {transactional_id}: batch {number} is committed with {marker.note}, but now it is given "

@@ -174,7 +174,7 @@ class Transaction:
         )
         self.identity.become(answer.producer_id, answer.producer_epoch)
 
-    def marker(self, stable: bool = True) -> Marker | None:
+    def fetch_marker(self, stable: bool = True) -> Marker | None:
         """Return the newest marker of ended transactions. Raises `WriteFailed`.
 
         While an open transaction has a marker, the stable one is unknown: `begin` aborts such a transaction.
@@ -207,7 +207,7 @@ class Transaction:
         topics = [of_topic(name=topic, partitions=sorted(indexes)) for topic, indexes in _group_by_topic(new).items()]
         return AddPartitionsToTxnRequest(**self._get_producer_fields("v3_and_below_"), v3_and_below_topics=topics)
 
-    def mark(self, marker: Marker) -> None:
+    def put_marker(self, marker: Marker) -> None:
         """Put a marker into the transaction, for each of its topics, so that it survives until the last one is deleted.
 
         Raises `Fenced` and `WriteFailed`.

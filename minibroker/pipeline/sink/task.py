@@ -79,7 +79,7 @@ class Rows:
         self._keep_none = keep_none
         self.count = 0
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def convert_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return one batch's rows.
 
         Raises `RecordRefused` for null topics, partitions and times below 0, and headers without a key.
@@ -190,7 +190,7 @@ class Counted(NamedTuple):
     rows: int = 0
     size_bytes: int = 0
 
-    def plus(self, batch: pa.RecordBatch) -> Counted:
+    def add_batch(self, batch: pa.RecordBatch) -> Counted:
         """Return the counts with those of a batch, whatever the type of its keys and values."""
         columns = [batch.column(name) for name in ("key", "value") if batch.schema.get_field_index(name) >= 0]
         added = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in columns)
@@ -215,8 +215,8 @@ class TaskWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows. Send all that were taken when there are enough."""
-        self.counted = self.counted.plus(batch)
-        for partition, rows in self._partitioner.split(self._rows.of(batch)):
+        self.counted = self.counted.add_batch(batch)
+        for partition, rows in self._partitioner.split(self._rows.convert_rows(batch)):
             self._buffer.add(partition, rows)
         if self._buffer.is_due():
             self.flush()

@@ -65,7 +65,7 @@ class Block:
         start = int(self.headers.position[index])
         return self.data[start : start + int(self.headers.size[index])]
 
-    def problem(self, kind: str, index: int, detail: str) -> Problem:
+    def make_problem(self, kind: str, index: int, detail: str) -> Problem:
         """Return a problem of one batch."""
         return Problem(kind, int(self.positions[index]), int(self.headers.base_offset[index]), detail)
 
@@ -74,7 +74,7 @@ def iterate_all_faults(block: Block, rows: Int64s, faults: Iterable[Fault]) -> I
     """Yield the problems of some batches of a block, fault by fault."""
     for wrong, kind, detail in faults:
         for place in np.flatnonzero(wrong).tolist():
-            yield block.problem(kind, int(rows[place]), detail(place))
+            yield block.make_problem(kind, int(rows[place]), detail(place))
 
 
 class LogFile:

@@ -79,7 +79,7 @@ class PartitionPlan:
 
     def list_files(self) -> PartitionPlan:
         """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
-        names = frozenset(name for name, is_directory in DISK.entries(self.path("")).items() if not is_directory)
+        names = frozenset(name for name, is_directory in DISK.entries(self.make_path("")).items() if not is_directory)
         images = (name for name in names if name.endswith(IMAGE_SUFFIX) and parse_base_offset(name) is not None)
         return replace(
             self,
@@ -94,7 +94,7 @@ class PartitionPlan:
         names = self.names & {make_segment_name(base) + suffix for suffix in SEGMENT_SUFFIXES}
         return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
 
-    def path(self, name: str) -> str:
+    def make_path(self, name: str) -> str:
         """Return the path of a file of the partition."""
         return f"{self.root}/{self.directory}/{name}".rstrip("/")
 
@@ -262,7 +262,7 @@ def list_segments(partition: PartitionPlan) -> list[SegmentPlan]:
     nexts = (*partition.bases[1:], None) if partition.bases else ()
     found = []
     for base, after in zip(partition.bases, nexts, strict=True):
-        size_bytes = DISK.size_bytes(partition.path(make_segment_name(base) + LOG_SUFFIX))
+        size_bytes = DISK.size_bytes(partition.make_path(make_segment_name(base) + LOG_SUFFIX))
         found.append(SegmentPlan(partition.select_for_segment(base), base, after, size_bytes))
     return found
 
@@ -292,7 +292,7 @@ def _with_segments(known: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPla
             plan = known.list_files()
             return plan, list_segments(plan)
         except FileNotFoundError:  # a broker is running, and retention or compaction has removed a segment
-            if not DISK.exists(known.path("")):
+            if not DISK.exists(known.make_path("")):
                 return None
             if not tries_left:
                 raise

@@ -57,7 +57,7 @@ def collect_findings(
             fold.take(each)
         fold.finish()
     except FileNotFoundError:
-        if DISK.exists(plan.path("")):
+        if DISK.exists(plan.make_path("")):
             raise
         return found  # the partition was deleted during the check
     known = set(found)
@@ -160,7 +160,7 @@ class _Fold:
         entries: list[tuple[int, int]] = []
         problems: list[Problem] = []
         if LEADER_EPOCH_CHECKPOINT in self._plan.names:
-            entries, problems = read_epochs(self._plan.path(LEADER_EPOCH_CHECKPOINT))
+            entries, problems = read_epochs(self._plan.make_path(LEADER_EPOCH_CHECKPOINT))
         runs = [run for run, _ in self._runs]
         wrong = find_wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
         self.findings.extend(LEADER_EPOCH_CHECKPOINT, problems or wrong)
@@ -175,7 +175,9 @@ class _Fold:
         if not plan.bases or plan.begins_elsewhere:
             return
         first, file = plan.bases[0], names.make_segment_name(plan.bases[0]) + names.LOG_SUFFIX
-        epochs = read_epochs(plan.path(LEADER_EPOCH_CHECKPOINT))[0] if LEADER_EPOCH_CHECKPOINT in plan.names else []
+        epochs = (
+            read_epochs(plan.make_path(LEADER_EPOCH_CHECKPOINT))[0] if LEADER_EPOCH_CHECKPOINT in plan.names else []
+        )
         start = plan.checkpoints.get(LOG_START_OFFSET_CHECKPOINT, -1)
         removed = start >= first or any(name.endswith(names.LOG_SUFFIX + names.DELETED_SUFFIX) for name in plan.names)
         detail = ""
@@ -189,12 +191,12 @@ class _Fold:
     def _check_side_files(self) -> None:
         plan = self._plan
         if PARTITION_METADATA in plan.names:
-            self.findings.extend(PARTITION_METADATA, find_wrong_id(plan.path(PARTITION_METADATA), plan.topic_id))
+            self.findings.extend(PARTITION_METADATA, find_wrong_id(plan.make_path(PARTITION_METADATA), plan.topic_id))
         elif plan.topic_id is not None and self._end and plan.directory != METADATA:
             detail = "it is missing: Kafka takes a log without a topic id for a stray one, and moves it away"
             self.findings.add(PARTITION_METADATA, Problem("partition-metadata", -1, -1, detail))
         if ABORTED_TRANSACTIONS_CHECKPOINT in plan.names:
-            self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, find_wrong_counts(plan.path(""), plan.bases))
+            self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, find_wrong_counts(plan.make_path(""), plan.bases))
 
     # --- transactions -----------------------------------------------------------------------------
 
@@ -299,7 +301,7 @@ class _Fold:
         for offset in self._plan.snapshots:
             name = names.make_segment_name(offset) + names.SNAPSHOT_SUFFIX
             with suppress(FileNotFoundError):  # a running broker removes the oldest ones
-                found[offset], problems = read_snapshot(self._plan.path(name))
+                found[offset], problems = read_snapshot(self._plan.make_path(name))
                 self.findings.extend(name, problems)
         return found
 

@@ -47,7 +47,7 @@ class State(NamedTuple):
     missing: int
     stale_epoch: int = -1  # of a batch with an older epoch that was just reported
 
-    def after(self, event: Event) -> State:
+    def apply_event(self, event: Event) -> State:
         """Return the state after the event."""
         if event.epoch < self.epoch and event.epoch != self.stale_epoch:
             return self._replace(stale_epoch=event.epoch)
@@ -102,7 +102,7 @@ class ProducerCheck:
         if state.expected is None:
             self._note_head(producer_id, event)
         problem = find_problem(state, event, producer_id, self.log_start)
-        self.states[producer_id] = state.after(event)
+        self.states[producer_id] = state.apply_event(event)
         return problem
 
     def _note_head(self, producer_id: int, event: Event) -> None:
@@ -128,7 +128,7 @@ def carry_on(states: dict[int, State], segment: ProducerCheck, missing: int, log
             problem = find_problem(state, event, producer_id, log_start)
             if problem is not None:
                 yield problem
-            state = state.after(event)
+            state = state.apply_event(event)
         end = segment.states[producer_id]
         states[producer_id] = state if end.expected is None else end._replace(missing=end.missing + missing)
 

@@ -134,8 +134,8 @@ def check_records(block: Block, *, compacted: bool) -> Checked:
         found.append(records)
         for payload in payloads:
             if payload.row in wrong:
-                wrong_here = find_first_error(payload.data, block.headers.header(payload.row), compacted=compacted)
-                problems += [block.problem(wrong_here[0], payload.row, wrong_here[1])] if wrong_here else []
+                wrong_here = find_first_error(payload.data, block.headers.make_header(payload.row), compacted=compacted)
+                problems += [block.make_problem(wrong_here[0], payload.row, wrong_here[1])] if wrong_here else []
     return Checked(problems, found)
 
 
@@ -174,18 +174,18 @@ def _iterate_chunks(block: Block, problems: list[Problem], *, compacted: bool) -
     readable = block.sound & (block.headers.magic == MAGIC)
     rows = np.flatnonzero(readable)
     for row, kind, detail in iterate_first_faults(_find_contradictions(block.headers.select(rows))):
-        problems.append(block.problem(kind, int(rows[row]), detail))
+        problems.append(block.make_problem(kind, int(rows[row]), detail))
         readable[rows[row]] = False
     if not compacted:
         for index in np.flatnonzero(readable & (block.headers.record_count == 0)).tolist():
-            problems.append(block.problem("record-count", index, "no records, in a log that is not compacted"))
+            problems.append(block.make_problem("record-count", index, "no records, in a log that is not compacted"))
     chunk: list[Payload] = []
     size = 0
     for index in np.flatnonzero(readable & (block.headers.record_count > 0)).tolist():
         try:
             payload = get_payload(block, index)
         except Unreadable as error:
-            problems.append(block.problem(error.kind, index, str(error)))
+            problems.append(block.make_problem(error.kind, index, str(error)))
             continue
         chunk.append(Payload(index, payload))
         size += len(payload)
@@ -263,7 +263,7 @@ def check_messages(block: Block, *, compacted: bool) -> Checked:
             message = _read_message(bytes(block.batch(index)), 0)
             inside = _check_inner_messages(message, compacted=compacted) if message.compression else [message]
         except Unreadable as error:
-            problems.append(block.problem(error.kind, index, str(error)))
+            problems.append(block.make_problem(error.kind, index, str(error)))
             continue
         block.first_offset[index] = inside[0].offset
         found += [(index, each) for each in inside]

@@ -42,7 +42,7 @@ def find_wrong_in_cleaned(block: Block, records: Records, start_offset: int, cle
     is_old = is_cleaned_batch & (headers.attributes & DELETE_HORIZON_BIT == 0)
     tombstones = cleaned & (records.key_size >= 0) & ~records.has_value & is_old[records.batch]
     for batch in np.unique(records.batch[tombstones]).tolist():
-        yield block.problem("tombstone-horizon", batch, f"cleaned up to {clean_offset}, no delete horizon")
+        yield block.make_problem("tombstone-horizon", batch, f"cleaned up to {clean_offset}, no delete horizon")
 
 
 def find_keys_in_cleaned(
@@ -115,7 +115,7 @@ def _check_segment(plan: SegmentPlan) -> tuple[list[Finding], SegmentSummary]:
 
 def check_metadata_snapshot(plan: PartitionPlan, name: str, findings: Findings) -> None:
     """Check a snapshot of the metadata log. It has batches like a `.log` file."""
-    with closing(LogFile(plan.path(name), check_crc="crc" in plan.checks)) as file:
+    with closing(LogFile(plan.make_path(name), check_crc="crc" in plan.checks)) as file:
         for block in file.iterate_blocks():
             if "records" in plan.checks:
                 findings.extend(name, check_records(block, compacted=False).problems)
@@ -126,7 +126,7 @@ def find_keys_of_segment(plan: SegmentPlan) -> Iterator[pa.RecordBatch]:
     """Yield the keys in the cleaned part of a segment, as rows of `KEYS`; none if it is gone. Raises `OSError`."""
     partition = plan.partition
     try:
-        file = LogFile(partition.path(plan.name(LOG_SUFFIX)))
+        file = LogFile(partition.make_path(plan.name(LOG_SUFFIX)))
     except FileNotFoundError:
         return  # the keys of what replaces it would not fit those of the others
     with closing(file):
@@ -155,16 +155,16 @@ class _SegmentChecks:
         self._log_name = plan.name(LOG_SUFFIX)
         self.findings: Findings = self._partition.findings()
         is_last = plan.next_base is None
-        path = self._partition.path(self._log_name)
+        path = self._partition.make_path(self._log_name)
         self.file = LogFile(path, check_crc="crc" in self._checks, is_last=is_last)
         self._offsets = OffsetCheck(plan.base_offset, self._partition.compacted)
         self._producers = ProducerCheck(self._partition.log_start)
         self._transactions = Transactions()
         self._index = self._time_index = None
         if "index" in self._checks and self._has_file(INDEX_SUFFIX):
-            self._index = OffsetIndexCheck(self._partition.path(plan.name(INDEX_SUFFIX)), plan.base_offset)
+            self._index = OffsetIndexCheck(self._partition.make_path(plan.name(INDEX_SUFFIX)), plan.base_offset)
         if "timeindex" in self._checks and self._has_file(TIME_INDEX_SUFFIX):
-            self._time_index = TimeIndexCheck(self._partition.path(plan.name(TIME_INDEX_SUFFIX)), plan.base_offset)
+            self._time_index = TimeIndexCheck(self._partition.make_path(plan.name(TIME_INDEX_SUFFIX)), plan.base_offset)
         self._reads_records = plan.is_cleaned or "records" in self._checks
         self._follows_producers = not self._checks.isdisjoint(("producers", "transactions", "snapshots"))
 
@@ -215,7 +215,7 @@ class _SegmentChecks:
         try:
             marker = read_control(block, index, compacted=self._partition.compacted)
         except Unreadable as error:
-            self.findings.add(self._log_name, block.problem("control-batch", index, str(error)))
+            self.findings.add(self._log_name, block.make_problem("control-batch", index, str(error)))
             return
         if marker is not None:
             for problem in self._transactions.take_marker(marker):
@@ -245,7 +245,7 @@ class _SegmentChecks:
         if self._has_file(TRANSACTION_INDEX_SUFFIX):
             name = self._plan.name(TRANSACTION_INDEX_SUFFIX)
             end = self._offsets.offsets.last + 1 if self._plan.next_base is None else self._plan.next_base
-            self._transactions.entries, wrong = read_index(self._partition.path(name), self._plan.base_offset, end)
+            self._transactions.entries, wrong = read_index(self._partition.make_path(name), self._plan.base_offset, end)
             self.findings.extend(name, wrong)
 
     def summary(self) -> SegmentSummary:

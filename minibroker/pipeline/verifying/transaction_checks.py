@@ -143,7 +143,7 @@ def make_outside(producer_id: int, opened_at: int, offset: int, position: int) -
 
 def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
     """Return the marker in a control batch, or None for one of the quorum. Raises `Unreadable` if it is malformed."""
-    header, position = block.headers.header(index), int(block.positions[index])
+    header, position = block.headers.make_header(index), int(block.positions[index])
     producer_id, offset, time = header.producer_id, header.base_offset, header.max_timestamp
     if header.record_count == 0:
         if not compacted:

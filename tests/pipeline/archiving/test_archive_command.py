@@ -54,7 +54,7 @@ def test_only_committed_records_and_topic_configs_are_archived(job: Run, tmp_pat
 
 
 def offsets_in(archive: Path) -> list[int]:
-    batches = ParquetArchive(str(archive)).scanner()(("offset",), None)
+    batches = ParquetArchive(str(archive)).open_scan()(("offset",), None)
     return sorted(row["offset"] for batch in batches for row in batch.to_pylist())
 
 

@@ -67,7 +67,7 @@ def run(table: ArchiveTable, log: Path, topics: str = "orders", **settings: Any)
 
 
 def rows_in(table: ArchiveTable, *columns: str, window: Window | None = None) -> list[dict[str, Any]]:
-    found = pa.Table.from_batches(list(table.scanner()((*columns, "partition", "offset"), window)))
+    found = pa.Table.from_batches(list(table.open_scan()((*columns, "partition", "offset"), window)))
     return found.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist()
 
 

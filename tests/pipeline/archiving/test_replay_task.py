@@ -60,7 +60,7 @@ def task_for(broker: RunningBroker, **changes: object) -> ReplayTask:
 
 
 def target_of(task: ReplayTask) -> str:
-    return task.target("old")
+    return task.get_target("old")
 
 
 def replay(task: ReplayTask, *batches: pa.RecordBatch, partition: int = 0) -> Replayed:

@@ -45,8 +45,8 @@ def test_spark_and_one_process_rewrite_alike_and_continue_each_other(
     rewrite_directory(str(old), str(whole), SETTINGS)
     with Rewriting(str(old), str(target), SETTINGS) as rewriting:
         work = SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)
-        assert len(rewriting.left()) > 6
-        for task in rewriting.left()[:4]:
+        assert len(rewriting.list_left_segments()) > 6
+        for task in rewriting.list_left_segments()[:4]:
             work(task)
     report = rewrite_directory(str(old), str(target), SETTINGS, engine=OnSpark(spark))
     assert all_files(target) == all_files(whole)

@@ -44,7 +44,7 @@ def test_a_killed_rewrite_continues_without_repeating_segments(
     assert len(done) == 3
     before = {path: path.stat().st_mtime_ns for path in done}
     with Rewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
-        assert len(rewriting.left()) == len(rewriting.plan.tasks) - 3
+        assert len(rewriting.list_left_segments()) == len(rewriting.plan.tasks) - 3
         for task in rewriting.plan.tasks:
             SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)(task)
         assert {path: path.stat().st_mtime_ns for path in done} == before
@@ -117,7 +117,7 @@ def test_nested_source_and_target_directories_are_rejected(old: Path, tmp_path: 
 
 def test_another_rewrite_is_not_continued(old: Path, tmp_path: Path) -> None:
     with Rewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
-        SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)(rewriting.left()[0])
+        SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)(rewriting.list_left_segments()[0])
     with pytest.raises(RewriteError, match="a rewriting with other settings"):
         rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(elide=True))
     with (old / "orders-0" / "00000000000000000000.log").open("ab") as file:

@@ -30,7 +30,7 @@ def rows_of(all_fields: list[tuple[str, int | None, bytes | None]], value: bytes
         "key": pa.array([key for _, _, key in all_fields], pa.binary()),
         "value": pa.array([value] * len(all_fields), pa.binary()),
     }
-    return Rows(None).of(pa.record_batch(columns))
+    return Rows(None).convert_rows(pa.record_batch(columns))
 
 
 def placed(partitioner: Partitioner, rows: pa.RecordBatch) -> dict[int, TopicPartition]:

@@ -79,7 +79,9 @@ def _answer(step: Step, partition: TopicPartition) -> SimpleNamespace:
 
 
 def rows(count: int, value: bytes = b"value") -> pa.RecordBatch:
-    return Rows("t").of(pa.record_batch({"value": pa.array([value + b"%d" % number for number in range(count)])}))
+    return Rows("t").convert_rows(
+        pa.record_batch({"value": pa.array([value + b"%d" % number for number in range(count)])})
+    )
 
 
 def send(

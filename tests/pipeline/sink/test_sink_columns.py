@@ -55,8 +55,8 @@ def test_rows_have_the_dataframes_columns_in_order() -> None:
         }
     )
     rows = Rows(None)
-    rows.of(batch)
-    made = rows.of(batch)
+    rows.convert_rows(batch)
+    made = rows.convert_rows(batch)
     assert made.schema == ROWS
     first = {"topic": "t", "partition": 3, "key": b"k", "value": b"v", "timestamp": NOW_MS, "headers": None, "row": 2}
     second = {"topic": "u", "partition": None, "key": None, "value": None, "headers": headers[1], "row": 3}
@@ -65,7 +65,7 @@ def test_rows_have_the_dataframes_columns_in_order() -> None:
 
 def test_the_topic_option_overrides_the_column() -> None:
     batch = pa.record_batch({"value": ["v"], "topic": ["column"]})
-    assert Rows("option").of(batch).column("topic").to_pylist() == ["option"]
+    assert Rows("option").convert_rows(batch).column("topic").to_pylist() == ["option"]
 
 
 @pytest.mark.parametrize(
@@ -75,19 +75,19 @@ def test_the_topic_option_overrides_the_column() -> None:
 def test_a_row_without_a_timestamp_gets_the_current_time(column: pa.Array | None) -> None:
     batch = pa.record_batch({"value": ["v"]} | ({} if column is None else {"timestamp": column}))
     before = int(time.time() * 1000)
-    assert before <= Rows("t").of(batch).column("timestamp")[0].as_py() <= int(time.time() * 1000)
+    assert before <= Rows("t").convert_rows(batch).column("timestamp")[0].as_py() <= int(time.time() * 1000)
 
 
 def test_missing_timestamps_can_be_kept_and_given_ones_ignored() -> None:
     none = pa.record_batch({"value": ["v"], "timestamp": pa.nulls(1, TIMESTAMP)})
-    assert Rows("t", keep_none=True).of(none).column("timestamp").to_pylist() == [-1]
+    assert Rows("t", keep_none=True).convert_rows(none).column("timestamp").to_pylist() == [-1]
     given = pa.record_batch({"value": ["v"], "timestamp": pa.array([NOW], TIMESTAMP)})
-    assert Rows("t", keep_timestamps=False).of(given).column("timestamp")[0].as_py() > NOW_MS
+    assert Rows("t", keep_timestamps=False).convert_rows(given).column("timestamp")[0].as_py() > NOW_MS
 
 
 def test_a_double_timestamp_is_in_seconds() -> None:
     batch = pa.record_batch({"value": ["v"], "timestamp": pa.array([1.5])})
-    assert Rows("t").of(batch).column("timestamp").to_pylist() == [1500]
+    assert Rows("t").convert_rows(batch).column("timestamp").to_pylist() == [1500]
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_a_double_timestamp_is_in_seconds() -> None:
 )
 def test_an_invalid_row_is_named(columns: dict[str, object], why: str) -> None:
     with pytest.raises(RecordRefused, match=why):
-        Rows(None).of(pa.record_batch({"value": ["a", "b"]} | columns))
+        Rows(None).convert_rows(pa.record_batch({"value": ["a", "b"]} | columns))
