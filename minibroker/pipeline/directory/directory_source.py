@@ -11,19 +11,13 @@ from typing import Literal, TypeVar
 
 import pyarrow as pa
 
+from minibroker.pipeline.directory import splitting
 from minibroker.pipeline.directory.finding import FoundLog, find_logs, parse_paths, read_log_start_offsets
 from minibroker.pipeline.directory.log_transactions import Transactions
 from minibroker.pipeline.directory.log_walking import BLOCK_BYTES
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.segment_files import LogView
 from minibroker.pipeline.directory.split_reading import SplitReader
-from minibroker.pipeline.directory.splitting import (
-    Stretch,
-    Stretches,
-    cut_into_stretches,
-    iterate_extents,
-    pack_stretches,
-)
 from minibroker.pipeline.directory.times import find_offset_at
 from minibroker.pipeline.log_source import (
     Bounds,
@@ -144,7 +138,7 @@ class DirectorySource:
 
     def _make_splits_now(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
         wanted = [each for each in self._iterate_existing(ranges) if each.start < each.end]
-        found = [list(iterate_extents(self._views[each.partition], each.start, each.end)) for each in wanted]
+        found = [list(splitting.iterate_extents(self._views[each.partition], each.start, each.end)) for each in wanted]
         step_bytes = self._split_bytes
         if min_splits > 0:
             total_bytes = sum(extent.length_bytes for of_range in found for extent in of_range)
@@ -152,7 +146,9 @@ class DirectorySource:
         return [
             self._with_aborted(split)
             for offsets, of_range in zip(wanted, found, strict=True)
-            for split in pack_stretches(cut_into_stretches(of_range, offsets, step_bytes), offsets, step_bytes)
+            for split in splitting.pack_stretches(
+                splitting.cut_into_stretches(of_range, offsets, step_bytes), offsets, step_bytes
+            )
         ]
 
     def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
@@ -199,20 +195,20 @@ class DirectorySource:
     def _with_aborted(self, split: Split) -> Split:
         if not self._is_committed:
             return split
-        assert isinstance(split.place, Stretches)
+        assert isinstance(split.place, splitting.Stretches)
         transactions = self._transactions[split.offsets.partition]
         aborted = tuple(transactions.list_aborted(split.offsets.start, split.offsets.end))
         return replace(split, place=replace(split.place, aborted=aborted))
 
-    def _find_stretches(self, offsets: OffsetRange) -> list[Stretch]:
+    def _find_stretches(self, offsets: OffsetRange) -> list[splitting.Stretch]:
         """Return the stretches where the offsets are now."""
         log = find_logs([each for each in self._paths if DISK.is_directory(each)]).get(offsets.partition)
         if log is None:
             return []
         found = _retry_while_files_change(
-            lambda: list(iterate_extents(LogView(log).look(), offsets.start, offsets.end))
+            lambda: list(splitting.iterate_extents(LogView(log).look(), offsets.start, offsets.end))
         )
-        return cut_into_stretches(found, offsets, self._split_bytes)
+        return splitting.cut_into_stretches(found, offsets, self._split_bytes)
 
 
 Result = TypeVar("Result")

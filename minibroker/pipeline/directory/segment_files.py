@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+import minibroker.storage.names as file_names
 from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.directory.finding import FoundLog
 from minibroker.pipeline.directory.log_walking import iterate_batch_steps
@@ -24,15 +25,6 @@ from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
 from minibroker.storage.batch_scanning import is_blank, iterate_headers, read_stored_batch
 from minibroker.storage.files import File
-from minibroker.storage.names import (
-    CLEANED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SWAP_SUFFIX,
-    list_offsets_with_suffix,
-    make_segment_name,
-    parse_base_offset,
-)
 
 MAX_INDEX_BYTES = 1 << 28
 
@@ -94,8 +86,8 @@ def list_segments(directory: str) -> list[SegmentFile]:
         swaps = _find_whole_swaps(names)
         if not swaps:
             break
-    found = _make_segments(directory, list_offsets_with_suffix(names, LOG_SUFFIX))
-    for swap in _make_segments(directory, swaps, SWAP_SUFFIX):
+    found = _make_segments(directory, file_names.list_offsets_with_suffix(names, file_names.LOG_SUFFIX))
+    for swap in _make_segments(directory, swaps, file_names.SWAP_SUFFIX):
         with closing(OpenSegment(swap)) as opened:
             end = max(opened.find_last_place().next_offset, swap.base_offset + 1)
         found = [each for each in found if not swap.base_offset <= each.base_offset < end] + [swap]
@@ -105,18 +97,20 @@ def list_segments(directory: str) -> list[SegmentFile]:
 def _find_whole_swaps(names: Sequence[str]) -> list[int]:
     """Return the segments whose compaction is complete: while one is still being made, the others are not."""
     cleaned = [
-        offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := parse_base_offset(name)) is not None
+        offset
+        for name in names
+        if name.endswith(file_names.CLEANED_SUFFIX) and (offset := file_names.parse_base_offset(name)) is not None
     ]
-    swaps = list_offsets_with_suffix(names, LOG_SUFFIX + SWAP_SUFFIX)
+    swaps = file_names.list_offsets_with_suffix(names, file_names.LOG_SUFFIX + file_names.SWAP_SUFFIX)
     return [offset for offset in swaps if not cleaned or offset < min(cleaned)]
 
 
 def _make_segments(directory: str, base_offsets: Iterable[int], state: str = "") -> list[SegmentFile]:
     found = []
     for base_offset in base_offsets:
-        path = f"{directory}/{make_segment_name(base_offset)}"
+        path = f"{directory}/{file_names.make_segment_name(base_offset)}"
         with suppress(FileNotFoundError):  # it was removed after the names were read
-            size_bytes, modified_ns = DISK.stamp(f"{path}{LOG_SUFFIX}{state}")
+            size_bytes, modified_ns = DISK.stamp(f"{path}{file_names.LOG_SUFFIX}{state}")
             found.append(SegmentFile(path, base_offset, size_bytes, modified_ns, state))
     return found
 
@@ -142,7 +136,7 @@ class OpenSegment:
 
     def __init__(self, segment: SegmentFile, size_bytes: int | None = None) -> None:
         self.segment = segment
-        self.file: File = DISK.open_to_read(segment.file(LOG_SUFFIX))
+        self.file: File = DISK.open_to_read(segment.file(file_names.LOG_SUFFIX))
         self.size_bytes = segment.size_bytes if size_bytes is None else size_bytes
         self.start = Place(0, segment.base_offset)
 
@@ -150,7 +144,7 @@ class OpenSegment:
     def _index(self) -> tuple[Int64s, Int64s]:
         """Return (last offset, position) of batches: the index's, and those found by a walk behind its last entry."""
         offsets, positions = _read_index(self.segment, self.size_bytes)
-        walked = np.array(_list_walked_batches(self.segment.file(LOG_SUFFIX)), np.int64).reshape(-1, 2)
+        walked = np.array(_list_walked_batches(self.segment.file(file_names.LOG_SUFFIX)), np.int64).reshape(-1, 2)
         further = walked[(walked[:, 1] > positions[-1:].max(initial=-1)) & (walked[:, 1] < self.size_bytes)]
         if not len(further) or (len(offsets) and further[0, 0] <= offsets[-1]):
             return offsets, positions
@@ -200,7 +194,7 @@ class OpenSegment:
         A preallocated file has room for a batch that is only partly written; that one does not count. A running
         broker's index may be behind; what follows its last entry is walked over once and remembered.
         """
-        walked = _list_walked_batches(self.segment.file(LOG_SUFFIX))
+        walked = _list_walked_batches(self.segment.file(file_names.LOG_SUFFIX))
         if known is None:
             del walked[:]
         before = place = known or self._find_mark(len(self._index[1]), self.start)
@@ -271,7 +265,7 @@ def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Int64s, Int64s]:
 
     Entries beyond `size_bytes` of the log are left out. Raises `OSError`.
     """
-    entries = read_index_entries(segment.file(INDEX_SUFFIX), INDEX_ENTRY)
+    entries = read_index_entries(segment.file(file_names.INDEX_SUFFIX), INDEX_ENTRY)
     offsets, positions = entries["offset"].astype(np.int64) + segment.base_offset, entries["position"].astype(np.int64)
     if np.any(np.diff(offsets) <= 0) or np.any(np.diff(positions) <= 0):
         nothing = np.empty(0, np.int64)

@@ -20,17 +20,7 @@ from minibroker.pipeline.decode.decoder import RecordsDecoder
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodeError, Origin, Producer
 from minibroker.pipeline.encode.encoder import encode_origins
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
-from minibroker.pipeline.rewriting.rewrite_settings import (
-    DEFAULT_BATCH_BYTES,
-    UNBOUNDED_BYTES,
-    RewriteError,
-    RewriteSettings,
-    Run,
-    Target,
-    Way,
-    continues_sequence,
-    get_run,
-)
+from minibroker.pipeline.rewriting import rewrite_settings
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
     ELIDED_BIT,
@@ -49,7 +39,7 @@ ENCODED_COLUMNS = ["timestamp" if name == "timestampMs" else name for name in CO
 OFFSET, HEADERS = (COLUMNS.index(name) for name in ("offset", "headers"))
 REPLACEMENT = "\ufffd"  # invalid UTF-8 is decoded to this
 MAX_OFFSET = 2**63 - 1
-ENCODED = (Way.ALONE, Way.JOIN)
+ENCODED = (rewrite_settings.Way.ALONE, rewrite_settings.Way.JOIN)
 
 
 class Source(NamedTuple):
@@ -57,7 +47,7 @@ class Source(NamedTuple):
 
     header: BatchHeader
     data: bytes
-    target: Target
+    target: rewrite_settings.Target
 
 
 class Written(NamedTuple):
@@ -70,7 +60,7 @@ class Written(NamedTuple):
 class Stretch(NamedTuple):
     """Consecutive batches that are joined: what they share, and the first and the last of them."""
 
-    run: Run
+    run: rewrite_settings.Run
     first: BatchHeader
     last: BatchHeader
 
@@ -88,7 +78,11 @@ class Converter:
     """
 
     def __init__(
-        self, partition: TopicPartition, place: str, settings: RewriteSettings, epoch_at: Callable[[int], int]
+        self,
+        partition: TopicPartition,
+        place: str,
+        settings: rewrite_settings.RewriteSettings,
+        epoch_at: Callable[[int], int],
     ) -> None:
         self._partition = partition
         self._place = place
@@ -104,7 +98,7 @@ class Converter:
             if target.way in ENCODED:
                 settings = self._batch_settings(target, timestamp_type)
                 yield from self._encode_stretches(list(self._iterate_stretches(some)), settings, rows)
-            elif target.way is Way.COPY:
+            elif target.way is rewrite_settings.Way.COPY:
                 yield from (Written(source.header, source.data) for source in some)
             else:
                 for source in some:
@@ -126,7 +120,7 @@ class Converter:
             at = bisect_left(last_offsets, offset)
             source = sources[at]
             if source.header.magic == MAGIC:
-                found[at] = source._replace(target=source.target._replace(way=Way.RECODE))
+                found[at] = source._replace(target=source.target._replace(way=rewrite_settings.Way.RECODE))
         return found
 
     def _iterate_stretches(self, sources: Iterable[Source]) -> Iterator[Stretch]:
@@ -134,9 +128,9 @@ class Converter:
         joined: Stretch | None = None
         for source in sources:
             header = source.header
-            run = get_run(header, self._epoch_at(header.base_offset))
-            is_alone = joined is None or source.target.way is Way.ALONE or run != joined.run
-            if joined is not None and not is_alone and continues_sequence(joined.last, header):
+            run = rewrite_settings.get_run(header, self._epoch_at(header.base_offset))
+            is_alone = joined is None or source.target.way is rewrite_settings.Way.ALONE or run != joined.run
+            if joined is not None and not is_alone and rewrite_settings.continues_sequence(joined.last, header):
                 joined = joined._replace(last=header)
                 continue
             if joined is not None:
@@ -165,14 +159,16 @@ class Converter:
                 for batch in encode_origins(some, settings, origins):
                     yield Written(read_header(batch.data), batch.data)
             except EncodeError as error:
-                raise RewriteError(f"{self._partition}, from offset {offsets[0]} on: {error}") from error
+                raise rewrite_settings.RewriteError(
+                    f"{self._partition}, from offset {offsets[0]} on: {error}"
+                ) from error
 
-    def _batch_settings(self, target: Target, timestamp_type: int) -> BatchSettings:
-        batch_bytes = self._settings.batch_bytes or DEFAULT_BATCH_BYTES
+    def _batch_settings(self, target: rewrite_settings.Target, timestamp_type: int) -> BatchSettings:
+        batch_bytes = self._settings.batch_bytes or rewrite_settings.DEFAULT_BATCH_BYTES
         return BatchSettings(
             target.codec,
             self._settings.level,
-            UNBOUNDED_BYTES if target.way is Way.ALONE else batch_bytes,
+            rewrite_settings.UNBOUNDED_BYTES if target.way is rewrite_settings.Way.ALONE else batch_bytes,
             elide_attributes=target.elide,
             timestamp_type=timestamp_type,
         )
@@ -232,7 +228,7 @@ def _find_origins(stretches: list[Stretch], offsets: Int64s, following: int) -> 
     return origins, []
 
 
-def _get_likeness(source: Source) -> tuple[Target, int]:
+def _get_likeness(source: Source) -> tuple[rewrite_settings.Target, int]:
     """Return what batches must share to be encoded together."""
     return source.target, source.header.timestamp_type
 

@@ -23,6 +23,7 @@ from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
+import minibroker.storage.names as file_names
 from minibroker.pipeline.directory.finding import find_logs
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
@@ -35,16 +36,6 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
 )
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk, File
-from minibroker.storage.names import (
-    CLEAN_SHUTDOWN,
-    CLEANED_SUFFIX,
-    LOG_SUFFIX,
-    SNAPSHOT_SUFFIX,
-    SWAP_SUFFIX,
-    TEMPORARY_SUFFIX,
-    list_offsets_with_suffix,
-    make_segment_name,
-)
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC
 
 
@@ -86,7 +77,7 @@ def make_plan(source: str, topics: Collection[str] = ()) -> Plan:
     if not logs:
         raise RewriteError(f"{source} has no logs")
     _check_topics(topics, {each.topic for each in logs})
-    is_clean = disk.exists(f"{source}/{CLEAN_SHUTDOWN}")
+    is_clean = disk.exists(f"{source}/{file_names.CLEAN_SHUTDOWN}")
     tasks: list[SegmentTask] = []
     copied: list[str] = []
     for each in logs:
@@ -113,11 +104,11 @@ def _list_segments(disk: Disk, directory: str) -> list[int]:
     """Return the base offsets of a log's segments. Raises `RewriteError` if a change of them was interrupted."""
     names = disk.list_names(directory)
     for each in names:
-        if each.endswith((SWAP_SUFFIX, CLEANED_SUFFIX)) or each == FAILED_SYNC:
+        if each.endswith((file_names.SWAP_SUFFIX, file_names.CLEANED_SUFFIX)) or each == FAILED_SYNC:
             raise RewriteError(
                 f"{directory}/{each}: left by a crash: start a broker on the directory and stop it first"
             )
-    return list_offsets_with_suffix(names, LOG_SUFFIX)
+    return file_names.list_offsets_with_suffix(names, file_names.LOG_SUFFIX)
 
 
 def _make_tasks(
@@ -125,7 +116,7 @@ def _make_tasks(
 ) -> list[SegmentTask]:
     tasks = []
     for base_offset in segments:
-        size_bytes = disk.size_bytes(f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}")
+        size_bytes = disk.size_bytes(f"{directory}/{file_names.make_segment_name(base_offset)}{file_names.LOG_SUFFIX}")
         is_last = base_offset == segments[-1]
         tasks.append(SegmentTask(topic, partition, base_offset, size_bytes, is_last, is_last and not is_clean))
     return tasks
@@ -133,11 +124,11 @@ def _make_tasks(
 
 def _list_files(disk: Disk, source: str) -> tuple[str, ...]:
     """Return the files beside the logs to copy. The clean shutdown file is last, after all others."""
-    left = (LOCK, CLEAN_SHUTDOWN, FINISHED)
+    left = (LOCK, file_names.CLEAN_SHUTDOWN, FINISHED)
     return tuple(
         name
         for name in disk.list_names(source)
-        if name not in left and not name.endswith(TEMPORARY_SUFFIX) and os.path.isfile(f"{source}/{name}")
+        if name not in left and not name.endswith(file_names.TEMPORARY_SUFFIX) and os.path.isfile(f"{source}/{name}")
     )
 
 
@@ -145,7 +136,7 @@ def _compute_digest(source: str, tasks: Iterable[SegmentTask]) -> str:
     """Return a digest that changes if a segment does."""
     lines = []
     for task in tasks:
-        path = f"{source}/{task.log}/{make_segment_name(task.base_offset)}{LOG_SUFFIX}"
+        path = f"{source}/{task.log}/{file_names.make_segment_name(task.base_offset)}{file_names.LOG_SUFFIX}"
         lines.append(f"{path} {task.size_bytes} {os.stat(path).st_mtime_ns}")
     return sha256("\n".join(lines).encode()).hexdigest()
 
@@ -260,7 +251,7 @@ class Workspace:
             return
         path = self._log_path(log)
         for name in self._disk.list_names(f"{plan.source}/{log}"):
-            if name in KEPT or name.endswith(SNAPSHOT_SUFFIX):
+            if name in KEPT or name.endswith(file_names.SNAPSHOT_SUFFIX):
                 self._copy_file(f"{plan.source}/{log}/{name}", f"{path}/{name}")
         self._write_log_name(path, log)
 
@@ -292,7 +283,7 @@ class Workspace:
         self._disk.sync_directory(self.target)
         self._disk.remove(f"{self._state}/plan.json")
         if plan.is_clean:
-            self._copy_file(f"{plan.source}/{CLEAN_SHUTDOWN}", f"{self.target}/{CLEAN_SHUTDOWN}")
+            self._copy_file(f"{plan.source}/{file_names.CLEAN_SHUTDOWN}", f"{self.target}/{file_names.CLEAN_SHUTDOWN}")
         self._disk.remove_tree(self._state)
         self._disk.sync_directory(self.target)
 
@@ -309,7 +300,7 @@ class Workspace:
         return f"{self._state}/logs/{log}"
 
     def _make_done_path(self, task: SegmentTask) -> str:
-        return f"{self._state}/done/{task.log}.{make_segment_name(task.base_offset)}"
+        return f"{self._state}/done/{task.log}.{file_names.make_segment_name(task.base_offset)}"
 
 
 def _describe_run(plan: Plan, settings: RewriteSettings) -> dict[str, Any]:

@@ -7,13 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming import datasource
 
 import minibroker.pipeline.planning as planning
 from minibroker.pipeline.brokers.broker_source import BrokerSource
@@ -27,7 +21,7 @@ from minibroker.pipeline.sources.arrival import Shipped
 from minibroker.pipeline.sources.tables import SplitPartition, iterate_rows
 
 
-class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(Shipped, DataSourceStreamReader, datasource.SupportsTriggerAvailableNow):
     """`spark.readStream`: a process of Spark's driver keeps it while the query runs. Tasks read with copies."""
 
     def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
@@ -47,16 +41,16 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             self._initial = make_json_offsets(planning.find_initial_offsets(self._options, self._source))
         return self._initial
 
-    def getDefaultReadLimit(self) -> ReadLimit:
+    def getDefaultReadLimit(self) -> datasource.ReadLimit:
         """Return the limit of a batch. Spark's Python limits cannot have both a minimum and a maximum."""
         if self._options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(self._options.max_offsets_per_trigger)
+            return datasource.ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
-            return ReadMinRows(self._options.min_offsets_per_trigger)
-        return ReadAllAvailable()
+            return datasource.ReadMinRows(self._options.min_offsets_per_trigger)
+        return datasource.ReadAllAvailable()
 
     @with_plain_errors
-    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
+    def latestOffset(self, start: JsonOffsets, limit: datasource.ReadLimit) -> JsonOffsets:
         """Return where the next batch ends; `start` if there is none yet. All batches up to `start` are finished."""
         if self._latest is None:
             warn_of_ignored(self._options.ignored)
@@ -66,10 +60,10 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         else:
             self._latest = self._until
         begin = parse_json_offsets(start)
-        if not isinstance(limit, ReadAllAvailable) and self._has_to_wait(begin, self._latest):
+        if not isinstance(limit, datasource.ReadAllAvailable) and self._has_to_wait(begin, self._latest):
             return make_json_offsets(begin)
         end = self._latest
-        if isinstance(limit, ReadMaxRows):
+        if isinstance(limit, datasource.ReadMaxRows):
             end = planning.limit_ends(begin, end, limit.max_rows, self._source)
         return make_json_offsets(end)
 

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import minibroker.storage.checkpoints.checkpoint_texts as texts
+import minibroker.storage.names as file_names
 from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, read_metadata
 from minibroker.pipeline.directory.finding import find_logs, make_absolute
 from minibroker.pipeline.directory.reading_disk import DISK, is_remote, normalize_path
@@ -24,15 +25,6 @@ from minibroker.pipeline.verifying.checkpoint_checks import (
 from minibroker.pipeline.verifying.findings import CHECKS, Finding, Findings, Problem
 from minibroker.protocol.messages.metadata_records import METADATA_TOPIC
 from minibroker.protocol.records.internal import TRANSACTIONS_TOPIC
-from minibroker.storage.names import (
-    CLEAN_SHUTDOWN,
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    SNAPSHOT_SUFFIX,
-    list_offsets_with_suffix,
-    make_segment_name,
-    parse_base_offset,
-)
 
 TRIES = 5  # to list the files of a partition while a broker removes some
 IMAGE_SUFFIX = ".checkpoint"  # of a snapshot of the metadata log
@@ -80,18 +72,20 @@ class PartitionPlan:
     def list_files(self) -> PartitionPlan:
         """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
         names = frozenset(name for name, is_directory in DISK.entries(self.make_path("")).items() if not is_directory)
-        images = (name for name in names if name.endswith(IMAGE_SUFFIX) and parse_base_offset(name) is not None)
+        images = (
+            name for name in names if name.endswith(IMAGE_SUFFIX) and file_names.parse_base_offset(name) is not None
+        )
         return replace(
             self,
             names=names,
-            bases=tuple(list_offsets_with_suffix(names, LOG_SUFFIX)),
-            snapshots=tuple(list_offsets_with_suffix(names, SNAPSHOT_SUFFIX)),
+            bases=tuple(file_names.list_offsets_with_suffix(names, file_names.LOG_SUFFIX)),
+            snapshots=tuple(file_names.list_offsets_with_suffix(names, file_names.SNAPSHOT_SUFFIX)),
             images=tuple(sorted(images)),
         )
 
     def select_for_segment(self, base: int) -> PartitionPlan:
         """Return the part of it that a segment's check needs, as each segment's plan is sent to a task."""
-        names = self.names & {make_segment_name(base) + suffix for suffix in SEGMENT_SUFFIXES}
+        names = self.names & {file_names.make_segment_name(base) + suffix for suffix in file_names.SEGMENT_SUFFIXES}
         return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
 
     def make_path(self, name: str) -> str:
@@ -121,7 +115,7 @@ class SegmentPlan:
 
     def name(self, suffix: str) -> str:
         """Return the name of one of its files."""
-        return make_segment_name(self.base_offset) + suffix
+        return file_names.make_segment_name(self.base_offset) + suffix
 
 
 @dataclass(frozen=True)
@@ -177,7 +171,9 @@ def plan_directory(
     if unknown_topics:
         raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
     known = replace(
-        PartitionPlan(root, "", "", -1, chosen, False, {}, None, DISK.exists(f"{root}/{CLEAN_SHUTDOWN}"), in_use),
+        PartitionPlan(
+            root, "", "", -1, chosen, False, {}, None, DISK.exists(f"{root}/{file_names.CLEAN_SHUTDOWN}"), in_use
+        ),
         has_coordinators=_has_coordinators(metadata, directories),
     )
     ids = find_expected_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
@@ -262,7 +258,7 @@ def list_segments(partition: PartitionPlan) -> list[SegmentPlan]:
     nexts = (*partition.bases[1:], None) if partition.bases else ()
     found = []
     for base, after in zip(partition.bases, nexts, strict=True):
-        size_bytes = DISK.size_bytes(partition.make_path(make_segment_name(base) + LOG_SUFFIX))
+        size_bytes = DISK.size_bytes(partition.make_path(file_names.make_segment_name(base) + file_names.LOG_SUFFIX))
         found.append(SegmentPlan(partition.select_for_segment(base), base, after, size_bytes))
     return found
 
