@@ -17,7 +17,13 @@ from minibroker.broker.configs.settings_table import BROKER_SETTINGS
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing.emulation.emulation import list_highest_feature_levels
 from minibroker.testing.emulation.error_codes import find_newest_error_code
-from minibroker.testing.emulation.releases import RELEASES, is_at_least, list_settings, list_versions, parse_release
+from minibroker.testing.emulation.releases import (
+    RELEASES,
+    is_release_or_newer,
+    list_settings,
+    list_versions,
+    parse_release,
+)
 
 HERE = Path(__file__).parent
 FIRST_BY_LISTENER = "2.8"
@@ -54,9 +60,9 @@ def tables(lines: list[list[str]]) -> dict[tuple[str, str], dict[int, Versions]]
 
 def listener_of(release: str) -> str:
     """Which of the listeners that a jar tells of is the one that is emulated."""
-    if not is_at_least(release, FIRST_BY_LISTENER):
+    if not is_release_or_newer(release, FIRST_BY_LISTENER):
         return "ANY"
-    return "BROKER" if is_at_least(release, FIRST_WITH_KRAFT) else "ZK_BROKER"
+    return "BROKER" if is_release_or_newer(release, FIRST_WITH_KRAFT) else "ZK_BROKER"
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -71,7 +77,7 @@ def test_a_release_has_the_api_versions_of_its_jar(
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_release_has_the_features_of_its_jar(release: str, lines: list[list[str]]) -> None:
     levels = {name: int(level) for found, kind, _, name, _, level in lines if (found, kind) == (release, "FEATURES")}
-    assert bool(levels) == is_at_least(release, FIRST_WITH_KRAFT)
+    assert bool(levels) == is_release_or_newer(release, FIRST_WITH_KRAFT)
     assert list_highest_feature_levels(release) == {name: level for name, level in levels.items() if level}
 
 

@@ -52,7 +52,7 @@ class Capture:
     def iterate_segments(self) -> Iterator[Segment]:
         """Yield all segments in their order. Raises Malformed for a file that is no capture of a known link type."""
         reader = _make_pcap_reader(self._data)
-        decode = _find_decoder(reader.datalink())
+        decode = _find_link_layer_decoder(reader.datalink())
         for time, packet in self._iterate_packets(reader):
             segment = _parse_segment(time, packet, decode)
             if segment is None:
@@ -95,7 +95,7 @@ def _make_pcap_reader(data: bytes) -> Any:
         raise Malformed(f"the file is no capture: {str(error) or type(error).__name__}") from None
 
 
-def _find_decoder(link_type: int) -> Any:
+def _find_link_layer_decoder(link_type: int) -> Any:
     """Return what decodes a packet of a link type down to its IP packet. Raises Malformed."""
     from dpkt import ethernet, loopback, sll, sll2
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from minibroker.cli.connecting import Bootstrap, make_client, make_unreachable_error
-from minibroker.cli.shared import make_no_such_error, make_operation_error
+from minibroker.cli.shared import make_not_found_error, make_operation_error
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -89,7 +89,7 @@ def get_existing_topic(client: Client, name: str) -> Any:
     """Return the topic of this name, as Metadata describes it. Raises click.ClickException if there is none."""
     topics = get_all_topics(client)
     if name not in topics:
-        raise make_no_such_error("topic", name, topics)
+        raise make_not_found_error("topic", name, topics)
     return topics[name]
 
 

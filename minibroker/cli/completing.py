@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from minibroker.cli.connecting import collect_settings, make_bootstrap, make_client
+from minibroker.cli.connecting import make_bootstrap, make_client, merge_client_settings
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -66,7 +66,7 @@ def _ask_for_names(context: click.Context, ask: Callable[[Client], Iterable[str]
 
     given = context.params
     try:
-        settings = collect_settings(given.get("config_files") or (), given.get("client") or ())
+        settings = merge_client_settings(given.get("config_files") or (), given.get("client") or ())
         with make_client(make_bootstrap(given.get("servers"), settings, TIMEOUT_S, "info")) as client:
             client.reach()
             return ask(client)

@@ -165,7 +165,7 @@ def add_client_setting_options(command: Command) -> Callable[..., Any]:
     def with_settings(
         *args: Any, config_files: tuple[str, ...], client: tuple[tuple[str, str], ...], **kwargs: Any
     ) -> Any:
-        return command(*args, client=collect_settings(config_files, client), **kwargs)
+        return command(*args, client=merge_client_settings(config_files, client), **kwargs)
 
     file = click.option(
         "--command-config",
@@ -178,12 +178,12 @@ def add_client_setting_options(command: Command) -> Callable[..., Any]:
     return file(make_assignments_option("--client", "client", "One client setting.")(with_settings))
 
 
-def collect_settings(files: tuple[str, ...], client: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def merge_client_settings(files: tuple[str, ...], client: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
     """Return the settings of files, then those of `--client`. Raises click.UsageError."""
-    return (*(pair for file in files for pair in _read_settings(file)), *client)
+    return (*(pair for file in files for pair in _read_properties_file(file)), *client)
 
 
-def _read_settings(file: str) -> list[tuple[str, str]]:
+def _read_properties_file(file: str) -> list[tuple[str, str]]:
     from minibroker.broker.configs.properties import MalformedProperties, parse_properties
 
     try:
@@ -198,7 +198,7 @@ def make_client(bootstrap: Bootstrap) -> Client:
     from minibroker.client.blocking import Client
     from minibroker.client.connection_settings import ClientSettings
 
-    settings = ClientSettings({**get_defaults(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
+    settings = ClientSettings({**get_default_client_settings(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
     return Client(settings, make_network(bootstrap.is_traced), patience_s=bootstrap.connect_timeout_s)
 
 
@@ -224,7 +224,7 @@ def require_connection(bootstrap: Bootstrap) -> None:
     try:
         client = make_client(bootstrap._replace(settings=security))
     except SettingError:
-        _require_listener(bootstrap)
+        _require_open_port(bootstrap)
         return
     try:
         with client:
@@ -233,7 +233,7 @@ def require_connection(bootstrap: Bootstrap) -> None:
         raise make_unreachable_error(bootstrap, str(error)) from None
 
 
-def get_defaults(bootstrap: Bootstrap) -> dict[str, str]:
+def get_default_client_settings(bootstrap: Bootstrap) -> dict[str, str]:
     """Return the settings of our own client that `--client` may override."""
     connect_ms, request_ms = (
         str(max(1, round(timeout_s * 1000))) for timeout_s in (bootstrap.connect_timeout_s, bootstrap.request_timeout_s)
@@ -255,7 +255,7 @@ def make_unreachable_error(bootstrap: Bootstrap, message: str) -> click.ClickExc
     return Unreachable(join_lines(message))
 
 
-def _require_listener(bootstrap: Bootstrap) -> None:
+def _require_open_port(bootstrap: Bootstrap) -> None:
     from minibroker.client.blocking import connect_socket
     from minibroker.client.connection_settings import parse_addresses
 

@@ -54,9 +54,9 @@ class NamedCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments into the context."""
-        return super().parse_args(ctx, list(self._iterate_positional(args)))
+        return super().parse_args(ctx, list(self._iterate_positional_arguments(args)))
 
-    def _iterate_positional(self, args: list[str]) -> Iterator[str]:
+    def _iterate_positional_arguments(self, args: list[str]) -> Iterator[str]:
         """Yield the arguments, but `orders` for `--topic orders` if this command has no such option."""
         options = [each for each in self.params if isinstance(each, click.Option)]
         with_value = {name for each in options if not each.is_flag and not each.count for name in each.opts}
@@ -200,7 +200,7 @@ def make_operation_error(message: str) -> click.ClickException:
     return click.ClickException(join_lines(message))
 
 
-def make_no_such_error(kind: str, name: str, known: Iterable[str]) -> click.ClickException:
+def make_not_found_error(kind: str, name: str, known: Iterable[str]) -> click.ClickException:
     """Return the error that the cluster has no topic, group or the like of this name. `known` are those it has."""
     from minibroker.suggestions import suggest_names
 

@@ -69,7 +69,7 @@ def pop_credentials(settings: dict[str, str], wanted: bool) -> Credentials | Non
     module = None if text is None else parse_login_module(text)
     if not wanted:
         return None
-    mechanism = _check_mechanism(mechanism, module)
+    mechanism = _parse_mechanism(mechanism, module)
     if mechanism == "OAUTHBEARER":
         tokens = make_token_source({} if module is None else module.options, oauth)
         return Credentials(mechanism, lambda: authenticate_by_oauthbearer(tokens.get_token(), tokens.get_extensions()))
@@ -81,7 +81,7 @@ def pop_credentials(settings: dict[str, str], wanted: bool) -> Credentials | Non
     )
 
 
-def _check_mechanism(mechanism: str | None, module: LoginModule | None) -> str:
+def _parse_mechanism(mechanism: str | None, module: LoginModule | None) -> str:
     """Return the checked mechanism. There is no default: Java's is GSSAPI, which is not supported."""
     if mechanism is None:
         raise SettingError(f"sasl.mechanism must be one of {', '.join(MECHANISMS)}")

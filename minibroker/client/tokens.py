@@ -66,14 +66,14 @@ def make_token_source(module: Mapping[str, str], settings: Mapping[str, str]) ->
     if url is not None and is_unsecured:
         raise SettingError(f"{UNSECURED} is for unsecured tokens, which do not come from {URL}")
     if url is None:
-        return _make_unsecured_source({**module, **_parse_librdkafka_claims(settings)})
+        return _make_unsecured_token_source({**module, **_parse_librdkafka_claims(settings)})
     if url.startswith("file:"):
         path = Path(unquote(urlsplit(url).path))
         return Tokens(lambda: _read_token_file(path), _collect_extensions(module, settings, EXTENSION))
-    return _make_endpoint_source(url, module, settings)
+    return _make_endpoint_token_source(url, module, settings)
 
 
-def _make_endpoint_source(url: str, module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
+def _make_endpoint_token_source(url: str, module: Mapping[str, str], settings: Mapping[str, str]) -> Tokens:
     if urlsplit(url).scheme not in ("http", "https"):
         raise SettingError(f"{URL} must begin with https:, http: or file:")
     own = {"clientId", "clientSecret", "scope"}
@@ -134,7 +134,7 @@ def _read_token_file(path: Path) -> tuple[str, float]:
         raise TokenError(f"no token: {error}") from None
 
 
-def _make_unsecured_source(module: Mapping[str, str]) -> Tokens:
+def _make_unsecured_token_source(module: Mapping[str, str]) -> Tokens:
     """Return a source of tokens without a signature, like those of Kafka's login module (RFC 7519, 6). For tests."""
     claims: dict[str, Any] = {}
     for name, value in module.items():

@@ -51,7 +51,7 @@ class _Said:
         self.records.append(Record(len(self.records), self.now_ms, encoded_key, encoded_value, ()))
 
 
-def get_record_format(version: int) -> int:
+def get_message_format_of_produce(version: int) -> int:
     """Return the format of the records that a version of Produce carries."""
     if version >= FIRST_VERSION_OF_FORMAT_2:
         return FORMAT_2

@@ -182,7 +182,7 @@ def _describe_init_producer_id(request: Any, answer: Any, name_of: NameOf) -> Ef
         yield _make_effect(f"{who} producer id {answer.producer_id} and epoch {answer.producer_epoch}", *view)
 
 
-def _describe_added_to_transaction(request: Any, answer: Any, name_of: NameOf) -> Effects:
+def _describe_partitions_added_to_transaction(request: Any, answer: Any, name_of: NameOf) -> Effects:
     results = [(request.v3_and_below_transactional_id, answer.results_by_topic_v3_and_below)]
     results += [(each.transactional_id, each.topic_results) for each in answer.results_by_transaction]
     checked = {each.transactional_id for each in request.transactions if each.verify_only}
@@ -217,6 +217,6 @@ _EFFECTS: Final[dict[ApiKey, Callable[[Any, Any, NameOf], Effects]]] = {
     ApiKey.OFFSET_COMMIT: _describe_commit,
     ApiKey.TXN_OFFSET_COMMIT: _describe_commit,
     ApiKey.INIT_PRODUCER_ID: _describe_init_producer_id,
-    ApiKey.ADD_PARTITIONS_TO_TXN: _describe_added_to_transaction,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _describe_partitions_added_to_transaction,
     ApiKey.END_TXN: _describe_end_txn,
 }

@@ -94,7 +94,7 @@ def describe_files(root: Path) -> dict[str, Any]:
         found = identify_file(str(root))
         files = [] if found is None else [_describe_file(root, root.parent)]
         return {"files": files, "more": 0}
-    walked = (path for path in _walk_folder(root, MOST_DEPTH) if identify_file(str(path)) is not None)
+    walked = (path for path in _iterate_files_in_folder(root, MOST_DEPTH) if identify_file(str(path)) is not None)
     files = [_describe_file(path, root) for path in islice(walked, MOST_FILES)]
     return {"files": sorted(files, key=_make_sort_key), "more": sum(1 for _ in walked)}
 
@@ -104,11 +104,11 @@ def _make_sort_key(file: dict[str, Any]) -> tuple[bool, str, str]:
     return file["folder"].startswith("__"), file["folder"], file["name"]
 
 
-def _walk_folder(folder: Path, depth: int) -> Iterator[Path]:
+def _iterate_files_in_folder(folder: Path, depth: int) -> Iterator[Path]:
     with suppress(OSError):  # it was removed meanwhile
         for entry in sorted(os.scandir(folder), key=lambda each: each.name):
             if entry.is_dir(follow_symlinks=False) and depth > 1:
-                yield from _walk_folder(Path(entry.path), depth - 1)
+                yield from _iterate_files_in_folder(Path(entry.path), depth - 1)
             elif entry.is_file(follow_symlinks=False):
                 yield Path(entry.path)
 

@@ -102,7 +102,10 @@ def make_group_routes(broker: Broker, name_of: NameOf) -> Routes:
     ) -> dict[str, Any]:
         """Return the newest frames that changed a group or a transaction, the newest first, and the last one seen."""
         seen = broker.journal.seen
-        return {"moments": await _list_changes(broker, name_of, group, transactional_id, after), "seen": seen}
+        return {
+            "moments": await _list_changes_of_group_or_transaction(broker, name_of, group, transactional_id, after),
+            "seen": seen,
+        }
 
     return routes
 
@@ -186,7 +189,7 @@ def _list_partitions(assignment: Any) -> list[str]:
     return [f"{each.topic_name}-{index}" for each in assignment.topic_partitions for index in sorted(each.partitions)]
 
 
-async def _list_changes(
+async def _list_changes_of_group_or_transaction(
     broker: Broker, name_of: NameOf, group: str | None, transactional_id: str | None, after: int
 ) -> list[dict[str, Any]]:
     """Look at the journal from its newest request back, in slices, until there are enough.

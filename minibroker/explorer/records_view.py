@@ -87,11 +87,11 @@ def make_record_routes(broker: Broker) -> Routes:
         headers = AS_FILE | {"content-length": str(sum(map(len, content)))}
         return Answer(_yield_pieces_in_turns(content), kind="application/octet-stream", headers=headers)
 
-    _add_offset_routes(broker, routes)
+    _add_routes_by_offset(broker, routes)
     return routes
 
 
-def _add_offset_routes(broker: Broker, routes: Routes) -> None:
+def _add_routes_by_offset(broker: Broker, routes: Routes) -> None:
     @routes.get("/offset-at")
     async def find_offset(name: str, index: int, time_ms: int) -> dict[str, int]:
         """Return the first offset whose record has this time or a later one, or the end of the partition."""

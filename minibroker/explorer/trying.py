@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from minibroker.broker.requests.served import SERVED
 from minibroker.explorer.addressed_nodes import find_addressed_node
 from minibroker.explorer.answers_in_threads import make_answer_in_thread
-from minibroker.explorer.composed_records import compose_records, get_record_format
+from minibroker.explorer.composed_records import compose_records, get_message_format_of_produce
 from minibroker.explorer.trees import make_tree_of_parts
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.describing import format_type, format_versions
@@ -238,7 +238,7 @@ def encode_composed_request(asked: Composed, now_ms: int) -> bytes:
     key = find_api_key(asked.api)
     message = get_request_class(key)
     message.check_version(asked.version)
-    written = partial(compose_records, now_ms=now_ms, magic=get_record_format(asked.version))
+    written = partial(compose_records, now_ms=now_ms, magic=get_message_format_of_produce(asked.version))
     header = RequestHeader(
         request_api_key=key,
         request_api_version=asked.version,

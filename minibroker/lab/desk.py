@@ -129,7 +129,7 @@ def _read_identity(logs: Path) -> dict[str, str]:
 
 def install_threads_and_network() -> None:
     """Give this process what a tab lacks. Call it in the running event loop, before anything connects."""
-    threads.run_threads_at_once()
+    threads.run_threads_synchronously()
     MemoryNetwork(asyncio.get_running_loop()).replace_sockets()
 
 

@@ -11,16 +11,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 
-def run_threads_at_once() -> None:
+def run_threads_synchronously() -> None:
     """Replace the threads of this process."""
     thread: Any = threading.Thread
     thread.start = lambda self: self.run()
     thread.join = lambda self, timeout=None: None
     pool: Any = ThreadPoolExecutor
-    pool.submit = run_at_once
+    pool.submit = run_synchronously
 
 
-def run_at_once(_: object, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+def run_synchronously(_: object, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
     """Call a function; return a future with its result."""
     future: Future[Any] = Future()
     try:

@@ -72,7 +72,7 @@ class Identities:
         is_translated = False
         for field in _list_fields(struct):
             value = getattr(struct, field.name)
-            new = self._find_new_value(field.name, value)
+            new = self._find_new_id(field.name, value)
             if new is not None:
                 setattr(struct, field.name, new)
                 is_translated = True
@@ -81,7 +81,7 @@ class Identities:
                     is_translated = self._translate_struct(each) or is_translated
         return is_translated
 
-    def _find_new_value(self, name: str, value: Any) -> Any:
+    def _find_new_id(self, name: str, value: Any) -> Any:
         """Return what stands for a value of the recorded cluster, or None."""
         if name == "records" and value:
             return self._translate_producers(bytes(value))

@@ -453,7 +453,7 @@ class Conversation:
         while self._pending and self._pending[0].items is not None:
             pending = self._pending[0]
             if self._passing is pending:  # its other pieces follow
-                self._write_items(pending.items or [])
+                self._write_answer_items(pending.items or [])
                 pending.items = None
                 break
             self._pending.popleft()
@@ -468,7 +468,7 @@ class Conversation:
     def _send_answer(self, pending: Pending, items: list[Any]) -> bool:
         """Write an answer; return whether the connection ends behind it."""
         ends = CLOSE in items
-        written_bytes = self._write_items(items[: items.index(CLOSE)] if ends else items)
+        written_bytes = self._write_answer_items(items[: items.index(CLOSE)] if ends else items)
         if ends and not written_bytes:
             pending.end_without_answer()
             return True
@@ -478,7 +478,7 @@ class Conversation:
             pending.call.on_sent(sent_bytes)
         return ends
 
-    def _write_items(self, items: list[bytes]) -> int:
+    def _write_answer_items(self, items: list[bytes]) -> int:
         size_bytes = sum(map(len, items))
         self._ready_bytes -= size_bytes
         for item in items:

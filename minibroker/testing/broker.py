@@ -34,7 +34,7 @@ INNER = (  # for the test kit itself
         "measured",
         "set_measurements",
         "when_reset",
-        "end_test",
+        "kill_and_reserve_ports",
         "registry_requests",
     ),
     *("defaults", "has_registry", "first_records", "first_cluster_id", "witnesses", "tell_witnesses"),

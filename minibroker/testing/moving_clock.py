@@ -108,7 +108,7 @@ class MovingClock:
         """Move ahead, and run the timers that are due then, in the order of their times."""
         self._ahead_ms += by_ms
         self._wall_ahead_ms += by_ms
-        self._run_due()
+        self._run_due_timers_and_set_alarm()
 
     def reset(self) -> None:
         """Run again, with the machine's date. The monotonic clock is not set back: timers depend on it."""
@@ -117,7 +117,7 @@ class MovingClock:
 
     # --- timers -----------------------------------------------------------------------------------
 
-    def _run_due(self) -> None:
+    def _run_due_timers_and_set_alarm(self) -> None:
         """Run the callbacks that are due now. Those added meanwhile wait, so that the loop gets its turn."""
         now_ms = self.monotonic_ms()
         due = []
@@ -152,4 +152,4 @@ class MovingClock:
 
     def _run_timers(self) -> None:
         self._alarm, self._alarm_ms = None, float("inf")
-        self._run_due()
+        self._run_due_timers_and_set_alarm()

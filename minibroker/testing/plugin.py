@@ -80,7 +80,7 @@ def _kafka_start(request: pytest.FixtureRequest, kafka_settings: Mapping[str, ob
         broker = Broker({**kafka_settings, **(settings or {})}, **more).start()
         request.session.stash.setdefault(OWN, []).append(broker)
         broker.journal.on()
-        _watch_broker(request.node, broker)
+        _register_broker_for_report(request.node, broker)
         return broker
 
     return start
@@ -98,7 +98,7 @@ def kafka(request: pytest.FixtureRequest, _kafka_start: Start) -> Broker:
         words.setdefault("registry", True)
     if "kafka_broker" in request.fixturenames and not words:
         broker = _reset_broker(request.getfixturevalue("kafka_broker"))
-        _watch_broker(request.node, broker)
+        _register_broker_for_report(request.node, broker)
     else:
         broker = _fail_without_traceback(lambda: _kafka_start(**words))
     if fill is not None:
@@ -167,7 +167,7 @@ def _read_markers(node: Any) -> dict[str, Any]:
     return words
 
 
-def _watch_broker(node: Any, broker: Broker) -> None:
+def _register_broker_for_report(node: Any, broker: Broker) -> None:
     """Register a broker whose state is reported if the test fails."""
     node.stash.setdefault(SEEN, []).append(broker)
 
@@ -225,7 +225,7 @@ def _end_brokers_of_last_test(session: pytest.Session) -> None:
     """
     left = session.stash.setdefault(LEFT, deque())
     for broker in session.stash.get(OWN, []):
-        ports = broker.end_test()
+        ports = broker.kill_and_reserve_ports()
         if ports is not None:
             left.append(ports)
     session.stash[OWN] = []

@@ -70,7 +70,7 @@ class Application:
 
     def _find_routes_of_path(self, segments: list[str]) -> list[Route]:
         """Return the routes whose paths match: the first, and those of other methods with the same path."""
-        matching = [each for each in self._by_length[len(segments)] if _matches_segments(each, segments)]
+        matching = [each for each in self._by_length[len(segments)] if _matches_path(each, segments)]
         return [each for each in matching if each.path == matching[0].path]
 
 
@@ -79,7 +79,7 @@ def make_error_answer(status: int, name: str, message: str, headers: Any = None)
     return make_json_answer({"error": name, "message": message}, status, headers)
 
 
-def _matches_segments(route: Route, segments: list[str]) -> bool:
+def _matches_path(route: Route, segments: list[str]) -> bool:
     return all(part == each or (part[:1] == "{" and each) for part, each in zip(route.parts, segments, strict=True))
 
 

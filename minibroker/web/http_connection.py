@@ -108,9 +108,9 @@ class HttpConnection(asyncio.Protocol):
             if isinstance(event, h11.Request):
                 self._begin_request(event)
             elif isinstance(event, h11.Data) and self.cycle is not None:
-                self.cycle.add_body_part(bytes(event.data))
+                self.cycle.add_to_request_body(bytes(event.data))
             elif isinstance(event, h11.EndOfMessage) and self.cycle is not None:
-                self.cycle.end_body()
+                self.cycle.end_request_body()
                 if self.parser.our_state is h11.DONE:
                     self.parser.start_next_cycle()
             else:  # more is needed, or the client is gone
@@ -197,7 +197,7 @@ class Cycle:
         if not self.response_complete:
             self._connection.transport.close()
 
-    def add_body_part(self, data: bytes) -> None:
+    def add_to_request_body(self, data: bytes) -> None:
         """Add a part of the body, unless it comes too late."""
         if self.response_complete:
             return
@@ -206,7 +206,7 @@ class Cycle:
             self._connection.transport.pause_reading()
         self.changed.set()
 
-    def end_body(self) -> None:
+    def end_request_body(self) -> None:
         """Note that the body is whole."""
         self._is_whole = True
         self.changed.set()

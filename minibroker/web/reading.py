@@ -61,7 +61,7 @@ def read_json(data: bytes, kind: Any) -> Any:
             plain = msgspec.json.decode(data)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as malformed:
             raise NotUnderstood(f"body: not JSON: {str(malformed).removeprefix(MALFORMED)}") from None
-        raise NotUnderstood(_make_mistake_line("body", str(error), kind, plain)) from None
+        raise NotUnderstood(_format_mistake("body", str(error), kind, plain)) from None
 
 
 def read_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
@@ -69,10 +69,10 @@ def read_texts(source: str, texts: Mapping[str, str], kind: Any) -> Any:
     try:
         return msgspec.convert(texts, kind, strict=False, dec_hook=convert_value)
     except msgspec.ValidationError as error:
-        raise NotUnderstood(_make_mistake_line(source, str(error), kind, texts)) from None
+        raise NotUnderstood(_format_mistake(source, str(error), kind, texts)) from None
 
 
-def _make_mistake_line(source: str, error: str, kind: Any, value: Any) -> str:
+def _format_mistake(source: str, error: str, kind: Any, value: Any) -> str:
     """Return what is wrong with a value, and where it is."""
     match = AT.fullmatch(error)
     assert match is not None

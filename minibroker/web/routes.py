@@ -147,7 +147,7 @@ class Route:
 
     async def _read_arguments(self, request: Request) -> dict[str, Any]:
         """Return the arguments of the function."""
-        given = _list_fields(
+        given = _get_values_by_field(
             read_texts("path", {name: request.variables[name] for name in self.variables}, self.path_type)
         )
         if self.method in QUERIED:
@@ -174,7 +174,7 @@ class Route:
         absent = {
             each.name for each in self.query_or_body_parameters if each.of_many and getattr(struct, each.name) is None
         }
-        return {name: value for name, value in _list_fields(struct).items() if name not in absent}
+        return {name: value for name, value in _get_values_by_field(struct).items() if name not in absent}
 
     def _make_answer(self, result: Any) -> Answer:
         if isinstance(result, Answer):
@@ -232,7 +232,7 @@ class Routes(list[Route]):
         return add
 
 
-def _list_fields(struct: Any) -> dict[str, Any]:
+def _get_values_by_field(struct: Any) -> dict[str, Any]:
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 

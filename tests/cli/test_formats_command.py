@@ -18,7 +18,7 @@ def test_the_sizes_of_the_default_record_are_as_documented(run: Run) -> None:
     assert "largest timestamp (8)" in result.stdout
 
 
-def test_the_same_sizes_are_printed_as_json(run: Run) -> None:
+def test_json_output_has_the_same_sizes_as_the_table(run: Run) -> None:
     result = run("formats", "--records", "2", "--value-size", "10", "--key-size", "0", "--json")
     assert json.loads(result.stdout) == [
         {

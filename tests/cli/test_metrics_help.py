@@ -13,7 +13,7 @@ def test_the_metrics_page_has_a_row_for_each_metric() -> None:
     assert re.search(r"histograms end at [0-9., ]+ and [0-9]+ seconds", text)
 
 
-def test_names_follow_prometheus_conventions() -> None:
+def test_metric_names_follow_the_conventions_of_prometheus() -> None:
     for name, kind, labels, meaning in rows():
         assert re.fullmatch(r"`minibroker_[a-z]+(_[a-z]+)*`", name)
         assert name.endswith("_total`") == (kind == "counter")

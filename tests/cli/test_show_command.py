@@ -12,7 +12,7 @@ from minibroker.protocol.messages.metadata import MetadataResponse
 from tests.cli.conftest import Run
 
 
-def test_a_name_shows_request_and_response_of_a_version_with_their_code(run: Run) -> None:
+def test_show_prints_request_and_response_of_an_api_with_their_code(run: Run) -> None:
     result = run("show", "Metadata", "12")
     assert result.exit_code == 0
     assert "MetadataRequest version 12 of 0 to 13, key 3, flexible" in result.stdout
@@ -27,7 +27,7 @@ def test_the_newest_version_is_shown_by_default(run: Run) -> None:
     assert [field["name"] for field in shown["fields"]][:2] == ["group_id", "generation_id"]
 
 
-def test_a_version_shows_only_its_own_fields(run: Run) -> None:
+def test_show_prints_only_the_fields_of_the_given_version(run: Run) -> None:
     (oldest,) = json.loads(run("show", "HeartbeatRequest", "0", "--json").stdout)
     assert "group_instance_id" not in {field["name"] for field in oldest["fields"]}
     assert not oldest["flexible"]

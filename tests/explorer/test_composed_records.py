@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.explorer.composed_records import compose_records, get_record_format
+from minibroker.explorer.composed_records import compose_records, get_message_format_of_produce
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.records.formats import iterate_batches_in, iterate_records_in
 from tests.cases import for_each
@@ -12,7 +12,7 @@ from tests.cases import for_each
 
 @for_each(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 2), (13, 2)])
 def test_the_message_format_follows_the_version_of_produce(version: int, magic: int) -> None:
-    data = bytes(compose_records("k=v", 7, get_record_format(version)))
+    data = bytes(compose_records("k=v", 7, get_message_format_of_produce(version)))
     ((_, header),) = iterate_batches_in(data)
     (record,) = iterate_records_in(data, 0)
     assert (header.magic, record.key, record.value) == (magic, b"k", b"v")

@@ -14,7 +14,7 @@ from minibroker.lab import threads
 def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, name in ((threading.Thread, "start"), (threading.Thread, "join"), (ThreadPoolExecutor, "submit")):
         monkeypatch.setattr(owner, name, getattr(owner, name))
-    threads.run_threads_at_once()
+    threads.run_threads_synchronously()
 
 
 def test_a_thread_runs_to_its_end_when_it_is_started() -> None:

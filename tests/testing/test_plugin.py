@@ -310,7 +310,7 @@ def test_settings(kafka):
     result.assert_outcomes(passed=1)
 
 
-def test_a_failure_shows_the_requests_of_the_broker(pytester: pytest.Pytester) -> None:
+def test_a_failed_test_shows_the_requests_of_its_broker(pytester: pytest.Pytester) -> None:
     result = run(
         pytester,
         """

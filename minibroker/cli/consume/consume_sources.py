@@ -117,7 +117,7 @@ class GroupSource:
 
     def poll(self, wait_ms: int) -> Iterator[Found]:
         """Yield the records of one fetch. Raises `ClientError`."""
-        if not self._member.is_current() or self._has_grown():
+        if not self._member.is_current() or self._look_for_new_partitions():
             self._commit_offsets()
             self._join_group()
         elif time.monotonic() - self._committed_s >= COMMIT_S:
@@ -137,7 +137,7 @@ class GroupSource:
         self._commit_offsets()
         self._member.leave()
 
-    def _has_grown(self) -> bool:
+    def _look_for_new_partitions(self) -> bool:
         """Return whether there are new partitions or topics to subscribe to; look every `GROW_S` while following."""
         if not self._selection.follow or time.monotonic() - self._grown_s < GROW_S:
             return False

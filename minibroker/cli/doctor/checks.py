@@ -143,7 +143,9 @@ def _check_port(step: Step, whose: str = "", advice: str = "") -> Generator[Find
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         yield Finding(
-            "problem", f"{host}{whose} cannot be looked up: {reason}", advice or _advise_on_unresolved_host(host)
+            "problem",
+            f"{host}{whose} cannot be looked up: {reason}",
+            advice or _advise_on_unresolved_host(host),
         )
         return None
     ips = list(dict.fromkeys(str(info[4][0]) for info in infos))
@@ -274,7 +276,7 @@ def _check_login(step: Step) -> Generator[Finding, None, Any]:
     settings = step.make_client_settings()
     link = None
     try:
-        link = _open_link(step, settings)
+        link = _connect_and_log_in(step, settings)
         yield Finding("ok", _describe_server_release(link))
         if settings.credentials is not None:
             yield Finding("ok", f"logged in by {settings.credentials.mechanism}")
@@ -294,7 +296,7 @@ def _check_login(step: Step) -> Generator[Finding, None, Any]:
             link.close()
 
 
-def _open_link(step: Step, settings: ClientSettings) -> SocketLink:
+def _connect_and_log_in(step: Step, settings: ClientSettings) -> SocketLink:
     link = run_coroutine(step.network.connect(*step.address, settings, step.timeout_s))
     try:
         run_coroutine(negotiate_and_authenticate(link, settings, step.network, step.timeout_s))

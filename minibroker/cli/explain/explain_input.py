@@ -55,7 +55,7 @@ def read_source(source: str, notation: str) -> Given:
     except OSError:  # a name that is too long for one
         is_file = False
     if not is_file:
-        return Given(_parse_argument(source, notation), None)
+        return Given(_parse_bytes_of_argument(source, notation), None)
     if path.stat().st_size > MAX_INPUT_BYTES:
         most = f"{source} is larger than {MAX_INPUT_BYTES >> 20} MiB"
         raise click.UsageError(f"{most}: minibroker dump shows large files of a log, editcap -c splits captures")
@@ -64,7 +64,7 @@ def read_source(source: str, notation: str) -> Given:
     return Given(decode_notation(path.read_bytes(), notation), source)
 
 
-def _parse_argument(text: str, notation: str) -> bytes:
+def _parse_bytes_of_argument(text: str, notation: str) -> bytes:
     if notation in ("auto", "hex") and _HEX.fullmatch(text):
         return _decode_hex(text)
     if notation in ("auto", "base64") and (data := _decode_base64(text)) is not None:

@@ -21,7 +21,7 @@ from minibroker.cli.shared import (
     WholeHelpGroup,
     make_completer,
     make_json_option,
-    make_no_such_error,
+    make_not_found_error,
     make_operation_error,
     print_help_if_alone,
     print_table,
@@ -134,7 +134,7 @@ def _delete_group(client: Client, name: str) -> None:
 
     (answer,) = ask_coordinator(client, name, DeleteGroupsRequest(groups_names=[name])).results
     if answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-        raise make_no_such_error("group", name, list_group_names(client))
+        raise make_not_found_error("group", name, list_group_names(client))
     check_error_code(answer.error_code, f"cannot delete {name}")
 
 

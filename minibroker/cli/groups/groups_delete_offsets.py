@@ -17,7 +17,7 @@ from minibroker.cli.shared import (
     NamedCommand,
     make_completer,
     make_json_option,
-    make_no_such_error,
+    make_not_found_error,
     make_operation_error,
 )
 
@@ -45,7 +45,7 @@ def delete_offsets(group: str, topics: tuple[str, ...], bootstrap: Bootstrap, as
     with connect_client(bootstrap) as client:
         described = describe_group(client, group)
         if described.state == "Dead":
-            raise make_no_such_error("group", group, list_group_names(client))
+            raise make_not_found_error("group", group, list_group_names(client))
         delete = delete_start_offsets if described.type == "share" else _delete_committed_offsets
         codes = delete(client, group, dict.fromkeys(topics))
     deleted = [topic for topic, code in codes.items() if not code]

@@ -21,7 +21,7 @@ from minibroker.cli.groups.groups_facts import (
 )
 from minibroker.cli.groups.groups_share import list_start_offsets
 from minibroker.cli.groups.groups_types import describe_group
-from minibroker.cli.shared import NamedCommand, make_completer, make_json_option, make_no_such_error, print_table
+from minibroker.cli.shared import NamedCommand, make_completer, make_json_option, make_not_found_error, print_table
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -67,7 +67,7 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
     with connect_client(bootstrap) as client:
         described = describe_group(client, group)
         if described.state == "Dead":
-            raise make_no_such_error("group", group, list_group_names(client))
+            raise make_not_found_error("group", group, list_group_names(client))
         offsets = (
             _list_share_group_offsets(client, group) if described.type == "share" else _list_offsets(client, described)
         )

@@ -67,7 +67,7 @@ def kafka_topics(
     if action == "delete" and names:
         run_command(topics_command.delete, names, bootstrap)
     elif action == "alter":
-        _alter_topics(bootstrap, names, options["partitions"])
+        _add_partitions_to_topics(bootstrap, names, options["partitions"])
 
 
 def _create_topic(
@@ -91,7 +91,7 @@ def _create_topic(
     click.echo(f"Created topic {topic}.")
 
 
-def _alter_topics(bootstrap: Bootstrap, names: list[str], partitions: int | None) -> None:
+def _add_partitions_to_topics(bootstrap: Bootstrap, names: list[str], partitions: int | None) -> None:
     if partitions is None:
         raise click.UsageError("--alter needs --partitions; kafka-configs changes configs")
     for name in names:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import click
 
-from minibroker.cli.connecting import Bootstrap, collect_settings, make_bootstrap, parse_servers
+from minibroker.cli.connecting import Bootstrap, make_bootstrap, merge_client_settings, parse_servers
 from minibroker.cli.shared import parse_assignment
 
 _ASSIGNED: Final = re.compile(r"\s*([^=,\s]+)\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")  # a=b, or a=[b,c]
@@ -32,7 +32,7 @@ def make_server_options(*others: str) -> Callable[[Callable[..., Any]], Callable
         def with_bootstrap(
             *args: Any, servers: str, files: tuple[str, ...], client: tuple[tuple[str, str], ...], **kwargs: Any
         ) -> Any:
-            bootstrap = make_bootstrap(servers, collect_settings(files, client), None, "info")
+            bootstrap = make_bootstrap(servers, merge_client_settings(files, client), None, "info")
             return command(*args, bootstrap=bootstrap, **kwargs)
 
         server = click.option(*servers, "servers", metavar="HOST:PORT", type=parse_servers, required=True)

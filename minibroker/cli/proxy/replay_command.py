@@ -12,7 +12,7 @@ import click
 from minibroker.cli.connecting import (
     add_client_setting_options,
     add_timeout_option,
-    get_defaults,
+    get_default_client_settings,
     make_bootstrap,
     make_unreachable_error,
     parse_servers,
@@ -61,7 +61,7 @@ def replay(
 
     bootstrap = make_bootstrap(to, client, connect_timeout_s, "info")
     try:
-        settings = ClientSettings({**get_defaults(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
+        settings = ClientSettings({**get_default_client_settings(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
         meets = make_condition(api, client_id=client_id)
         exchanges = [each for each in read_exchanges(file) if meets(each)]
     except (SettingError, FlowError, ValueError) as error:

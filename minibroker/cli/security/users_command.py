@@ -11,7 +11,13 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.shared import WholeHelpGroup, make_json_option, make_no_such_error, print_help_if_alone, print_table
+from minibroker.cli.shared import (
+    WholeHelpGroup,
+    make_json_option,
+    make_not_found_error,
+    print_help_if_alone,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -125,7 +131,7 @@ def remove(name: str, bootstrap: Bootstrap) -> None:
     with connect_client(bootstrap) as client:
         known = _describe_users(client)
         if name not in known:
-            raise make_no_such_error("user", name, known)
+            raise make_not_found_error("user", name, known)
         for info in known[name]:
             _alter_credentials(
                 client, f"cannot remove {name}", deletions=[deletion(name=name, mechanism=info.mechanism)]

@@ -24,7 +24,7 @@ from minibroker.cli.shared import (
     make_assignments_option,
     make_completer,
     make_json_option,
-    make_no_such_error,
+    make_not_found_error,
     make_operation_error,
     print_help_if_alone,
     print_table,
@@ -188,7 +188,7 @@ def _delete_topic(client: Client, name: str) -> None:
     )
     (answer,) = client.request(request, client.controller()).responses
     if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise make_no_such_error("topic", name, get_all_topics(client))
+        raise make_not_found_error("topic", name, get_all_topics(client))
     check_error_code(answer.error_code, f"cannot delete {name}", answer.error_message)
 
 

@@ -12,7 +12,13 @@ import click
 
 from minibroker.cli.administration import connect_client
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.shared import WholeHelpGroup, make_json_option, make_no_such_error, print_help_if_alone, print_rows
+from minibroker.cli.shared import (
+    WholeHelpGroup,
+    make_json_option,
+    make_not_found_error,
+    print_help_if_alone,
+    print_rows,
+)
 from minibroker.cli.transactions.transactions_hanging import abort, find_hanging
 
 if TYPE_CHECKING:
@@ -97,7 +103,7 @@ def _describe_transaction(client: Client, transactional_id: str) -> dict[str, An
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     (state,) = client.request(request, node).transaction_states
     if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-        raise make_no_such_error(
+        raise make_not_found_error(
             "transactional id", transactional_id, (row["transactional_id"] for row in _list_transactions(client, ()))
         )
     client.check(state.error_code, f"cannot describe {transactional_id}", node)

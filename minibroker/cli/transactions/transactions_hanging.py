@@ -14,7 +14,13 @@ import click
 
 from minibroker.cli.administration import connect_client, get_all_topics
 from minibroker.cli.connecting import Bootstrap, add_connection_options
-from minibroker.cli.shared import make_completer, make_json_option, make_no_such_error, make_operation_error, print_rows
+from minibroker.cli.shared import (
+    make_completer,
+    make_json_option,
+    make_not_found_error,
+    make_operation_error,
+    print_rows,
+)
 
 if TYPE_CHECKING:
     from minibroker.client.blocking import Client
@@ -93,7 +99,7 @@ def list_open_transactions(client: Client, only: str | None) -> list[OpenTransac
     by_leader: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     found = get_all_topics(client)
     if only is not None and only not in found:
-        raise make_no_such_error("topic", only, found)
+        raise make_not_found_error("topic", only, found)
     for topic in found.values() if only is None else (found[only],):
         for partition in topic.partitions:
             if partition.leader_id != NO_LEADER:

@@ -94,7 +94,7 @@ class RegistryApi(SettingsApi):
                 if state.has_subjects(subject, deleted)
                 else errors.make_subject_not_found_error(subject)
             )
-        return await self._show_schema(request, schema)
+        return await self._describe_schema_as_requested(request, schema)
 
     @add_route("DELETE", "/subjects/{subject}")
     async def delete_subject(self, request: Request) -> list[int]:
@@ -109,7 +109,7 @@ class RegistryApi(SettingsApi):
         wanted = dict(zip(request.query.get("key", []), request.query.get("value", []), strict=False)).items()
         for schema in reversed(state.list_versions(subject, request.get_query_flag("deleted"))):
             if schema.metadata is not None and wanted <= (schema.metadata.get("properties") or {}).items():
-                return await self._show_schema(request, schema)
+                return await self._describe_schema_as_requested(request, schema)
         known = state.has_subjects(subject, request.get_query_flag("deleted"))
         raise errors.make_schema_not_found_error() if known else errors.make_subject_not_found_error(subject)
 
@@ -146,7 +146,7 @@ class RegistryApi(SettingsApi):
     @add_route("GET", "/subjects/{subject}/versions/{version}")
     async def get_version(self, request: Request) -> dict[str, Any]:
         """Return a version of a subject."""
-        return await self._show_schema(
+        return await self._describe_schema_as_requested(
             request, await self._get_stored_version(request, request.get_query_flag("deleted"))
         )
 
@@ -154,7 +154,7 @@ class RegistryApi(SettingsApi):
     async def get_version_text(self, request: Request) -> Answer:
         """Return the text of a version alone."""
         schema = await self._get_stored_version(request, request.get_query_flag("deleted"))
-        return Answer(raw=(await self._show_schema(request, schema))["schema"])
+        return Answer(raw=(await self._describe_schema_as_requested(request, schema))["schema"])
 
     @add_route("GET", "/subjects/{subject}/versions/{version}/referencedby")
     async def list_referrers(self, request: Request) -> list[int]:
@@ -219,7 +219,7 @@ class RegistryApi(SettingsApi):
     async def get_by_id(self, request: Request) -> dict[str, Any]:
         """Return the schema with an id."""
         schema = await self._get_schema_by_id(request)
-        found = await self._show_schema(request, schema)
+        found = await self._describe_schema_as_requested(request, schema)
         if "subject" not in request.query:
             found = {name: value for name, value in found.items() if name not in ("subject", "version")}
         if request.get_query_flag("fetchMaxId"):
@@ -229,7 +229,9 @@ class RegistryApi(SettingsApi):
     @add_route("GET", "/schemas/ids/{id}/schema")
     async def get_schema_text_by_id(self, request: Request) -> Answer:
         """Return the text of the schema with an id alone."""
-        return Answer(raw=(await self._show_schema(request, await self._get_schema_by_id(request)))["schema"])
+        return Answer(
+            raw=(await self._describe_schema_as_requested(request, await self._get_schema_by_id(request)))["schema"]
+        )
 
     @add_route("GET", "/schemas/ids/{id}/subjects")
     async def list_subjects_of_id(self, request: Request) -> list[str]:
@@ -251,7 +253,7 @@ class RegistryApi(SettingsApi):
         for prefix, id in _list_ids_of_guid(state, guid):
             schema = state.find_by_id(id, prefix)
             if schema is not None:
-                found = await self._show_schema(request, schema)
+                found = await self._describe_schema_as_requested(request, schema)
                 return {name: value for name, value in found.items() if name not in ("subject", "version", "id")}
         raise errors.make_schema_not_found_error(guid)
 
@@ -371,7 +373,7 @@ class RegistryApi(SettingsApi):
         normalize = request.get_query_flag("normalize") or config.get("normalize") is True
         return NewSchema(text, kind, references, metadata, rules, -1 if id is None else id, version or 0, normalize)
 
-    async def _show_schema(self, request: Request, schema: StoredSchema) -> dict[str, Any]:
+    async def _describe_schema_as_requested(self, request: Request, schema: StoredSchema) -> dict[str, Any]:
         """Return a schema for an answer, in the format that the query asks for."""
         found, wanted = describe_version(schema), request.get_query_text("format").strip()
         if request.get_query_text("referenceFormat") == "qualified":

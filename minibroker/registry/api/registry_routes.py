@@ -66,7 +66,7 @@ def parse_version_number(text: str) -> int:
     return int(bare)
 
 
-def get_scope(request: Request) -> str | None:
+def get_subject_or_context(request: Request) -> str | None:
     """Return whose config or mode a request is about: a subject, a context, or (None) all."""
     named = request.variables.get("subject")
     if named is None:

@@ -51,7 +51,7 @@ async def find_incompatibilities(
     for schema in reversed(others if transitive else others[-1:]) if direction != "NONE" else ():
         await slices.pause_if_slice_over()
         older = await formats.parse_stored(state, schema)
-        differences = await _compare_with_earlier(compare, direction, candidate, schema, older)
+        differences = await _find_differences_from_earlier(compare, direction, candidate, schema, older)
         if differences:
             texts += differences
             break
@@ -85,7 +85,7 @@ def _select_compatibility_group(
     return [each for each in earlier if get_property(each.metadata, group) == wanted]
 
 
-async def _compare_with_earlier(
+async def _find_differences_from_earlier(
     compare: Callable[[ParsedSchema, ParsedSchema], Awaitable[list[str]]],
     direction: str,
     candidate: Candidate,

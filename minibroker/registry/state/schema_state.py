@@ -59,11 +59,11 @@ class SchemaState:
         elif key.kind == "CLEAR_SUBJECT" and value is not None:
             self._forget_deleted_schemas(key.name)
         elif key.kind == "CONFIG":
-            _put_or_remove(self.configs, key.name, None if value is None else parse_stored_config(value))
+            _set_or_remove_key(self.configs, key.name, None if value is None else parse_stored_config(value))
         elif key.kind == "MODE":
-            _put_or_remove(self.modes, key.name, None if value is None else parse_stored_mode(value))
+            _set_or_remove_key(self.modes, key.name, None if value is None else parse_stored_mode(value))
         elif key.kind == "CONTEXT" and key.name is not None:
-            _put_or_remove(self.contexts, key.name, value and True)
+            _set_or_remove_key(self.contexts, key.name, value and True)
 
     def _store_schema(self, schema: StoredSchema) -> None:
         if schema.subject not in self.versions:
@@ -168,7 +168,7 @@ class SchemaState:
         return ["", *(f":{context}:" for context in sorted(self.contexts))]
 
 
-def _put_or_remove(target: dict[Any, Any], key: Any, value: Any) -> None:
+def _set_or_remove_key(target: dict[Any, Any], key: Any, value: Any) -> None:
     if value is None:
         target.pop(key, None)
     else:

@@ -35,7 +35,7 @@ def make_control_app(broker: Broker, token: str | None = None, closing: asyncio.
     With `closing`, which is set when the server closes, it has the explorer, too.
     """
     app = Control("minibroker control", DESCRIPTION, make_control_routes(broker), token)
-    app.add_routes(make_probes(lambda: has_nodes(broker.running if broker.is_running else None)))
+    app.add_routes(make_probe_routes(lambda: has_nodes(broker.running if broker.is_running else None)))
     app.add_routes(make_page_routes(lambda: broker.bootstrap_servers))
     if closing is not None:
         from minibroker.explorer.explorer_routes import make_explorer_routes
@@ -47,7 +47,7 @@ def make_control_app(broker: Broker, token: str | None = None, closing: asyncio.
 def make_proxy_control_app(proxy: Observed, token: str | None = None) -> Control:
     """Return the application for a proxy in the same event loop: its journal and its faults."""
     app = Control("minibroker proxy control", DESCRIPTION_OF_PROXY, make_request_routes(proxy), token)
-    app.add_routes(make_probes(lambda: True))
+    app.add_routes(make_probe_routes(lambda: True))
     app.add_routes(make_page_routes(lambda: proxy.bootstrap_servers, "proxy.html"))
     return app
 
@@ -73,7 +73,7 @@ class Control(Application):
         return describe_routes(self.routes, errors, faults, needs_token=self._needs_token, **self._info)
 
 
-def make_probes(is_ready: Callable[[], bool]) -> Routes:
+def make_probe_routes(is_ready: Callable[[], bool]) -> Routes:
     """Return /health, while the loop runs, and /ready if clients can connect; whoever probes needs no token."""
 
     def ready(_: Request) -> Answer:

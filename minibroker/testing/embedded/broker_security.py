@@ -54,7 +54,7 @@ class Security:
         self.passwords: dict[str, str] = {**parse_users(given.get(TEST_USERS, "")), **users}
         self._given = {**given, **_make_secured_listeners(protocol, given)}
         self.hosts = _list_hosts(self._given)
-        self.authority = _get_authority() if protocol.endswith("SSL") else None
+        self.authority = _get_certificate_authority() if protocol.endswith("SSL") else None
         self._certified = None if self.authority is None else self.authority.issue_certificate("localhost", self.hosts)
         self._token_key = secrets.token_urlsafe(32)
         self.issuer = self._make_issuer() if protocol.startswith("SASL") else None
@@ -155,7 +155,7 @@ class Security:
         return f"{MODULES['PLAIN']} required{users};"
 
 
-def _get_authority() -> Authority:
+def _get_certificate_authority() -> Authority:
     from minibroker.testing.embedded.certificates import Authority  # cryptography takes some time to import
 
     return Authority()
@@ -225,7 +225,7 @@ def make_certificate_settings(security: Security, kind: str) -> Mapping[str, str
         "good": lambda: issue("localhost", hosts),
         "expired": lambda: issue("localhost", hosts, expired=True),
         "other host": lambda: issue("elsewhere.test", ("elsewhere.test",)),
-        "unknown authority": lambda: _get_authority().issue_certificate("localhost", hosts),
+        "unknown authority": lambda: _get_certificate_authority().issue_certificate("localhost", hosts),
     }
     if kind not in kinds:
         raise ValueError(f"a certificate is one of {', '.join(kinds)}, and cannot be {kind!r}")

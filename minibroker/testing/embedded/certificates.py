@@ -42,7 +42,7 @@ class Authority:
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _make_x509_name("minibroker test authority")
-        built = _make_builder(self._name, self._name, self._key, *_choose_validity(expired=False))
+        built = _make_certificate_builder(self._name, self._name, self._key, *_choose_validity(expired=False))
         built = built.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         built = built.add_extension(_make_usage(signs_certificates=True), critical=True)
         self.certificate = _encode_pem(built.sign(self._key, hashes.SHA256()))
@@ -50,7 +50,7 @@ class Authority:
     def issue_certificate(self, name: str, hosts: tuple[str, ...] = (), *, expired: bool = False) -> Certified:
         """Return a key and a certificate for a client, or for a server at these names and addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
-        built = _make_builder(_make_x509_name(name), self._name, key, *_choose_validity(expired=expired))
+        built = _make_certificate_builder(_make_x509_name(name), self._name, key, *_choose_validity(expired=expired))
         built = built.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         built = built.add_extension(_make_usage(signs_certificates=False), critical=True)
         purpose = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -74,7 +74,7 @@ def _choose_validity(*, expired: bool) -> tuple[datetime, datetime]:
     return (begin - LIFE, begin) if expired else (begin, begin + LIFE)
 
 
-def _make_builder(
+def _make_certificate_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begin: datetime, end: datetime
 ) -> x509.CertificateBuilder:
     return (

@@ -135,7 +135,7 @@ class EmbeddedBroker(Served):
 
     # --- life -------------------------------------------------------------------------------------
 
-    def end_test(self) -> Ports | None:
+    def kill_and_reserve_ports(self) -> Ports | None:
         """Stop as a crash does; return the ports, which stay reserved until they are closed. None if it was stopped."""
         ports, self._ports = self._ports, None
         if self.is_running:

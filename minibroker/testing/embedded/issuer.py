@@ -165,7 +165,7 @@ class Issuer(Runs):
 
         A broker reads the keys anew when a token has an unknown one.
         """
-        self._keys = [_make_key(), *(self._keys if keep_old else ())]
+        self._keys = [_make_signing_key(), *(self._keys if keep_old else ())]
 
     @immediate
     def client_key(self, user: str) -> str:
@@ -207,12 +207,12 @@ class Issuer(Runs):
             **options.get("claims", {}),
         }
         key = self._get_signing_key()
-        private = key.private if options.get("trusted", True) else _make_key().private
+        private = key.private if options.get("trusted", True) else _make_signing_key().private
         return _sign_claims(claims, _Key(key.id, private)), lifetime_s
 
     def _get_signing_key(self) -> _Key:
         if not self._keys:
-            self._keys = [_make_key()]
+            self._keys = [_make_signing_key()]
         return self._keys[0]
 
     def _get_client_key(self, user: str) -> RSAPrivateKey:
@@ -329,7 +329,7 @@ class Issuer(Runs):
         return user
 
 
-def _make_key() -> _Key:
+def _make_signing_key() -> _Key:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return _Key(secrets.token_hex(4), ec.generate_private_key(ec.SECP256R1()))

@@ -29,7 +29,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsResponse
 from minibroker.testing.emulation.error_codes import translate_error_code
 from minibroker.testing.emulation.quirks import Change, list_quirks
-from minibroker.testing.emulation.releases import is_at_least, list_unstable_versions, list_versions
+from minibroker.testing.emulation.releases import is_release_or_newer, list_unstable_versions, list_versions
 from minibroker.testing.seen.error_places import iterate_error_places
 
 FIRST_TO_NAME_API_VERSIONS: Final = "2.4"  # KIP-511
@@ -71,15 +71,15 @@ def list_highest_feature_levels(release: str) -> dict[str, int]:
     found = {}
     for name, changes in FEATURES.items():
         for since, level in changes:
-            if is_at_least(release, since):
+            if is_release_or_newer(release, since):
                 found[name] = level
     return found
 
 
 def list_initial_feature_levels(release: str) -> dict[str, int]:
     """Return the levels of features in a new cluster of a release, as far as clients notice them."""
-    levels = INITIAL if is_at_least(release, "4.4") else {**INITIAL, **FIRST_LEVELS_BEFORE_4_4}
-    eligible = is_at_least(release, FIRST_WITH_ELIGIBLE_LEADERS)
+    levels = INITIAL if is_release_or_newer(release, "4.4") else {**INITIAL, **FIRST_LEVELS_BEFORE_4_4}
+    eligible = is_release_or_newer(release, FIRST_WITH_ELIGIBLE_LEADERS)
     return {name: level for name, level in levels.items() if name != ELIGIBLE_LEADER_REPLICAS or eligible}
 
 
@@ -90,7 +90,7 @@ class Emulation(Interceptor):
         self.release = release
         self._announced = list_versions(release)
         self._served = dict(self._announced)
-        if is_at_least(release, FIRST_WITHOUT_OLD_PRODUCE):
+        if is_release_or_newer(release, FIRST_WITHOUT_OLD_PRODUCE):
             produce = self._announced[ApiKey.PRODUCE]
             self._served[ApiKey.PRODUCE] = range(FIRST_PRODUCE_THEN, produce.stop)
         self._unstable = list_unstable_versions(release)
@@ -101,7 +101,7 @@ class Emulation(Interceptor):
 
     def before_request(self, call: Call) -> Message | None:
         versions = self._served.get(call.api_key)
-        if versions is not None and (call.context.version in versions or self._is_unstable(call)):
+        if versions is not None and (call.context.version in versions or self._is_unstable_version(call)):
             return self._apply_quirks(call) if call.api_key in self._quirks else None
         if call.api_key == ApiKey.API_VERSIONS and versions is not None:
             self._unsupported.add(call)
@@ -109,7 +109,7 @@ class Emulation(Interceptor):
         name = f"{get_api_name(call.api_key)} version {call.context.version}"
         raise Unanswerable(f"{name}, which Kafka {self.release} does not serve")
 
-    def _is_unstable(self, call: Call) -> bool:
+    def _is_unstable_version(self, call: Call) -> bool:
         """Return whether the request has a version that is not released yet, but enabled."""
         return call.context.version == self._unstable.get(call.api_key) and _enables_unstable(call)
 
@@ -129,7 +129,7 @@ class Emulation(Interceptor):
         known = ApiVersionsResponse.ApiVersion(
             api_key=ApiKey.API_VERSIONS, min_version=versions[0], max_version=versions[-1]
         )
-        announced = [known] if is_at_least(self.release, FIRST_TO_NAME_API_VERSIONS) else []
+        announced = [known] if is_release_or_newer(self.release, FIRST_TO_NAME_API_VERSIONS) else []
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=announced)
 
     def alter_response(self, call: Call, response: Message) -> Message:

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final
 
 from minibroker.protocol.errors import ErrorCode
-from minibroker.testing.emulation.releases import is_at_least
+from minibroker.testing.emulation.releases import is_release_or_newer
 
 # The highest code from each of these releases on.
 LAST_CODE: Final[dict[str, ErrorCode]] = {
@@ -56,7 +56,7 @@ OTHERWISE: Final = ErrorCode.UNKNOWN_SERVER_ERROR
 @cache
 def find_newest_error_code(release: str) -> ErrorCode:
     """Return the highest error code of a release."""
-    return max(code for since, code in LAST_CODE.items() if is_at_least(release, since))
+    return max(code for since, code in LAST_CODE.items() if is_release_or_newer(release, since))
 
 
 def translate_error_code(release: str, code: int) -> int:

@@ -21,7 +21,7 @@ from minibroker.protocol.messages.metadata_records import GROUP_RESOURCE, TOPIC_
 from minibroker.protocol.messages.produce import ProduceResponse
 from minibroker.protocol.records.batch import HEADER_BYTES, MAGIC, read_header
 from minibroker.storage.log import Log
-from minibroker.testing.emulation.releases import is_at_least
+from minibroker.testing.emulation.releases import is_release_or_newer
 from minibroker.testing.seen.error_places import iterate_error_places, make_error_answer
 
 FIRST_WITH_KRAFT: Final = "3.3"
@@ -179,7 +179,7 @@ class NoUnknownProducers(Change):
         return None
 
     def alter_response(self, response: Any) -> None:
-        known = is_at_least(self.release, FIRST_WITH_UNKNOWN_PRODUCER_ID)
+        known = is_release_or_newer(self.release, FIRST_WITH_UNKNOWN_PRODUCER_ID)
         code = ErrorCode.UNKNOWN_PRODUCER_ID if known else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         for name, index, log_start_offset in self._refused:
             topic = next(topic for topic in response.responses if topic.name == name)
@@ -291,7 +291,9 @@ def list_quirks(release: str) -> dict[ApiKey, list[Quirk]]:
     """Return the quirks of a release by API."""
     found: dict[ApiKey, list[Quirk]] = {}
     for quirk in QUIRKS:
-        if is_at_least(release, quirk.since) and (quirk.until is None or not is_at_least(release, quirk.until)):
+        if is_release_or_newer(release, quirk.since) and (
+            quirk.until is None or not is_release_or_newer(release, quirk.until)
+        ):
             for key in quirk.apis:
                 found.setdefault(key, []).append(quirk)
     return found

@@ -163,7 +163,7 @@ UNTIL: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 }
 
 
-def is_at_least(release: str, first: str) -> bool:
+def is_release_or_newer(release: str, first: str) -> bool:
     """Return whether `release` is `first` or newer."""
     return RELEASES.index(release) >= RELEASES.index(first)
 
@@ -173,7 +173,7 @@ def list_unstable_versions(release: str) -> dict[ApiKey, int]:
     """Return the versions that a release serves only with `unstable.api.versions.enable`, as far as they are here."""
     if release == "4.1":
         return dict.fromkeys((ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH), 10) | {ApiKey.INIT_PRODUCER_ID: 6}
-    return {ApiKey.INIT_PRODUCER_ID: 6} if is_at_least(release, "4.2") else {}
+    return {ApiKey.INIT_PRODUCER_ID: 6} if is_release_or_newer(release, "4.2") else {}
 
 
 def list_versions(release: str) -> dict[ApiKey, range]:
@@ -207,7 +207,7 @@ def list_settings(release: str) -> dict[str, str]:
     """Return the defaults of a release that are not today's."""
     found = {}
     for name, changes in UNTIL.items():
-        value = next((value for until, value in changes if not is_at_least(release, until)), None)
+        value = next((value for until, value in changes if not is_release_or_newer(release, until)), None)
         if value is not None:
             found[name] = value
     return found

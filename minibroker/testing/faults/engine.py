@@ -28,13 +28,13 @@ from minibroker.testing.faults.error_answers import (
     add_errors_of_rule,
     corrupt_batches,
     refuse_request,
-    remove_from_request,
-    remove_from_share_request,
+    remove_partitions_from_request,
+    remove_partitions_from_share_request,
     remove_wait_of_fetch,
     set_errors,
     set_throttle,
 )
-from minibroker.testing.faults.fault_matching import Asked, concerns_login, make_name_finder
+from minibroker.testing.faults.fault_matching import Asked, make_name_finder, matches_login
 from minibroker.testing.faults.rules import Rule, load_rules, parse_rule
 from minibroker.testing.loops import Loop, await_blocking, blocking, shorten_tracebacks
 from minibroker.testing.seen.journal import Journal
@@ -129,7 +129,7 @@ class Fault:
         return True
 
 
-def _give_signature(
+def _apply_signature_of(
     rule: Callable[Words, Rule],
 ) -> Callable[[Callable[..., Fault]], Callable[Concatenate[Faults, Words], Fault]]:
     """Give a method the signature of `rule`, for type checkers, editors and `help`."""
@@ -162,7 +162,7 @@ class Faults(Interceptor):
 
     # --- for tests --------------------------------------------------------------------------------
 
-    @_give_signature(Rule)
+    @_apply_signature_of(Rule)
     @shorten_tracebacks
     def add(self, **words: Any) -> Fault:
         """Add a fault: add(api="Produce", topic="t", error="NOT_LEADER_OR_FOLLOWER", times=2).
@@ -295,16 +295,16 @@ class Faults(Interceptor):
         if call.api_key in OF_SHARE_SESSIONS and rule.level != "top":
             if call.api_key == ApiKey.SHARE_FETCH:
                 remove_wait_of_fetch(call.request)
-            self._put_back.setdefault(call, []).append(remove_from_share_request(call, rule))
+            self._put_back.setdefault(call, []).append(remove_partitions_from_share_request(call, rule))
             self._errors.setdefault(call, []).append((rule, answer))
             return None
-        if rule.level == "top" or not remove_from_request(call.request, rule, make_name_finder(call)):
+        if rule.level == "top" or not remove_partitions_from_request(call.request, rule, make_name_finder(call)):
             return answer
         self._errors.setdefault(call, []).append((rule, answer))
         return None
 
     def judge_login(self, login: Login) -> Verdict | None:
-        struck = [fault for fault in self._faults if concerns_login(fault.rule, login) and fault.decide_to_strike()]
+        struck = [fault for fault in self._faults if matches_login(fault.rule, login) and fault.decide_to_strike()]
         if not struck:
             return None
         self._logins[login.connection] = struck

@@ -1,7 +1,7 @@
 """Answers with errors: those to rejected requests, and errors that are put into other answers.
 
 A fault of one partition leaves the others of the same request alone: its partition is taken out of the request
-(`remove_from_request`), and its error is put into the answer to the rest (`add_errors_of_rule`).
+(`remove_partitions_from_request`), and its error is put into the answer to the rest (`add_errors_of_rule`).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
     """Set the rule's error where it applies. Raises FaultError if the API has no place for it."""
     assert rule.code is not None
     if call.api_key in FETCHES and rule.level != "top":
-        _add_session_partitions(call, rule, response)
+        _add_session_partitions_with_errors(call, rule, response)
     places = list(iterate_error_places(response, make_name_finder(call)))
     level = rule.level or choose_default_level(places)
     for place in places:
@@ -64,7 +64,7 @@ def set_errors(call: Call, rule: Rule, response: Message) -> None:
         raise FaultError(f"{type(response).__name__} has no error code at the top")
 
 
-def _add_session_partitions(call: Call, rule: Rule, response: Any) -> None:
+def _add_session_partitions_with_errors(call: Call, rule: Rule, response: Any) -> None:
     """Add the partitions that get errors to the answer of an incremental fetch, which has only those with news."""
     ids = call.context.cluster.image.topics
     named = {(place.topic, place.partition) for place in iterate_error_places(response, make_name_finder(call))}
@@ -117,7 +117,7 @@ def _read_record_bytes(records: Any) -> bytes:
     return bytes(records.read()) if hasattr(records, "read") else bytes(records)
 
 
-def remove_from_request(request: Any, rule: Rule, name_of: NameOf) -> bool:
+def remove_partitions_from_request(request: Any, rule: Rule, name_of: NameOf) -> bool:
     """Take the rule's topic or partition out of the request; return whether anything is left of what it was among.
 
     A rule without topic and partition is about the whole request.
@@ -159,7 +159,7 @@ def _remove_partitions(topic: Any, rule: Rule, name_of: NameOf) -> bool:
     return stays
 
 
-def remove_from_share_request(call: Call, rule: Rule) -> Callable[[], None]:
+def remove_partitions_from_share_request(call: Call, rule: Rule) -> Callable[[], None]:
     """Take the rule's partitions out of a ShareFetch or ShareAcknowledge, and out of the session of a ShareFetch.
 
     The rest takes effect, so that the session goes on. Return the function that puts them into the session again.

@@ -73,7 +73,7 @@ class Asked:
         )
 
 
-def concerns_login(rule: Rule, login: Login) -> bool:
+def matches_login(rule: Rule, login: Login) -> bool:
     """Return whether the rule is about logins, and applies to this one at this point."""
     return (
         rule.authentication is not None

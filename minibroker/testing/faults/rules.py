@@ -205,12 +205,12 @@ class Rule:
         )
 
 
-def _read_declaration(hint: Any) -> tuple[tuple[Any, ...], Word]:
+def _parse_word_annotation(hint: Any) -> tuple[tuple[Any, ...], Word]:
     kinds, word = get_args(hint)
     return tuple(kind for kind in get_args(kinds) if kind is not NoneType), word
 
 
-WORDS: Final = {word: _read_declaration(hint) for word, hint in get_type_hints(Rule, include_extras=True).items()}
+WORDS: Final = {word: _parse_word_annotation(hint) for word, hint in get_type_hints(Rule, include_extras=True).items()}
 """The types of each word, without None, and its `Word`."""
 
 

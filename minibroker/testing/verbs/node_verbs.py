@@ -112,7 +112,7 @@ class NodeVerbs(EmbeddedBroker):
         """
         _check_node_exists(self.running.cluster, node)
         moved = _find_partition(self.running.cluster, topic, partition)
-        change = _make_change(moved, leader=node)
+        change = _make_leader_change(moved, leader=node)
         if node not in moved.replicas:
             change.replicas = [*moved.replicas, node]
             change.directories = [*moved.directories, bytes(16)] if moved.directories else None
@@ -128,7 +128,7 @@ class NodeVerbs(EmbeddedBroker):
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
         found = _find_partition(self.running.cluster, topic, partition)
-        apply_partition_changes(self.running.cluster, [_make_change(found, leader=NO_LEADER)])
+        apply_partition_changes(self.running.cluster, [_make_leader_change(found, leader=NO_LEADER)])
         self.tell_witnesses("node", f"leave {topic}-{partition} without a leader")
 
     @immediate
@@ -143,7 +143,7 @@ class NodeVerbs(EmbeddedBroker):
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
         found = _find_partition(self.running.cluster, topic, partition)
-        apply_partition_changes(self.running.cluster, [_make_change(found, leader=found.leader_id)])
+        apply_partition_changes(self.running.cluster, [_make_leader_change(found, leader=found.leader_id)])
         return found.leader_epoch
 
     @immediate
@@ -193,7 +193,7 @@ def _find_partition(cluster: Broker, topic: str, partition: int) -> Partition:
     return there
 
 
-def _make_change(partition: Partition, *, leader: int) -> PartitionChangeRecord:
+def _make_leader_change(partition: Partition, *, leader: int) -> PartitionChangeRecord:
     return PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id, leader=leader)
 
 

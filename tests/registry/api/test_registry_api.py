@@ -40,7 +40,7 @@ def test_equal_schemas_have_one_id_in_all_subjects(registry: Asking) -> None:
     assert registry.register("x", R1).body["version"] == 1
 
 
-def test_a_schema_is_found_in_any_formatting(registry: Asking) -> None:
+def test_a_schema_is_found_whatever_its_formatting(registry: Asking) -> None:
     registry.register("x", R1)
     text = json.dumps(dict(reversed(R1.items())), indent=2)
     answer = registry.ask("POST", "/subjects/x", {"schema": text})
@@ -239,7 +239,7 @@ def test_only_versions_of_the_same_group_are_compared(registry: Asking) -> None:
 # --- configs and modes --------------------------------------------------------------------------
 
 
-def test_configs_are_inherited_and_removed(registry: Asking) -> None:
+def test_a_subject_has_the_global_config_until_it_has_its_own(registry: Asking) -> None:
     assert registry.get("/config").body == {"compatibilityLevel": "BACKWARD"}
     assert registry.get("/config/x").code == 40408
     registry.put("/config", {"compatibility": "FULL"})

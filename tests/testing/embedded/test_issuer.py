@@ -303,7 +303,7 @@ def test_the_issuer_listens_on_an_address_reachable_from_elsewhere(
         assert status == 200 and not refused(broker, given["access_token"])
 
 
-def test_an_address_in_use_is_reported_in_one_line() -> None:
+def test_an_issuer_address_in_use_is_reported_in_one_line() -> None:
     with Broker(security="SASL_PLAINTEXT") as first:
         port = first.issuer.url.rsplit(":", 1)[1]
         with (

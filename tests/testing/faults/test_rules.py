@@ -13,7 +13,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.testing.faults.rules import WORDS, FaultError, Rule, load_rules, parse_rule
 
 
-def test_arguments_make_a_fault_rule() -> None:
+def test_a_fault_rule_is_made_from_python_arguments() -> None:
     rule = Rule(
         api=["produce", "Fetch"], version="3-9", topic="t", error="not_leader_or_follower", delay="1 s", once=True
     )

@@ -63,7 +63,7 @@ def test_topics_and_records_are_read_from_json_lines(tmp_path: Path) -> None:
         ({"t": [{"key": "k", "partition": "1"}]}, "are numbers, not '1'"),
     ],
 )
-def test_an_invalid_topic_is_reported(source: dict[Any, Any], said: str) -> None:
+def test_filling_a_broker_with_an_invalid_topic_is_an_error(source: dict[Any, Any], said: str) -> None:
     with pytest.raises(FillError, match=said):
         parse_new_topics(source)
 

@@ -121,7 +121,7 @@ class Parser:
             if isinstance(node, str):
                 return self._find_type(node, space)
             if isinstance(node, dict):
-                return self._parse_complex(node, space)
+                return self._parse_complex_type(node, space)
             if isinstance(node, list):
                 return self._parse_union(node, space)
         finally:
@@ -140,7 +140,7 @@ class Parser:
             raise InvalidSchema(f"Undefined name: {format_json(text)}")
         return found
 
-    def _parse_complex(self, node: dict[str, Any], space: str | None) -> AvroType:
+    def _parse_complex_type(self, node: dict[str, Any], space: str | None) -> AvroType:
         kind = node.get("type")
         if not isinstance(kind, str):
             raise InvalidSchema(f"No type: {format_json(node)}")

@@ -32,13 +32,13 @@ class Documents:
         for name, text in references.items():
             document = read_json(text)
             # A reference is by its name, relative to the id of the document, or by the id of what it refers to.
-            self._index_document(document, self._join_reference(ROOT, name))
-            for uri in (self._join_reference(root_base, name), self._join_reference(ROOT, name), name):
+            self._index_document(document, self._join_reference_to_base(ROOT, name))
+            for uri in (self._join_reference_to_base(root_base, name), self._join_reference_to_base(ROOT, name), name):
                 self._places.setdefault(uri, document)
 
     def resolve_reference(self, reference: str, source: Any) -> Any:
         """Return what a reference in `source`, an object of these documents, refers to. Raises InvalidSchema."""
-        uri = self._join_reference(self._base.get(id(source), ROOT), reference)
+        uri = self._join_reference_to_base(self._base.get(id(source), ROOT), reference)
         address, _, fragment = uri.partition("#")
         if uri in self._places:  # a name within a document
             return self._places[uri]
@@ -47,7 +47,7 @@ class Documents:
             raise InvalidSchema(f"could not resolve the reference {reference!r}: no schema of that name is referenced")
         return _follow_pointer(document, unquote(fragment), reference)
 
-    def _join_reference(self, base: str, reference: str) -> str:
+    def _join_reference_to_base(self, base: str, reference: str) -> str:
         """Return a reference relative to a base; `urljoin` knows no fragments of addresses such as "urn:x".
 
         Raises InvalidSchema if all of them together are too long: a long base is in each.
@@ -77,12 +77,12 @@ class Documents:
         """Note the identifiers of an object; return the base of what is in it."""
         own = value.get(self._id_keyword)
         if isinstance(own, str) and own:
-            uri = self._join_reference(base, own)
+            uri = self._join_reference_to_base(base, own)
             self._places.setdefault(uri.removesuffix("#"), value)
             base = base if own.startswith("#") else uri
         for keyword in ("$anchor", "$dynamicAnchor"):
             if isinstance(anchor := value.get(keyword), str):
-                self._places.setdefault(self._join_reference(base, f"#{anchor}"), value)
+                self._places.setdefault(self._join_reference_to_base(base, f"#{anchor}"), value)
         self._base[id(value)] = base
         return base
 

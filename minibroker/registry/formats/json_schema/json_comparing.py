@@ -42,7 +42,7 @@ from minibroker.registry.formats.json_schema.plain_changes import (
     compare_criteria,
     compare_descriptions,
     compare_required,
-    get_rest_schema,
+    get_schema_of_other_items,
     is_open_array,
     is_open_object,
     name_required_or_optional,
@@ -321,7 +321,7 @@ def _compare_removed(name: str, before: Schema, update: Object) -> Comparing:
     """Return the changes of a property that was removed: the content model of the update counts."""
     if is_open_object(update):
         return [Change("PROPERTY_REMOVED_FROM_OPEN_CONTENT_MODEL")]
-    covering = yield from _find_covering(update, name)
+    covering = yield from _find_covering_schema(update, name)
     if covering is not None:
         return (yield from _compare_with_covering_schema("PROPERTY_REMOVED", before, covering))
     if isinstance(before, Never):
@@ -335,7 +335,7 @@ def _compare_added(name: str, after: Schema, original: Object, required: bool) -
         if isinstance(after, Empty):
             return [Change("PROPERTY_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
         return [Change(f"{name_required_or_optional(after, required)}_ADDED_TO_OPEN_CONTENT_MODEL")]
-    covering = yield from _find_covering(original, name)
+    covering = yield from _find_covering_schema(original, name)
     changes: list[Part] = (
         [] if covering is None else (yield from _compare_with_covering_schema("PROPERTY_ADDED", covering, after))
     )
@@ -432,7 +432,7 @@ def _compare_removed_item(before: Schema, update: Array) -> Comparing:
     """Return the changes of an item that was removed: the content model of the update counts."""
     if is_open_array(update):
         return [Change("ITEM_REMOVED_FROM_OPEN_CONTENT_MODEL")]
-    covering = get_rest_schema(update)
+    covering = get_schema_of_other_items(update)
     if covering is not None:
         return (yield from _compare_with_covering_schema("ITEM_REMOVED", before, covering))
     if isinstance(before, Never):
@@ -446,7 +446,7 @@ def _compare_added_item(after: Schema, original: Array) -> Comparing:
         if isinstance(after, Empty):
             return [Change("ITEM_WITH_EMPTY_SCHEMA_ADDED_TO_OPEN_CONTENT_MODEL")]
         return [Change("ITEM_ADDED_TO_OPEN_CONTENT_MODEL")]
-    covering = get_rest_schema(original)
+    covering = get_schema_of_other_items(original)
     if covering is not None:
         return (yield from _compare_with_covering_schema("ITEM_ADDED", covering, after))
     return [Change("ITEM_ADDED_TO_CLOSED_CONTENT_MODEL")]
@@ -462,7 +462,7 @@ def _drop_equal_parts(parts: Iterable[Schema]) -> list[Schema]:
     return list({part.text: part for part in reversed(list(parts))}.values())[::-1]
 
 
-def _find_covering(schema: Object, name: str) -> Generator[Question, Any, Schema | None]:
+def _find_covering_schema(schema: Object, name: str) -> Generator[Question, Any, Schema | None]:
     """Return the schema of a property that is not named in the schema, or None."""
     by_pattern: Schema | None = (yield Search(schema.patterns, name)) if schema.patterns else None
     if by_pattern is not None or schema.additional_schema is not None or not schema.additional:

@@ -123,13 +123,13 @@ class _Loader:
         if "enum" in raw:
             parts.append(Enum(values=frozenset(write_json(value, ordered=True) for value in _get_list(raw, "enum"))))
         parts += [
-            self._load_combination(raw, criterion) for criterion in ("allOf", "anyOf", "oneOf") if criterion in raw
+            self._load_combined_schema(raw, criterion) for criterion in ("allOf", "anyOf", "oneOf") if criterion in raw
         ]
         if "not" in raw:
             parts.append(Not(inner=self._load_schema(raw["not"])))
         if "const" in raw and self._draft.constant:
             parts.append(Const(value=write_json(raw["const"], ordered=True)))
-        return parts + self._load_typed(raw) + self._load_untyped(raw)
+        return parts + self._load_schemas_of_types(raw) + self._load_schemas_without_type(raw)
 
     def _load_reference(self, raw: Raw) -> Reference:
         """Return a reference, which is followed later."""
@@ -137,7 +137,7 @@ class _Loader:
         self._references.append((reference, raw))
         return reference
 
-    def _load_combination(self, raw: Raw, criterion: str) -> Combined:
+    def _load_combined_schema(self, raw: Raw, criterion: str) -> Combined:
         """Return the node of "allOf", "anyOf" or "oneOf"."""
         return Combined(
             criterion=criterion,
@@ -146,7 +146,7 @@ class _Loader:
             ),
         )
 
-    def _load_typed(self, raw: Raw) -> list[Schema]:
+    def _load_schemas_of_types(self, raw: Raw) -> list[Schema]:
         """Return the node of `type`."""
         if "type" not in raw:
             return []
@@ -170,7 +170,7 @@ class _Loader:
             raise InvalidSchema(f"unknown type: [{kind}]")
         return maker(raw)
 
-    def _load_untyped(self, raw: Raw) -> list[Schema]:
+    def _load_schemas_without_type(self, raw: Raw) -> list[Schema]:
         """Return the nodes of keywords about kinds of values that `type` does not name, and of conditions."""
         named = raw.get("type", [])
         kinds = {KINDS.get(kind, kind) for kind in ([named] if isinstance(named, str) else named)}
@@ -245,8 +245,8 @@ class _Loader:
     def _load_object(self, raw: Raw) -> Object:
         """Return the node of an object."""
         node = Object(
-            properties=self._load_named(raw, "properties"),
-            patterns=self._load_named(raw, "patternProperties"),
+            properties=self._load_schemas_by_name(raw, "properties"),
+            patterns=self._load_schemas_by_name(raw, "patternProperties"),
             required=set(_get_texts(raw.get("required", []), "required")),
             max_properties=_get_count(raw, "maxProperties"),
             min_properties=_get_count(raw, "minProperties"),
@@ -266,7 +266,7 @@ class _Loader:
 
     def _add_modern_object_keywords(self, node: Object, raw: Raw) -> None:
         """Add the keywords of an object that came with 2019-09."""
-        node.schema_dependencies = self._load_named(raw, "dependentSchemas")
+        node.schema_dependencies = self._load_schemas_by_name(raw, "dependentSchemas")
         node.property_dependencies = {
             name: set(_get_texts(names, "dependentRequired"))
             for name, names in _get_mapping(raw, "dependentRequired").items()
@@ -290,7 +290,7 @@ class _Loader:
             raise InvalidSchema("the schema combines too many schemas within each other")
         return node
 
-    def _load_named(self, raw: Raw, keyword: str) -> dict[str, Schema]:
+    def _load_schemas_by_name(self, raw: Raw, keyword: str) -> dict[str, Schema]:
         """Return the nodes of a keyword that has schemas by name."""
         return {name: self._load_schema(schema) for name, schema in _get_mapping(raw, keyword).items()}
 

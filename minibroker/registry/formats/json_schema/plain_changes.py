@@ -72,7 +72,7 @@ def is_open_array(schema: Array) -> bool:
     )
 
 
-def get_rest_schema(schema: Array) -> Schema | None:
+def get_schema_of_other_items(schema: Array) -> Schema | None:
     """Return the schema of all items but the first ones, or None."""
     if schema.additional_schema is not None or not schema.additional:
         return schema.additional_schema

@@ -106,7 +106,7 @@ def parse(text: str, references: Mapping[str, str]) -> ProtobufSchema:
         raise InvalidSchema(f"the schema has more than {MAXIMUM_FILES} references")
     file = _parse_file(text)
     imported = {name: _parse_file(reference) for name, reference in references.items()}
-    imported |= _find_well_known(file, imported)
+    imported |= _find_well_known_imports(file, imported)
     schema = ProtobufSchema(write_file(file), file, imported)
     schema.check_with_protobuf()
     return schema
@@ -136,7 +136,7 @@ def _parse_file(text: str) -> File:
     return file
 
 
-def _find_well_known(file: File, imported: Mapping[str, File]) -> dict[str, File]:
+def _find_well_known_imports(file: File, imported: Mapping[str, File]) -> dict[str, File]:
     """Return the files that are imported, directly or not, and that Confluent's registry knows by itself."""
     known: dict[str, File] = {}
     pending = [file, *imported.values()]

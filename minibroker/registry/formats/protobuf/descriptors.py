@@ -312,7 +312,7 @@ class _Builder:
         if entry := parse_map_type(field.type):
             if parent is None:
                 raise InvalidSchema(f"{field.name}: an extension is no map")
-            self._add_map(parent, proto, entry, scope)
+            self._add_map_entry(parent, proto, entry, scope)
         elif field.type in SCALARS:
             proto.type = FieldDescriptorProto.Type.ValueType(_TYPES[field.type])
         else:
@@ -328,7 +328,7 @@ class _Builder:
             proto.json_name = field.json_name
         _set_options(proto.options, field.options)
 
-    def _add_map(
+    def _add_map_entry(
         self, parent: DescriptorProto, proto: FieldDescriptorProto, entry: tuple[str, str], scope: Scope
     ) -> None:
         """Add the message for the entries of a map, which its field then has."""

@@ -244,10 +244,10 @@ class _Reader(Words):
     def _read_method(self) -> Method:
         """Read a method after its keyword."""
         name = self.read_name()
-        request, request_streams = self._read_streamed_type()
+        request, request_streams = self._read_type_of_method()
         if self.read_word() != "returns":
             self.raise_invalid_schema("expected 'returns'")
-        response, response_streams = self._read_streamed_type()
+        response, response_streams = self._read_type_of_method()
         method = Method(name, request, response, request_streams, response_streams)
         if self.peek_character() != "{":
             self.require_sign(";")
@@ -258,7 +258,7 @@ class _Reader(Words):
             method.options.append(self._read_option_statement())
         return method
 
-    def _read_streamed_type(self) -> tuple[str, bool]:
+    def _read_type_of_method(self) -> tuple[str, bool]:
         """Return the type of what a method takes or gives, and whether it is a stream."""
         self.require_sign("(")
         word = self.read_word()

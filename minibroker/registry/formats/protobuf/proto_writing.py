@@ -151,7 +151,7 @@ class _Writer:
         """Return a field."""
         label, type_name = field.label, field.type
         if self._names is not None:
-            label, type_name = self._get_normal_type(label, type_name, self._names)
+            label, type_name = self._normalize_label_and_type(label, type_name, self._names)
         options = list(field.options)
         if field.default is not None:
             options.append(Option("default", _find_default_kind(type_name), field.default))
@@ -214,7 +214,7 @@ class _Writer:
             raise InvalidSchema(f"Could not resolve type: {type_name}")
         return f".{full}"
 
-    def _get_normal_type(self, label: str, type_name: str, names: Names) -> tuple[str, str]:
+    def _normalize_label_and_type(self, label: str, type_name: str, names: Names) -> tuple[str, str]:
         """Return the label and type of a field in normal form."""
         if type_name in SCALARS:
             return label, type_name
