@@ -170,12 +170,8 @@ def plan_directory(
     unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
     if unknown_topics:
         raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
-    known = replace(
-        PartitionPlan(
-            root, "", "", -1, chosen, False, {}, None, DISK.exists(f"{root}/{file_names.CLEAN_SHUTDOWN}"), in_use
-        ),
-        has_coordinators=_has_coordinators(metadata, directories),
-    )
+    stopped, coordinated = DISK.exists(f"{root}/{file_names.CLEAN_SHUTDOWN}"), _has_coordinators(metadata, directories)
+    known = PartitionPlan(root, "", "", -1, chosen, False, {}, None, stopped, in_use, coordinated)
     ids = find_expected_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
     partitions: list[PartitionPlan] = []
     segments: list[SegmentPlan] = []
