@@ -14,7 +14,7 @@ from conformance import spec
 from conformance.builds import QUICK_JAVA
 from conformance.clients import CLIENTS
 from conformance.kafka_reference import running_kafka
-from conformance.kafka_tools import Tool, running_tools
+from conformance.kafka_tools import Tool, run_tool
 from tests.leaving import leaves_sockets
 from tests.running import RunningBroker, running_broker
 
@@ -96,10 +96,9 @@ def broker(
 
 
 @pytest.fixture(scope="session")
-def kafka_tool() -> Iterator[Tool]:
+def kafka_tool() -> Tool:
     """Runs a command-line tool of Apache Kafka by its class and arguments, and returns what it printed."""
-    with running_tools() as run:
-        yield run
+    return lambda name, *arguments: run_tool(name, *arguments).out
 
 
 @pytest.fixture(scope="session")

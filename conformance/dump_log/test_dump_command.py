@@ -17,7 +17,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from conformance.kafka_reference import kafka_command, running_kafka
+from conformance.kafka_reference import running_kafka
+from conformance.kafka_tools import run_tool
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 TOPIC = "orders"
@@ -77,8 +78,7 @@ def ours(*paths: Path) -> Iterator[dict[str, Any]]:
 
 def theirs(path: Path) -> list[dict[str, str]]:
     """The `name: value` pairs of each line that Kafka's tool prints."""
-    command = kafka_command(TOOL, "--files", str(path), "--deep-iteration")
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = run_tool(TOOL, "--files", str(path), "--deep-iteration").out
     return [dict(re.findall(r"(\w+): (\S+)", line)) for line in output.splitlines()]
 
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from conformance.kafka_reference import kafka_command
+from conformance.kafka_tools import run_tool
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
@@ -75,8 +74,7 @@ def dump(directory: Path) -> Callable[..., dict[str, list[str]]]:
 
     def run(suffix: str, *options: str) -> dict[str, list[str]]:
         files = ",".join(str(path) for path in sorted(directory.glob(f"*{suffix}")))
-        command = kafka_command(TOOL, "--files", files, *options)
-        output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        output = run_tool(TOOL, "--files", files, *options).out
         parts = re.split(r"^Dumping (.*)\n", output, flags=re.MULTILINE)[1:]
         return {Path(name).name: text.splitlines() for name, text in zip(parts[::2], parts[1::2], strict=True)}
 

@@ -6,12 +6,11 @@ Which files are dumped, and what must be in them, is the tests' business.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from conformance.kafka_reference import kafka_command
+from conformance.kafka_tools import run_tool
 
 TOOL = "org.apache.kafka.tools.DumpLogSegments"
 # Version 4.3 says this of every segment that does not begin at 0, Kafka's own included, when it reads record by record.
@@ -27,12 +26,10 @@ class Dump(NamedTuple):
 
 def dump(files: Iterable[Path], *options: str) -> Dump:
     """Run the tool on files. Raises AssertionError with what it printed if it fails."""
-    command = kafka_command(TOOL, "--files", ",".join(map(str, sorted(files))))
-    result = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
-    parts = re.split(r"^Dumping (.*)\n", result.stdout, flags=re.MULTILINE)
+    printed = run_tool(TOOL, "--files", ",".join(map(str, sorted(files))), *options)
+    parts = re.split(r"^Dumping (.*)\n", printed.out, flags=re.MULTILINE)
     lines = {Path(name): text.splitlines() for name, text in zip(parts[1::2], parts[2::2], strict=True)}
-    complaints = parts[0] + result.stderr + "\n"
+    complaints = parts[0] + printed.err + "\n"
     for match in BEGINS_LATE.finditer(complaints):
         if int(Path(match["path"]).name[:20]) == int(match["offset"]):
             complaints = complaints.replace(match[0], "")

@@ -15,6 +15,8 @@ from typing import Any
 from conformance import builds
 from conformance.clients import PATIENCE_S, REPOSITORY, java_command
 
+READ_BYTES = 1 << 16
+
 
 def java(version: str) -> Callable[[], list[str]]:
     return lambda: java_command(version, "conformance.Main", "secured")
@@ -41,6 +43,7 @@ class Program:
 
     def __init__(self, name: str, command: Sequence[str]) -> None:
         self.name = name
+        self._unread = bytearray()
         environment = {**os.environ, "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
         self._process = subprocess.Popen(
             command, cwd=REPOSITORY, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -60,12 +63,14 @@ class Program:
     def answer(self) -> dict[str, Any]:
         """Return the next line. Raises AssertionError if none comes."""
         assert self._process.stdout is not None
-        descriptor, line, end = self._process.stdout.fileno(), b"", time.monotonic() + PATIENCE_S
-        while not line.endswith(b"\n"):
+        descriptor, end = self._process.stdout.fileno(), time.monotonic() + PATIENCE_S
+        piece = bytes(self._unread)
+        while b"\n" not in piece:
             readable, _, _ = select.select([descriptor], [], [], max(0, end - time.monotonic()))
-            piece = os.read(descriptor, 1) if readable else b""
-            assert piece, f"{self.name} says nothing more: {line!r}, status {self._process.poll()}"
-            line += piece
+            piece = os.read(descriptor, READ_BYTES) if readable else b""
+            assert piece, f"{self.name} says nothing more: {self._unread!r}, status {self._process.poll()}"
+            self._unread += piece
+        line, _, self._unread = self._unread.partition(b"\n")
         said: dict[str, Any] = json.loads(line)
         return said
 
