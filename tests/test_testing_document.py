@@ -164,7 +164,7 @@ def test_the_documented_table_has_every_path() -> None:
 
     async def described() -> dict[str, set[str]]:
         async with Broker() as broker:
-            paths = make_control_app(broker).description["paths"]
+            paths = make_control_app(broker).openapi_document["paths"]
             return {path: {method.upper() for method in methods} for path, methods in paths.items()}
 
     table = {row["first"].strip("`"): set(row["second"].split(", ")) for row in ROW.finditer(page("testing-http"))}

@@ -17,7 +17,7 @@ KITS = Path(__file__).parents[1]
 
 def generated() -> dict[str, str]:
     """Return the files by their paths below `kits/`."""
-    description = Description(make_control_app(Broker(registry=True)).description)
+    description = Description(make_control_app(Broker(registry=True)).openapi_document)
     written = {"go": go_files, "java": java_files, "node": node_files}
     return {f"{kit}/{name}": text for kit, write in written.items() for name, text in write(description).items()}
 

@@ -202,7 +202,7 @@ class MemoryTransport(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._is_reading_paused = False
-        self._deliver_soon()
+        self._schedule_delivery()
 
     def is_reading(self) -> bool:
         return not (self._is_reading_paused or self._is_closing)
@@ -231,14 +231,14 @@ class MemoryTransport(asyncio.Transport):
     def _receive(self, data: bytes | None) -> None:
         self._inbox.append(data)
         self._inbox_bytes += len(data or b"")
-        self._deliver_soon()
+        self._schedule_delivery()
 
-    def _deliver_soon(self) -> None:
+    def _schedule_delivery(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._loop.call_soon(self._deliver)
+            self._loop.call_soon(self._deliver_received_bytes)
 
-    def _deliver(self) -> None:
+    def _deliver_received_bytes(self) -> None:
         """Hand what has come to the protocol."""
         self._is_due = False
         while self._inbox and not self._is_reading_paused and not self._is_closing:

@@ -110,7 +110,7 @@ class Conversation:
             self.server = str(Address(name[0], name[1]))
             self._resume_reading()
 
-    def on_ended(self, side: Side) -> None:
+    def on_end_of_stream(self, side: Side) -> None:
         """Tell the other side that this one sends nothing more, once it has got everything before."""
         if side.splitter.is_idle and not side.splitter.held:
             side.splitter.pass_incomplete_frame()
@@ -134,7 +134,7 @@ class Conversation:
         else:
             side.other.reset_connection()
         if self._client_is_lost and not side.other.is_connected:
-            self._proxy.on_ended(self)
+            self._proxy.forget_conversation(self)
 
     def close(self) -> None:
         """Close both sides."""
@@ -303,7 +303,7 @@ class Conversation:
         if self._login is None and self._held is None and self.client.splitter.held and not self._is_ending:
             self.client.resume_splitting()
             if self.client.has_ended:
-                self.on_ended(self.client)
+                self.on_end_of_stream(self.client)
 
     # --- answers ----------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class ProxyFaults(Faults):
         "witnesses_of_bytes",
         "on_connected",
         "on_closed",
-        "on_ended",
+        "forget_conversation",
         "call_soon",
     ),
     *("make_address_mapper", "topic_name", "find_server", "watch", "client_settings", "lends_its_login"),
@@ -293,7 +293,7 @@ class Proxy(Served):
         if connecting is not None:
             connecting.cancel()
 
-    def on_ended(self, conversation: Conversation) -> None:
+    def forget_conversation(self, conversation: Conversation) -> None:
         """Forget a client whose node has gone, too."""
         self._conversations.discard(conversation)
 

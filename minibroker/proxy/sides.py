@@ -22,7 +22,7 @@ class Between(Protocol):
     def on_connected(self, side: Side) -> None:
         """Called when a side is open."""
 
-    def on_ended(self, side: Side) -> None:
+    def on_end_of_stream(self, side: Side) -> None:
         """Called when a side sends nothing more."""
 
     def on_lost(self, side: Side, error: Exception | None) -> None:
@@ -62,7 +62,7 @@ class Side(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         self.has_ended = True
-        self._between.on_ended(self)
+        self._between.on_end_of_stream(self)
         return not self._is_tls  # the other direction stays open, which TLS cannot do
 
     def pause_writing(self) -> None:

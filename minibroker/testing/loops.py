@@ -62,7 +62,7 @@ class Loop:
         """Return whether this process is a fork of the loop's process, so that a call would never return."""
         return os.getpid() != self._process_id
 
-    def _check_process(self) -> None:
+    def _check_not_forked(self) -> None:
         if self.is_elsewhere:
             raise NotRunning(f"the broker runs in process {self._process_id}, of which this one is a fork")
 
@@ -75,7 +75,7 @@ class Loop:
 
         Raises NotRunning in a fork of the loop's process, as `run` and `arun` do.
         """
-        self._check_process()
+        self._check_not_forked()
         if self._is_here:
             return function()
         done: Future[Result] = Future()
@@ -89,7 +89,7 @@ class Loop:
         """
         if self._is_here or self.is_elsewhere:
             work.close()
-            self._check_process()
+            self._check_not_forked()
             raise RuntimeError(self.REASON)
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
@@ -109,7 +109,7 @@ class Loop:
         """Run `work` on the loop; await its result, from any asyncio loop or from trio."""
         if self.is_elsewhere:
             work.close()
-            self._check_process()
+            self._check_not_forked()
         if _is_in_trio():
             return await _await_in_trio(asyncio.run_coroutine_threadsafe(work, self._loop))
         if asyncio.get_running_loop() is self._loop:

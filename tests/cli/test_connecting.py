@@ -53,7 +53,7 @@ def properties(secured: Broker, tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("text", ["localhost:9092", "a:1,b:2", "[::1]:9092", "10.0.0.1:65535"])
-def test_given_servers_are_unchanged(text: str) -> None:
+def test_servers_that_are_given_with_ports_are_used_unchanged(text: str) -> None:
     assert parse_servers(text) == text
 
 

@@ -131,7 +131,7 @@ def test_a_rejected_request_has_no_effects(explored: Broker) -> None:
     assert list_effects(last(explored, "Produce"), lambda _: None) == []
 
 
-def test_a_frame_is_copied_in_all_forms(explored: Broker) -> None:
+def test_a_frame_can_be_copied_as_hex_json_python_and_kcat_commands(explored: Broker) -> None:
     produce(explored, "orders", b"it's\n")
     exchange = last(explored, "Produce")
     copies = make_copyable_texts(exchange, "127.0.0.1:9092", lambda _: None)

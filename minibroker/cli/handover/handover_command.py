@@ -51,10 +51,10 @@ def handover(form: str, cluster: str, path: str | None, bootstrap: Bootstrap, as
         with connect_client(bootstrap) as client:
             state = collect_state(client, bootstrap.servers)
     else:
-        from minibroker.cli.handover.handover_directory import limit_to_settings_of_directory, serve_directory_copy
+        from minibroker.cli.handover.handover_directory import keep_settings_of_directory_only, serve_directory_copy
 
         with serve_directory_copy(path) as servers, connect_client(Bootstrap(servers, ())) as client:
-            state = limit_to_settings_of_directory(collect_state(client, path))
+            state = keep_settings_of_directory_only(collect_state(client, path))
     if as_json:
         click.echo(json.dumps(_make_handover_document(state)))
     elif form == "sh":

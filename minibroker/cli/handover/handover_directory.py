@@ -50,7 +50,7 @@ def serve_directory_copy(path: str) -> Iterator[str]:
             raise click.ClickException(f"{path}: {error}") from None
 
 
-def limit_to_settings_of_directory(state: State) -> State:
+def keep_settings_of_directory_only(state: State) -> State:
     """Return what is known of the directory itself: the settings of this process are no one's.
 
     Those that were set at run time are in the metadata; others count as Kafka's defaults.

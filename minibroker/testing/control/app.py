@@ -63,10 +63,10 @@ class Control(Application):
 
     async def answer_openapi(self, _: Request) -> Answer:
         """Answer with the description. It takes long, so a thread makes it."""
-        return make_json_answer(await asyncio.to_thread(lambda: self.description))
+        return make_json_answer(await asyncio.to_thread(lambda: self.openapi_document))
 
     @cached_property
-    def description(self) -> dict[str, Any]:
+    def openapi_document(self) -> dict[str, Any]:
         """The description for people and for generators of clients."""
         errors = EVERYWHERE | GUARDED if self._needs_token else EVERYWHERE
         faults = {"NewFault": make_fault_schema()}

@@ -78,22 +78,22 @@ class Watch(Interceptor):
         timeout_s = parse_milliseconds(timeout) / 1000
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         entry = condition, future
-        self._add_entry(entry)
+        self._add_waiter(entry)
         try:
             return await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
             reason = expired() if self._broker.is_running else "the broker is down"
             raise Expired(f"after {timeout_s:g} s: {reason}") from None
         finally:
-            self._remove_entry(entry)
+            self._remove_waiter(entry)
 
-    def _add_entry(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
+    def _add_waiter(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
         if not self._waiting:
             self._broker.interceptors.append(self)
             self._broker.moving_clock.after = self.check_conditions_soon
         self._waiting.append(entry)
 
-    def _remove_entry(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
+    def _remove_waiter(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
         self._waiting.remove(entry)
         if not self._waiting:
             self._broker.interceptors.remove(self)

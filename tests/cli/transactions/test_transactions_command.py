@@ -120,7 +120,7 @@ def test_an_unknown_topic_or_server_is_an_error(run: Run, run_client: Run) -> No
     assert nobody.stderr.startswith("minibroker: cannot connect to 127.0.0.1:1: ")
 
 
-def test_an_invalid_setting_is_rejected(run_client: Run) -> None:
+def test_an_invalid_client_setting_is_rejected(run_client: Run) -> None:
     result = run_client("transactions", "list", "--client", "sasl.mechanizm=PLAIN")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "minibroker: --client: sasl.mechanizm is not known; did you mean sasl.mechanism" in result.stderr

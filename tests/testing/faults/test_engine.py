@@ -240,7 +240,7 @@ def test_a_disconnected_silenced_client_leaves_no_trace(broker: Broker, more: di
     assert fault.held == 0
 
 
-def test_a_record_written_during_silence_is_not_written_again_by_a_restore(broker: Broker) -> None:
+def test_a_restore_does_not_rerun_a_produce_that_got_no_response(broker: Broker) -> None:
     broker.create_topic("t")
     fault = broker.faults.add(api="Produce", answer="silence", when="after")
     producer = librdkafka(broker, retries=0)

@@ -14,10 +14,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 
 from minibroker.registry.formats.comparing_budget import Budget, describe_changes
 from minibroker.registry.formats.protobuf.descriptors import (
-    encode_base64,
+    encode_base64_descriptor,
     find_well_known,
     make_descriptor,
-    parse_base64,
+    parse_base64_descriptor,
 )
 from minibroker.registry.formats.protobuf.proto_names import Collected, Names, collect_names
 from minibroker.registry.formats.protobuf.proto_reading import read_file
@@ -57,7 +57,7 @@ class ProtobufSchema:
     def get_text_in_format(self, format: str) -> str:
         """Return the text in Confluent's format "serialized" (a descriptor in base64) or "ignore_extensions"."""
         if format == "serialized":
-            return encode_base64(make_descriptor(OWN_NAME, self.file, self.names, self.imported))
+            return encode_base64_descriptor(make_descriptor(OWN_NAME, self.file, self.names, self.imported))
         return write_file(self.file, extensions=False) if format == "ignore_extensions" else self.canonical
 
     def check_with_protobuf(self) -> None:
@@ -127,7 +127,7 @@ def _parse_file(text: str) -> File:
     try:
         file: File | None = read_file(text)
     except InvalidSchema as error:
-        file = parse_base64(text)
+        file = parse_base64_descriptor(text)
         if file is None:
             raise InvalidSchema(f"Could not parse Protobuf - {error}") from None
     assert file is not None

@@ -62,7 +62,7 @@ def _make_file_class() -> type[FileDescriptorProto]:
     return GetMessageClass(pool.FindMessageTypeByName("google.protobuf.FileDescriptorProto"))  # type: ignore[return-value]
 
 
-def parse_base64(text: str) -> File | None:
+def parse_base64_descriptor(text: str) -> File | None:
     """Return the file that a FileDescriptorProto in base64 describes, or None if the text is none."""
     if len(text) > MAXIMUM_CHARACTERS:
         return None
@@ -74,7 +74,7 @@ def parse_base64(text: str) -> File | None:
     return parse_file(proto)
 
 
-def encode_base64(proto: FileDescriptorProto) -> str:
+def encode_base64_descriptor(proto: FileDescriptorProto) -> str:
     """Return a descriptor in base64."""
     return base64.b64encode(proto.SerializeToString(deterministic=True)).decode()
 
