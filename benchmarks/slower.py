@@ -25,7 +25,7 @@ def without_produce_template() -> None:
 
 
 def without_commit_template() -> None:
-    commit_template.remember_commit = _nothing
+    commit_template.remember_commit_template = _nothing
 
 
 def without_lasting_answers() -> None:

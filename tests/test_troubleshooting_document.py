@@ -10,7 +10,7 @@ import pytest
 from kafka.errors import KafkaTimeoutError
 
 from minibroker.broker.configs.listeners import make_broker_listeners
-from minibroker.broker.configs.properties import parse_properties
+from minibroker.broker.configs.properties import parse_java_properties
 from minibroker.broker.configs.settings import Settings
 from minibroker.cli.main import COMMANDS
 from minibroker.protocol.errors import ErrorCode
@@ -32,7 +32,7 @@ def test_documented_error_codes_and_commands_exist() -> None:
 
 def test_the_documented_listeners_work_for_clients_inside_and_outside() -> None:
     (block,) = (found["text"] for found in FENCED.finditer(DOCUMENT.read_text()) if found["kind"] == "properties")
-    settings = Settings({each.key: each.value for each in parse_properties(block)})
+    settings = Settings({each.key: each.value for each in parse_java_properties(block)})
     listeners = make_broker_listeners(settings)
     advertised = {each.name: f"{each.advertised_host}:{each.advertised_port}" for each in listeners}
     assert advertised == {"INTERNAL": "kafka:29092", "EXTERNAL": "localhost:9092"}

@@ -71,15 +71,15 @@ def random_set(source: random.Random, hosts: list[str]) -> dict[str, Any]:
 def ours(asked: dict[str, Any]) -> str:
     acls = Acls()
     for number, acl in enumerate(asked["acls"]):
-        acls.add(number.to_bytes(16, "big"), acl)
+        acls.add_acl(number.to_bytes(16, "big"), acl)
     without_acl = asked["withoutAcl"] == "true"
     authorizer = Authorizer(acls, parse_super_users(asked["superUsers"]), allow_without_acl=without_acl)
     verdicts = [
-        authorizer.allows(_principal(principal), host, Right(operation, kind), name)
+        authorizer.allows_operation(_principal(principal), host, Right(operation, kind), name)
         for principal, host, operation, kind, name in asked["questions"]
     ]
     verdicts += [
-        authorizer.allows_some(_principal(principal), host, Right(operation, kind))
+        authorizer.allows_on_any_resource(_principal(principal), host, Right(operation, kind))
         for principal, host, operation, kind in asked["some"]
     ]
     return "".join("1" if verdict else "0" for verdict in verdicts)

@@ -118,7 +118,7 @@ def test_dumped_offset_indexes_are_valid_and_equal_ours(directory: Path, dump) -
         assert lines == []
     for name, lines in dump(".index").items():
         segment = next(segment for segment in log.segments if name.startswith(f"{segment.base_offset:020d}"))
-        segment.load()
+        segment.load_last_entries()
         segment.indexes.load_entries()
         entries = [fields(line) for line in lines]
         assert [
@@ -134,7 +134,7 @@ def test_dumped_time_indexes_are_valid_and_equal_ours(directory: Path, dump) -> 
         assert lines == []
     for name, lines in dump(".timeindex").items():
         segment = next(segment for segment in log.segments if name.startswith(f"{segment.base_offset:020d}"))
-        segment.load()
+        segment.load_last_entries()
         segment.indexes.load_entries()
         entries = [fields(line) for line in lines]
         assert [

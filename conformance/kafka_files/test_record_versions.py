@@ -15,7 +15,7 @@ from minibroker.protocol.messages.metadata_records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
-from minibroker.protocol.records.metadata_values import choose_version
+from minibroker.protocol.records.metadata_values import choose_record_version
 
 SCRIPT = """\
 import org.apache.kafka.server.common.MetadataVersion;
@@ -42,9 +42,9 @@ def test_levels_and_record_versions_are_kafkas(tmp_path: Path) -> None:
     assert known == [
         (
             level,
-            choose_version(RegisterBrokerRecord, level),
-            choose_version(PartitionRecord, level),
-            choose_version(PartitionChangeRecord, level),
+            choose_record_version(RegisterBrokerRecord, level),
+            choose_record_version(PartitionRecord, level),
+            choose_record_version(PartitionChangeRecord, level),
         )
         for level in shared
     ]

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from conformance.messages.definitions import Spec
-from minibroker.protocol.fields import Field, Kind, list_fields
+from minibroker.protocol.fields import Field, Kind, list_declared_fields
 
 
 def snake_case(name: str) -> str:
@@ -15,7 +15,7 @@ def snake_case(name: str) -> str:
 
 def as_struct(struct: Any, values: Spec) -> Any:
     """The struct that minibroker would use for a dict of Kafka's names."""
-    known = {field.name: field for field in list_fields(struct)}
+    known = {field.name: field for field in list_declared_fields(struct)}
     converted = {}
     for name, value in values.items():
         field = known[snake_case(name)]

@@ -13,7 +13,7 @@ from conformance.messages.structs import as_struct, snake_case
 from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import list_messages
-from minibroker.protocol.fields import list_fields
+from minibroker.protocol.fields import list_declared_fields
 
 FIRST_TAG_OF_OURS = 10000  # such fields are not Kafka's
 CASES = 6  # random messages for each version
@@ -65,7 +65,7 @@ def test_request_and_response_of_an_api_have_the_same_versions() -> None:
 def test_api_keys_and_names_are_those_of_the_definition(message: type[Message]) -> None:
     specs = [found.spec for release in RELEASES if (found := definitions(release).get(message.__name__)) is not None]
     assert message.api_key == int(specs[0].get("apiKey", -1))
-    assert {field.name for field in list_fields(message) if field.facts.tag < FIRST_TAG_OF_OURS} == {
+    assert {field.name for field in list_declared_fields(message) if field.facts.tag < FIRST_TAG_OF_OURS} == {
         snake_case(field["name"]) for version in message.versions for field in _present(message.__name__, version)
     }
 

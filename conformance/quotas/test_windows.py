@@ -39,9 +39,11 @@ def ours(history: History) -> list[list[float]]:
     rate, bucket = Rate(windows), TokenBucket(windows)
     measured = []
     for now_ms, value in records:
-        rate.record(value, now_ms)
-        bucket.record(value, bound, now_ms)
-        measured.append([rate.measure(now_ms), rate.measure_window_ms(now_ms), bucket.measure(bound, now_ms)])
+        rate.record_value(value, now_ms)
+        bucket.take_tokens(value, bound, now_ms)
+        measured.append(
+            [rate.measure_rate(now_ms), rate.measure_window_ms(now_ms), bucket.measure_tokens(bound, now_ms)]
+        )
     return measured
 
 

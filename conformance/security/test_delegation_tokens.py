@@ -17,10 +17,10 @@ from conformance.wire.connection import Connection
 from conformance.wire.requests import create_request, repeated, topic
 from conformance.wire.test_delegation_tokens import described, expire, log_in_by, made
 from conformance.wire.test_sasl import authenticate, handshake, is_served
-from minibroker.broker.metadata.metadata_snapshots import find_newest_snapshot, iterate_values_in
+from minibroker.broker.metadata.metadata_snapshots import find_newest_snapshot, iterate_record_values_in
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord
-from minibroker.protocol.records.metadata_values import decode_metadata
+from minibroker.protocol.records.metadata_values import decode_metadata_record
 from minibroker.storage.files import Disk
 from tests.running import RunningBroker, running_broker
 
@@ -142,5 +142,9 @@ def test_tokens_are_kept_by_kafka_and_back(tmp_path: Path) -> None:
 
 def in_a_snapshot(logs: Path, token_id: str) -> bool:
     snapshot = find_newest_snapshot(Disk(), str(logs / "__cluster_metadata-0"))
-    records = [] if snapshot is None else [decode_metadata(value) for _, value in iterate_values_in(snapshot.data)]
+    records = (
+        []
+        if snapshot is None
+        else [decode_metadata_record(value) for _, value in iterate_record_values_in(snapshot.data)]
+    )
     return token_id in [record.token_id for record in records if isinstance(record, DelegationTokenRecord)]

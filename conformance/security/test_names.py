@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.kafka_reference import kafka_command
-from minibroker.broker.security.distinguished_names import KEYWORDS, format_name
+from minibroker.broker.security.distinguished_names import KEYWORDS, format_distinguished_name
 from minibroker.broker.security.principal_mapping import InvalidRules, NoRuleApplies, PrincipalMapping
 
 PROGRAM = Path(__file__).parent / "JavaNames.java"
@@ -99,7 +99,7 @@ def test_names_of_certificates_are_formatted_as_by_java(tmp_path: Path) -> None:
     source = seeded()
     names = [name(source) for _ in range(COUNT)]
     answers = asked_of_java([f"name {each.hex()}" for each in names], tmp_path)
-    assert [written(format_name(each)) for each in names] == answers
+    assert [written(format_distinguished_name(each)) for each in names] == answers
 
 
 def test_mapping_rules_give_the_principals_of_kafka(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_mapping_rules_give_the_principals_of_kafka(tmp_path: Path) -> None:
     refused = 0
     for (text, subject), answer in zip(cases, asked_of_java(lines, tmp_path), strict=True):
         try:
-            ours = written(PrincipalMapping(text).map_name(subject))
+            ours = written(PrincipalMapping(text).map_distinguished_name(subject))
         except NoRuleApplies:
             ours = "none"
         except InvalidRules:

@@ -16,8 +16,13 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from conformance.kafka_files.scenario import wait_until
 from conformance.kafka_reference import CONTROL_PROPERTIES, kafka_command, running_kafka
-from minibroker.broker.configs.properties import MalformedProperties, parse_properties
-from minibroker.broker.configs.settings import ConfigEntry, Settings, get_broker_setting, validate_topic_overrides
+from minibroker.broker.configs.properties import MalformedProperties, parse_java_properties
+from minibroker.broker.configs.settings import (
+    ConfigEntry,
+    Settings,
+    get_broker_setting_declaration,
+    validate_topic_overrides,
+)
 from minibroker.broker.configs.settings_table import (
     BROKER_SETTINGS,
     SETTINGS,
@@ -26,7 +31,7 @@ from minibroker.broker.configs.settings_table import (
     Scope,
     Setting,
 )
-from minibroker.broker.configs.settings_values import InvalidValue, format_value, parse_value
+from minibroker.broker.configs.settings_values import InvalidValue, format_setting_value, parse_setting_value
 from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
 
 # What Kafka 4.4 does not know (any more) is not asked about.
@@ -83,7 +88,7 @@ def test_the_settings_table_has_exactly_kafkas_settings(kafka: dict[str, Any]) -
 
 
 def kafka_default(row: Setting) -> str | None:
-    return format_value(row.default if row.kafka_default is None else row.kafka_default)
+    return format_setting_value(row.default if row.kafka_default is None else row.kafka_default)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +106,7 @@ def test_a_broker_setting_has_kafkas_type_and_default(row: Setting, kafka: dict[
 def test_a_topic_setting_has_kafkas_type_default_and_synonyms(topic: str, kafka: dict[str, Any]) -> None:
     row, theirs = TOPIC_SETTINGS[topic], kafka["topic"][topic]
     assert (row.type.name, row.internal) == (theirs["type"], theirs["internal"])
-    assert format_value(Settings().get_topic_value(topic, {})) == theirs["default"]
+    assert format_setting_value(Settings().get_topic_value(topic, {})) == theirs["default"]
     ours = [] if row.scope is Scope.TOPIC else [row.name, *(name for name, _ in row.fallbacks)]
     assert ours == kafka["synonyms"].get(topic, [])
 
@@ -119,7 +124,7 @@ def test_dynamic_settings_are_those_of_kafka(kafka: dict[str, Any]) -> None:
 
 def complaint(row: Setting, name: str, text: str) -> str | None:
     try:
-        parse_value(row, name, text)
+        parse_setting_value(row, name, text)
     except InvalidValue as error:
         return str(error)
     return None
@@ -144,7 +149,7 @@ STRICTER = {
 
 def test_a_broker_accepts_the_same_values_as_in_kafka(kafka: dict[str, Any]) -> None:
     for (name, text), theirs in zip(value_questions(VALUE_NAMES), kafka["broker values"], strict=True):
-        ours = complaint(get_broker_setting(name), name, text)
+        ours = complaint(get_broker_setting_declaration(name), name, text)
         same = (ours is None) == (theirs is None) or (name in STRICTER and theirs is None)
         assert same, f"{name}={text!r}: {ours!r} here, {theirs!r} in Kafka"
 
@@ -152,7 +157,7 @@ def test_a_broker_accepts_the_same_values_as_in_kafka(kafka: dict[str, Any]) -> 
 def test_properties_are_parsed_as_by_java(kafka: dict[str, Any]) -> None:
     for text, theirs in zip(property_texts(), kafka["properties"], strict=True):
         try:
-            ours = {pair.key: pair.value for pair in parse_properties(text)}
+            ours = {pair.key: pair.value for pair in parse_java_properties(text)}
         except MalformedProperties:
             ours = None
         assert ours == theirs, repr(text)

@@ -58,18 +58,20 @@ class Broker(Cluster):
     @property
     def groups(self) -> GroupCoordinator:
         """The coordinator of all groups."""
-        groups = self.coordinators.made.get(GROUPS_TOPIC) or self.coordinators.find_by_topic(GROUPS_TOPIC)
+        groups = self.coordinators.made.get(GROUPS_TOPIC) or self.coordinators.find_coordinator_by_state_topic(
+            GROUPS_TOPIC
+        )
         return groups  # type: ignore[return-value]  # which the table says, and no import does
 
     @property
     def transactions(self) -> TransactionCoordinator:
         """The coordinator of all transactions."""
-        return self.coordinators.find_by_topic(TRANSACTIONS_TOPIC)  # type: ignore[return-value]
+        return self.coordinators.find_coordinator_by_state_topic(TRANSACTIONS_TOPIC)  # type: ignore[return-value]
 
     @property
     def share_states(self) -> ShareCoordinator:
         """The coordinator of the states of all share partitions."""
-        return self.coordinators.find_by_topic(SHARE_STATE_TOPIC)  # type: ignore[return-value]
+        return self.coordinators.find_coordinator_by_state_topic(SHARE_STATE_TOPIC)  # type: ignore[return-value]
 
     @property
     def shares(self) -> SharePartitions:
@@ -88,7 +90,7 @@ class Broker(Cluster):
 
         return ClientTelemetry(self)
 
-    def load(self) -> None:
+    def load_cluster(self) -> None:
         """Fold the metadata log, begin an epoch in it, register the nodes, open the partitions' logs, elect leaders.
 
         Raises MetadataError, LogDirectoryError, or KafkaError(KAFKA_STORAGE_ERROR).
@@ -96,19 +98,21 @@ class Broker(Cluster):
         is_new = self.metadata_log.is_new
         removed: set[bytes] = set()
         try:
-            self.metadata_log.replay(lambda record: self._note_replayed_record(record, removed))
+            self.metadata_log.replay_all_records(lambda record: self._apply_replayed_record(record, removed))
         except MetadataError as error:
-            raise MetadataError(f"{error}; {self.repair_advice}") from error
+            raise MetadataError(f"{error}; {self.metadata_repair_advice}") from error
         if not (self.logs.was_clean_shutdown or self.static_settings["accept.lost.metadata"]):
-            self._check_no_topic_lost(removed)
+            self._check_no_topic_record_lost(removed)
         if not is_new:
-            self._check_features()
+            self._check_feature_levels()
         self.metadata_log.begin_leader_epoch(
             min(self.nodes, default=self.static_settings["node.id"]), self.clock.wall_ms()
         )
         if is_new:
-            first = self.controller.make_first_records(self.metadata_log.read_bootstrap_records(), self.first_levels)
-            self.commit_records([*first, *self.first_records])
+            first = self.controller.make_bootstrap_records(
+                self.metadata_log.read_bootstrap_records(), self.first_levels
+            )
+            self.commit_metadata_records([*first, *self.first_records])
         elif self.first_records:
             log.warning("this cluster has begun already: the credentials for a new one are left out")
         drop_unusable_configs(self.image.configs)
@@ -116,23 +120,23 @@ class Broker(Cluster):
         self.logs.broker_epoch = min((node.broker_epoch for node in self.nodes.values()), default=None)
         self.apply_broker_configs()
         for topic in self.image.topics.values():
-            self.open_logs(topic)
-        self._set_stray_logs_aside()
+            self.open_logs_of_topic(topic)
+        self._rename_stray_logs()
         for topic in self.image.topics.values():
             for partition in topic.partitions:
                 self.on_leader_changed(partition)
         if not self.logs.was_clean_shutdown:
-            elections.bump_leader_epochs(self)
+            elections.bump_all_leader_epochs(self)
         elections.elect_leaders_at_start(self)
         self._resume_log_moves()
-        self.coordinators.load_all()
+        self.coordinators.load_all_coordinators()
 
-    def _note_replayed_record(self, record: Message, removed: set[bytes]) -> None:
-        self.image.apply(record)
+    def _apply_replayed_record(self, record: Message, removed: set[bytes]) -> None:
+        self.image.apply_record(record)
         if isinstance(record, RemoveTopicRecord):
             removed.add(record.topic_id)
 
-    def _check_no_topic_lost(self, removed: set[bytes]) -> None:
+    def _check_no_topic_record_lost(self, removed: set[bytes]) -> None:
         """Raise MetadataError if a log has records, but its topic is unknown and was not deleted.
 
         A crash may leave an empty log of a topic whose creation was not committed. Records need a committed topic.
@@ -141,12 +145,12 @@ class Broker(Cluster):
             topic = self.image.topics.get(name)
             if name == METADATA_TOPIC or topic is not None and topic.find_partition(index) is not None:
                 continue
-            path, topic_id, size_bytes = self.logs.peek_at_log(name, index)
+            path, topic_id, size_bytes = self.logs.describe_unopened_log(name, index)
             if size_bytes and topic_id not in removed:
                 storage = self.metadata_log.storage
                 raise MetadataError(
                     f"{path} has records, and {storage.directory}, which ends at offset {storage.log_end_offset}, does "
-                    f"not know its topic: it may have lost its end; {self.repair_advice}"
+                    f"not know its topic: it may have lost its end; {self.metadata_repair_advice}"
                 )
 
     def _resume_log_moves(self) -> None:
@@ -156,22 +160,22 @@ class Broker(Cluster):
             if partition is not None and partition.has_local_log:
                 self.moves.start_move(partition, directory)
 
-    def _check_features(self) -> None:
+    def _check_feature_levels(self) -> None:
         """Raise MetadataError for a cluster whose records we might misunderstand."""
         name = features.METADATA_VERSION
         level, levels = self.image.features.get(name), features.SUPPORTED[name]
         if level not in levels:
             raise MetadataError(f"the cluster has {name} {level}, and this broker supports {levels[0]} to {levels[-1]}")
 
-    def record_shutdown(self) -> None:
+    def fence_nodes_at_shutdown(self) -> None:
         """Record that the nodes go, for those who read the log later."""
         try:
             registration.fence_nodes(self)
         except KafkaError as error:
             log.warning("the metadata log could not record that the nodes have gone: %s", error)
 
-    def _set_stray_logs_aside(self) -> None:
+    def _rename_stray_logs(self) -> None:
         for name, index in self.logs.list_logs():
             topic = self.image.topics.get(name)
             if name != METADATA_TOPIC and (topic is None or topic.find_partition(index) is None):
-                self.set_log_aside(name, index)
+                self.rename_stray_log(name, index)

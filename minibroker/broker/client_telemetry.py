@@ -20,7 +20,7 @@ from minibroker.broker.configs.client_metrics import (
     make_illegal_pattern_error,
     parse_match_expressions,
 )
-from minibroker.broker.configs.settings_values import parse_value
+from minibroker.broker.configs.settings_values import parse_setting_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import CLIENT_METRICS_RESOURCE
 from minibroker.protocol.otlp import DataPoint
@@ -68,7 +68,7 @@ class Subscription(NamedTuple):
     interval_ms: int
     patterns: Mapping[str, Pattern] | None  # None matches nobody
 
-    def matches(self, parameters: Mapping[str, str | None]) -> bool:
+    def matches_client(self, parameters: Mapping[str, str | None]) -> bool:
         """Return whether a client with these parameters is meant."""
         if self.patterns is None:
             return False
@@ -105,7 +105,7 @@ class ClientInstance:
         self.interval_ms = CLIENT_METRICS_SETTINGS[INTERVAL_MS].default  # type: ignore[assignment]
         wanted: dict[str, None] = {}
         for subscription in subscriptions:
-            if subscription.matches(self.parameters):
+            if subscription.matches_client(self.parameters):
                 wanted.update(dict.fromkeys(subscription.metrics))
                 self.interval_ms = min(self.interval_ms, subscription.interval_ms)
         self.metrics = [ALL] if ALL in wanted else sort_as_java_hash_set(wanted)
@@ -115,14 +115,14 @@ class ClientInstance:
         self.terminating, self.last_error = False, ErrorCode.NONE
         self._got_ms = self._pushed_ms = 0
 
-    def accept_get_request(self, now_ms: int) -> bool:
+    def accept_get_request_if_due(self, now_ms: int) -> bool:
         """Return whether the interval is over since the last request, and count this one if so."""
         if now_ms - max(self._got_ms, self._pushed_ms) < self.interval_ms:
             return False
         self._got_ms = now_ms
         return True
 
-    def accept_push_request(self, now_ms: int) -> bool:
+    def accept_push_request_if_due(self, now_ms: int) -> bool:
         """Return whether the interval is over since the last push, or none followed the last get; count it if so."""
         if self._got_ms <= self._pushed_ms and now_ms - self._pushed_ms < self.interval_ms:
             return False
@@ -138,7 +138,7 @@ class Pushed:
         self.series: dict[SeriesKey, float] = {}
         self.dropped = 0
 
-    def add_point(self, point: DataPoint) -> int:
+    def add_data_point(self, point: DataPoint) -> int:
         """Keep the number; return how many series that adds, 0 or 1."""
         key = point.name, point.attributes
         known = self.series.get(key)
@@ -180,7 +180,7 @@ class ClientTelemetry:
             connection, client_id, self._make_instance_id() if instance_id == ZERO_UUID else instance_id
         )
         again = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if not instance.accept_get_request(self._cluster.clock.wall_ms()) and instance.last_error not in again:
+        if not instance.accept_get_request_if_due(self._cluster.clock.wall_ms()) and instance.last_error not in again:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         instance.last_error = ErrorCode.NONE
         return instance
@@ -191,33 +191,35 @@ class ClientTelemetry:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "invalid client instance id")
         return self._find_or_make_instance(connection, client_id, instance_id)
 
-    def keep_points(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
+    def keep_data_points(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
         """Keep the numbers of a push, in steps. Raises what `points` raises."""
         for point in points:
             if point is not None:
                 # Looked up each time: others may have taken its place since the last step.
-                self._series += self.find_or_make_pushed(instance).add_point(point)
+                self._series += self.find_or_make_pushed_metrics(instance).add_data_point(point)
             yield
         while self._series > SERIES_KEPT:
-            self._forget_oldest()
+            self._forget_oldest_pushed_metrics()
 
-    def find_or_make_pushed(self, instance: ClientInstance) -> Pushed:
+    def find_or_make_pushed_metrics(self, instance: ClientInstance) -> Pushed:
         pushed = self._pushed.get(instance.instance_id)
         if pushed is None:
             if len(self._pushed) >= CLIENTS_KEPT:
-                self._forget_oldest()
+                self._forget_oldest_pushed_metrics()
             pushed = self._pushed[instance.instance_id] = Pushed(instance.parameters["client_id"] or "")
         else:
             self._pushed.move_to_end(instance.instance_id)
         return pushed
 
-    def _forget_oldest(self) -> None:
+    def _forget_oldest_pushed_metrics(self) -> None:
         _, oldest = self._pushed.popitem(last=False)
         self._series -= len(oldest.series)
 
     # --- what is known --------------------------------------------------------------------------
 
-    def iterate_metrics(self, client_id: str | None = None, *, connected: bool = False) -> Iterator[ClientMetric]:
+    def iterate_client_metrics(
+        self, client_id: str | None = None, *, connected: bool = False
+    ) -> Iterator[ClientMetric]:
         """Yield what clients pushed, those of a client id or all, or only those of connected clients."""
         there = {each.instance_id for each in self.list_connected_instances()} if connected else self._pushed
         for instance_id, pushed in list(self._pushed.items()):
@@ -240,7 +242,7 @@ class ClientTelemetry:
     def _find_or_make_instance(
         self, connection: Connection, client_id: str | None, instance_id: bytes
     ) -> ClientInstance:
-        self._refresh_subscriptions()
+        self._refresh_subscriptions_if_changed()
         key = connection.node.node_id, instance_id
         instance = self._instances.get(key)
         if instance is not None and instance.connection.closed:
@@ -250,7 +252,7 @@ class ClientTelemetry:
             if len(self._instances) >= INSTANCES_MAX:
                 self._forget_instance(next(iter(self._instances)))
             instance = self._instances[key] = ClientInstance(
-                instance_id, list_match_parameters(connection, client_id, instance_id), connection
+                instance_id, get_match_parameters(connection, client_id, instance_id), connection
             )
         if instance.generation != self._generation:
             instance.apply_subscriptions(self._subscriptions, self._generation)
@@ -269,7 +271,7 @@ class ClientTelemetry:
         if instance.timer is not None:
             instance.timer.cancel()
 
-    def _refresh_subscriptions(self) -> None:
+    def _refresh_subscriptions_if_changed(self) -> None:
         """Read the subscriptions again if their configs have changed."""
         if self._commits == self._cluster.commits:
             return
@@ -286,19 +288,19 @@ class ClientTelemetry:
 def _parse_subscription(name: str, texts: Texts) -> Subscription:
     def value(setting: str) -> object:
         row = CLIENT_METRICS_SETTINGS[setting]
-        return parse_value(row, setting, texts[setting]) if setting in texts else row.default
+        return parse_setting_value(row, setting, texts[setting]) if setting in texts else row.default
 
     metrics, interval_ms = value(METRICS), value(INTERVAL_MS)
     assert isinstance(metrics, tuple) and isinstance(interval_ms, int)
     try:
-        patterns = compile_patterns(texts.get(MATCH, ""))
+        patterns = compile_match_patterns(texts.get(MATCH, ""))
     except KafkaError as error:
         log.warning("the subscription %s to client metrics matches nobody: %s", name, error)
         patterns = None
     return Subscription(metrics, interval_ms, patterns)
 
 
-def compile_patterns(text: str) -> dict[str, Pattern]:
+def compile_match_patterns(text: str) -> dict[str, Pattern]:
     """Compile the patterns of `match`, by their parameters. Raises KafkaError(INVALID_CONFIG).
 
     They are expressions of RE2: those of Java have more, and may take for ever.
@@ -315,7 +317,7 @@ def compile_patterns(text: str) -> dict[str, Pattern]:
     return patterns
 
 
-def list_match_parameters(connection: Connection, client_id: str | None, instance_id: bytes) -> dict[str, str | None]:
+def get_match_parameters(connection: Connection, client_id: str | None, instance_id: bytes) -> dict[str, str | None]:
     """Return what the patterns of subscriptions are matched with; None for what is not known."""
     software, _, version = connection.software.partition(" ")
     _, _, port = connection.peer.rpartition(":")

@@ -85,7 +85,7 @@ class SystemClock:
             self._threads = ThreadPoolExecutor(self._aside_threads, "minibroker-aside")
         future = self._threads.submit(work)
         self._aside[future] = done
-        future.add_done_callback(self._call_report_in_loop)
+        future.add_done_callback(self._report_end_in_loop)
 
     def run_detached(self, work: Work, done: Done) -> None:
         import threading
@@ -106,12 +106,12 @@ class SystemClock:
         """Whether work in other threads runs, or its callback has not run yet."""
         return bool(self._aside)
 
-    def _call_report_in_loop(self, future: Future[None]) -> None:
+    def _report_end_in_loop(self, future: Future[None]) -> None:
         """Report to the loop; called in the thread that did the work."""
         with contextlib.suppress(RuntimeError):  # the loop is closed: `wait_for_aside` has seen to it
-            self._loop.call_soon_threadsafe(self._report_end, future)
+            self._loop.call_soon_threadsafe(self._call_done_callback, future)
 
-    def _report_end(self, future: Future[None]) -> None:
+    def _call_done_callback(self, future: Future[None]) -> None:
         done = self._aside.pop(future, None)
         if done is None:
             return
@@ -125,7 +125,7 @@ class SystemClock:
         while self._aside:
             future = next(iter(self._aside))
             future.exception()
-            self._report_end(future)
+            self._call_done_callback(future)
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None
@@ -149,7 +149,7 @@ class LifeClock:
         if self._call_report_in_loop:
             return timer
         self._timers.add(timer)
-        timer.timer = self._clock.call_later(delay_ms, timer.run)
+        timer.timer = self._clock.call_later(delay_ms, timer.run_callback)
         return timer
 
     def cancel_all_timers(self) -> None:
@@ -169,7 +169,7 @@ class _LifeTimer:
         self._callback = callback
         self.timer: Timer | None = None
 
-    def run(self) -> None:
+    def run_callback(self) -> None:
         self._timers.discard(self)
         self._callback()
 
@@ -179,12 +179,12 @@ class _LifeTimer:
             self.timer.cancel()
 
 
-def run_in_slices(clock: Clock, chore: Callable[[Item], None], items: Iterator[Item], then: Then) -> None:
+def run_chore_in_slices(clock: Clock, chore: Callable[[Item], None], items: Iterator[Item], then: Then) -> None:
     """Call `chore` for each item, and then `then`; other work runs in between."""
     until_ms = clock.monotonic_ms() + SLICE_MS
     for item in items:
         chore(item)
         if clock.monotonic_ms() >= until_ms:
-            clock.call_later(0, lambda: run_in_slices(clock, chore, items, then))
+            clock.call_later(0, lambda: run_chore_in_slices(clock, chore, items, then))
             return
     then()

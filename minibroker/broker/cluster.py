@@ -16,7 +16,7 @@ from minibroker.broker.configs.listeners import shift_settings_to_node
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.configs.valid_values import parse_super_users
 from minibroker.broker.metadata import features
-from minibroker.broker.metadata.cordoning import CORDONED, find_cordoned_paths, find_paths_to_avoid
+from minibroker.broker.metadata.cordoning import CORDONED, find_cordoned_paths, find_cordoned_paths_to_avoid
 from minibroker.broker.metadata.image import Image
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.metadata_log import METADATA_SETTINGS, MetadataError, MetadataLog
@@ -71,7 +71,7 @@ class Watcher(Protocol):
 
 
 class Cluster:
-    """All state of the process. Only `commit_records` changes the image; `commits` counts the changes.
+    """All state of the process. Only `commit_metadata_records` changes the image; `commits` counts the changes.
 
     `first_levels` are the initial levels of features of a new cluster, `first_records` what its log begins with beside.
     """
@@ -119,14 +119,14 @@ class Cluster:
                 held = f"hold{'s' if len(logs.directories) == 1 else ''} {format_count(len(logs.list_logs()), 'log')}"
                 raise MetadataError(
                     f"{logs} {held}, but no {METADATA_TOPIC}-0, which says what they are: "
-                    f"if it is elsewhere, name its directory in log.dirs too; else {self.repair_advice}"
+                    f"if it is elsewhere, name its directory in log.dirs too; else {self.metadata_repair_advice}"
                 )
             return logs.create_log(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_SETTINGS)
         try:
             storage = logs.open_log(METADATA_TOPIC, 0, METADATA_SETTINGS, guarded=not accepted)
         except LogDirectoryError as error:
             is_damaged = getattr(error.__cause__, "errno", None) not in SOUND_BUT_CLOSED
-            raise MetadataError(f"{error}; {self.repair_advice}" if is_damaged else str(error)) from error
+            raise MetadataError(f"{error}; {self.metadata_repair_advice}" if is_damaged else str(error)) from error
         problem = None
         if storage.topic_id not in (ZERO_UUID, METADATA_TOPIC_ID):
             problem = (
@@ -135,20 +135,20 @@ class Cluster:
         elif storage.log_end_offset == 0 and len(logs.list_logs()) > 1:
             problem = f"{storage.directory} ends at offset 0, and there are {len(logs.list_logs()) - 1} other logs"
         if problem and not accepted:
-            raise MetadataError(f"{problem}; {self.repair_advice}")
+            raise MetadataError(f"{problem}; {self.metadata_repair_advice}")
         if storage.topic_id != METADATA_TOPIC_ID:
             logs.assign_topic_id(storage, METADATA_TOPIC_ID)
         return storage
 
     @property
-    def repair_advice(self) -> str:
+    def metadata_repair_advice(self) -> str:
         """What to do about a metadata log that is not whole."""
         paths = " ".join(directory.path for directory in self.logs.directories)
         return f"`minibroker repair {paths}` rebuilds what it can, --set accept.lost.metadata=true starts without it"
 
-    def open_logs(self, topic: Topic) -> None:
+    def open_logs_of_topic(self, topic: Topic) -> None:
         """Open the logs of a topic that are here, at the start."""
-        self.apply_topic_configs(topic)
+        self.apply_configs_to_topic(topic)
         for partition in topic.partitions:
             holds = self.logs.has_log(topic.name, partition.index)
             here = any(node in self.nodes for node in partition.replicas)
@@ -182,20 +182,20 @@ class Cluster:
             if log.topic_id == topic_id:
                 return log
             named, known = format_uuid(log.topic_id), format_uuid(topic_id)
-            self.set_log_aside(
+            self.rename_stray_log(
                 topic, partition, f", as its {PARTITION_METADATA} names topic {named} instead of {known}"
             )
-        avoided = find_paths_to_avoid(replicas, self._log_paths, self.cordoned_log_dirs)
+        avoided = find_cordoned_paths_to_avoid(replicas, self._log_paths, self.list_cordoned_log_dirs)
         return self.logs.create_log(topic, partition, topic_id, settings, avoid=avoided)
 
-    def set_log_aside(self, topic: str, partition: int, why: str = "") -> None:
+    def rename_stray_log(self, topic: str, partition: int, why: str = "") -> None:
         """Rename the files of a log that the metadata does not know, so that nothing is lost."""
-        path = self.logs.set_log_aside(topic, partition, self.random.randbytes(16).hex())
+        path = self.logs.rename_log_to_stray(topic, partition, self.random.randbytes(16).hex())
         log.warning("%s-%d is not a partition of this cluster%s: its files are now in %s", topic, partition, why, path)
 
     # --- logs of partitions that come and go ------------------------------------------------------
 
-    def create_log(
+    def create_partition_log(
         self, topic: str, index: int, topic_id: bytes, settings: LogSettings, replicas: Sequence[int] = ()
     ) -> Log:
         """Create an empty log for a new partition that is to be committed. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
@@ -211,21 +211,21 @@ class Cluster:
         known = self.image.topics_by_id.get(topic_id)
         beside = Image()  # the records are folded into it before they are written, in steps
         if known is not None:
-            beside.add_topic(known.copy())
+            beside.add_topic(known.copy_topic())
         for record in decisions:
-            beside.apply(record)
+            beside.apply_record(record)
             yield
         topic = beside.topics[name]
         for log in logs:
             topic.partitions[log.partition].log = log
         batch = yield from self.metadata_log.build_batch_in_steps(
-            decisions, self.clock.wall_ms(), self._get_metadata_level()
+            decisions, self.clock.wall_ms(), self._get_metadata_version()
         )
         if known is not self.image.topics_by_id.get(topic_id):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NOT_HOSTED)
         self.metadata_log.append_batch(batch)
-        self.image.take_topic_from(topic, beside)
-        self.apply_topic_configs(self.image.topics[name])
+        self.image.copy_topic_from_image(topic, beside)
+        self.apply_configs_to_topic(self.image.topics[name])
         for log in logs:
             topic.partitions[log.partition].hold_or_release_watermark()
         self._apply_committed_records()
@@ -234,15 +234,15 @@ class Cluster:
     def _log_paths(self) -> list[str]:
         return [directory.path for directory in self.logs.directories]
 
-    def cordoned_log_dirs(self, node_id: int) -> list[str]:
+    def list_cordoned_log_dirs(self, node_id: int) -> list[str]:
         """Return the paths of the log directories in which a broker takes no new replicas."""
         return find_cordoned_paths(self.image, node_id, self.static_settings[CORDONED], self._log_paths)
 
     def is_cordoned(self, node_id: int) -> bool:
         """Return whether a broker takes no new replicas at all."""
-        return len(self.cordoned_log_dirs(node_id)) == len(self.logs.directories)
+        return len(self.list_cordoned_log_dirs(node_id)) == len(self.logs.directories)
 
-    def delete_logs(self, logs: Iterable[Log]) -> None:
+    def delete_partition_logs(self, logs: Iterable[Log]) -> None:
         """Delete logs, and their files after file.delete.delay.ms. The next start sets aside what cannot be removed."""
         for removed in logs:
             try:
@@ -252,18 +252,18 @@ class Cluster:
 
     # --- change ---------------------------------------------------------------------------------
 
-    def commit_records(self, decisions: Iterable[Message]) -> None:
+    def commit_metadata_records(self, decisions: Iterable[Message]) -> None:
         """Write the records to the metadata log, all or none, and fold them in.
 
         Their sync has begun then; answers that report them wait for it (`durable`).
         """
         decided = list(decisions)
-        self.metadata_log.append(decided, self.clock.wall_ms(), self._get_metadata_level())
+        self.metadata_log.append_messages(decided, self.clock.wall_ms(), self._get_metadata_version())
         for record in decided:
-            self.image.apply(record)
+            self.image.apply_record(record)
         self._apply_committed_records()
 
-    def commit_records_in_steps(self, decided: Sequence[Message]) -> Steps[None]:
+    def commit_metadata_records_in_steps(self, decided: Sequence[Message]) -> Steps[None]:
         """Write many records, all or none, and fold them in, some in each step.
 
         The caller sees to it that nobody else changes meanwhile what they are about.
@@ -271,18 +271,18 @@ class Cluster:
         if not decided:
             return
         batch = yield from self.metadata_log.build_batch_in_steps(
-            decided, self.clock.wall_ms(), self._get_metadata_level()
+            decided, self.clock.wall_ms(), self._get_metadata_version()
         )
         self.metadata_log.append_batch(batch)
-        yield from map_in_steps(self.image.apply, decided)
+        yield from map_in_steps(self.image.apply_record, decided)
         self._apply_committed_records()
 
     @property
-    def generation(self) -> tuple[int, int]:
+    def change_generation(self) -> tuple[int, int]:
         """What moves when anything changes on which answers about the cluster depend."""
         return self.commits, Log.failures
 
-    def _get_metadata_level(self) -> int:
+    def _get_metadata_version(self) -> int:
         return self.image.features.get(features.METADATA_VERSION, features.LOWEST_METADATA_VERSION)
 
     def _apply_committed_records(self) -> None:
@@ -300,7 +300,7 @@ class Cluster:
                     made[key] = self.get_log_settings(partition)
                 partition.log.update_settings(made[key])
 
-    def apply_topic_configs(self, topic: Topic) -> None:
+    def apply_configs_to_topic(self, topic: Topic) -> None:
         """Give a topic the settings that follow from its configs and those of the brokers."""
         topic.settings = self.settings.get_log_settings(topic.overrides)
         topic.min_insync_replicas = self.settings.get_topic_value("min.insync.replicas", topic.overrides)
@@ -311,11 +311,13 @@ class Cluster:
         first = min(self.nodes, default=None)
         of_all = self.image.get_configs(BROKER_RESOURCE, "")
         self.settings = (
-            self.static_settings.with_dynamic(cluster=of_all) if first is None else self.get_node_settings(first)
+            self.static_settings.with_dynamic_configs(cluster=of_all)
+            if first is None
+            else self.get_node_settings(first)
         )
         for node in self.nodes.values():
             for tls in node.tls.values():
-                tls.renew_settings(self.get_node_settings(node.node_id))
+                tls.renew_tls_settings(self.get_node_settings(node.node_id))
         self.configured()
 
     def get_node_settings(self, node_id: int) -> Settings:
@@ -324,28 +326,28 @@ class Cluster:
         if node is None:
             return self.settings
         if node_id not in self._settings_of_nodes:
-            of_all, own = self.image.get_configs(BROKER_RESOURCE, ""), self._get_own_configs(node_id)
+            of_all, own = self.image.get_configs(BROKER_RESOURCE, ""), self._get_configs_of_node(node_id)
             static = shift_settings_to_node(self.static_settings, node_id, node.rack)
-            self._settings_of_nodes[node_id] = static.with_dynamic(cluster=of_all, broker=own)
+            self._settings_of_nodes[node_id] = static.with_dynamic_configs(cluster=of_all, broker=own)
         return self._settings_of_nodes[node_id]
 
-    def _get_own_configs(self, node_id: int) -> Mapping[str, str]:
+    def _get_configs_of_node(self, node_id: int) -> Mapping[str, str]:
         return self.image.configs.get((BROKER_RESOURCE, str(node_id)), {})
 
     @property
-    def _nodes_differ(self) -> bool:
-        return len(self.nodes) > 1 and any(map(self._get_own_configs, self.nodes))
+    def _has_node_configs(self) -> bool:
+        return len(self.nodes) > 1 and any(map(self._get_configs_of_node, self.nodes))
 
     def get_log_settings(self, partition: Partition) -> LogSettings:
         """Return the settings for the log of a partition, from its topic and from the node of its leader."""
         topic = partition.topic
-        if not self._nodes_differ:
+        if not self._has_node_configs:
             return topic.settings
         return self.get_node_settings(partition.leader_id).get_log_settings(topic.overrides)
 
     def on_leader_changed(self, partition: Partition) -> None:
         """Give the partition's log the settings of its leader's node, and tell the watchers of the leader."""
-        if self._nodes_differ and partition.has_local_log:
+        if self._has_node_configs and partition.has_local_log:
             partition.log.update_settings(self.get_log_settings(partition))
         for watcher in self.watchers:
             watcher.on_leader_changed(partition)

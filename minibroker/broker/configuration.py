@@ -10,9 +10,9 @@ from itertools import chain
 from os import PathLike
 
 from minibroker.broker.configs.listeners import Listener, list_controller_listeners, make_broker_listeners
-from minibroker.broker.configs.settings import Settings, SettingsError, get_broker_setting
+from minibroker.broker.configs.settings import Settings, SettingsError, get_broker_setting_declaration
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, LEADER_ONLY, RACK_AWARE, TOPIC_SETTINGS
-from minibroker.broker.configs.settings_values import InvalidValue, parse_value
+from minibroker.broker.configs.settings_values import InvalidValue, parse_setting_value
 from minibroker.named_tuples import NamedTuple
 
 ENVIRONMENT_PREFIX = "MINIBROKER_"
@@ -65,32 +65,34 @@ def load_settings(
         given.update(_read_file_settings(file))
     if kafka_variables:
         others = _read_environment_settings(environment, KAFKA_PREFIX)
-        unknown = [_make_inert_warning(others.pop(name), name) for name in sorted(others) if not _is_known(name)]
+        unknown = [
+            _make_no_effect_warning(others.pop(name), name) for name in sorted(others) if not _is_known_setting(name)
+        ]
         given.update(others)
     given.update(_read_environment_settings(environment, ENVIRONMENT_PREFIX))
-    given.update(_parse_assignments(assignments))
-    inert = [name for name in sorted(given) if _is_inert(name, given[name].origin)]
-    texts = {name: _check_value(name, *given[name]) for name in given}
+    given.update(_parse_setting_assignments(assignments))
+    inert = [name for name in sorted(given) if _is_without_effect(name, given[name].origin)]
+    texts = {name: _check_setting_text(name, *given[name]) for name in given}
     settings = Settings(texts)
     listeners = make_broker_listeners(settings)
-    _check_listener_security(listeners, settings)
+    _check_sasl_and_tls_of_listeners(listeners, settings)
     more = (
         _iterate_listener_warnings(given, settings),
-        _list_controller_warnings(settings),
+        _list_controller_listener_warnings(settings),
         _iterate_state_topic_warnings(settings),
         _iterate_selector_warnings(settings),
     )
-    warnings = (*unknown, *map(_make_unknown_warning, inert), *chain.from_iterable(more))
+    warnings = (*unknown, *map(_make_unknown_setting_warning, inert), *chain.from_iterable(more))
     return Loaded(settings, warnings)
 
 
-def _check_listener_security(listeners: Iterable[Listener], settings: Settings) -> None:
+def _check_sasl_and_tls_of_listeners(listeners: Iterable[Listener], settings: Settings) -> None:
     """Raise SettingsError for keys, certificates and SASL mechanisms with which a listener cannot be opened."""
     for listener in listeners:
         if listener.requires_sasl:
-            from minibroker.broker.security.mechanisms import list_enabled_mechanisms  # as below
+            from minibroker.broker.security.mechanisms import get_enabled_mechanisms  # as below
 
-            list_enabled_mechanisms(settings, listener.name)
+            get_enabled_mechanisms(settings, listener.name)
         if listener.has_tls:
             from minibroker.broker.security.tls import make_tls_settings  # a plain start does without it
 
@@ -98,7 +100,10 @@ def _check_listener_security(listeners: Iterable[Listener], settings: Settings) 
 
 
 def _read_file_settings(file: str | PathLike[str]) -> dict[str, _Given]:
-    from minibroker.broker.configs.properties import MalformedProperties, parse_properties  # most starts have no file
+    from minibroker.broker.configs.properties import (
+        MalformedProperties,
+        parse_java_properties,
+    )  # most starts have no file
 
     try:
         with open(file, "rb") as stream:
@@ -109,7 +114,7 @@ def _read_file_settings(file: str | PathLike[str]) -> dict[str, _Given]:
         raise SettingsError(f"{file}: larger than {FILE_SIZE_MAX} bytes, so it is not a properties file")
     try:
         # Java reads properties as ISO-8859-1, and so does Kafka: other characters are written \uXXXX.
-        pairs = list(parse_properties(content.decode("iso-8859-1")))
+        pairs = list(parse_java_properties(content.decode("iso-8859-1")))
     except MalformedProperties as error:
         raise SettingsError(f"{file}: {error}") from None
     return {pair.key: _Given(pair.value, f"{file} line {pair.line}") for pair in pairs}
@@ -119,11 +124,11 @@ def _read_environment_settings(environment: Mapping[str, str], prefix: str) -> d
     given = {}
     for variable, text in environment.items():
         if variable.startswith(prefix):
-            given[find_setting_of_variable(variable)] = _Given(text, f"environment variable {variable}")
+            given[make_setting_name_of_variable(variable)] = _Given(text, f"environment variable {variable}")
     return given
 
 
-def find_setting_of_variable(variable: str) -> str:
+def make_setting_name_of_variable(variable: str) -> str:
     """Return `log.retention.ms` for MINIBROKER_LOG_RETENTION_MS or KAFKA_LOG_RETENTION_MS.
 
     As in the image apache/kafka, two _ are a _, and three are a dash.
@@ -132,42 +137,42 @@ def find_setting_of_variable(variable: str) -> str:
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
-def _make_inert_warning(given: _Given, name: str) -> str:
+def _make_no_effect_warning(given: _Given, name: str) -> str:
     variable = given.origin.rpartition(" ")[2]
     is_for_java = variable.startswith(FOR_JAVA) or variable.endswith(FOR_JAVA)
     return f"{given.origin} has no effect: {'there is no JVM' if is_for_java else f'unknown setting {name}'}"
 
 
-def _parse_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
+def _parse_setting_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
     given = {}
     for assignment in assignments:
         name, separator, text = assignment.partition("=")
         if not separator:
             raise SettingsError(f"--set {assignment}: not of the form key=value")
         name = name.strip()
-        shown = name if get_broker_setting(name).sensitive else assignment
+        shown = name if get_broker_setting_declaration(name).sensitive else assignment
         given[name] = _Given(text, f"--set {shown}")
     return given
 
 
-def _check_value(name: str, text: str, origin: str) -> str:
+def _check_setting_text(name: str, text: str, origin: str) -> str:
     try:
-        parse_value(get_broker_setting(name), name, text)
+        parse_setting_value(get_broker_setting_declaration(name), name, text)
     except InvalidValue as error:
         raise SettingsError(f"{origin}: {error}") from None
     return text
 
 
-def _is_inert(name: str, origin: str) -> bool:
+def _is_without_effect(name: str, origin: str) -> bool:
     """Return whether the setting is Kafka's and has no effect here. Raises SettingsError for an unknown name."""
-    if _is_known(name):
-        return not get_broker_setting(name).has_effect
+    if _is_known_setting(name):
+        return not get_broker_setting_declaration(name).has_effect
     from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT
 
-    raise SettingsError(f"{origin}: unknown setting {name}{_suggest_name(name, KNOWN_WITHOUT_EFFECT)}")
+    raise SettingsError(f"{origin}: unknown setting {name}{_suggest_setting_name(name, KNOWN_WITHOUT_EFFECT)}")
 
 
-def _is_known(name: str) -> bool:
+def _is_known_setting(name: str) -> bool:
     if name in BROKER_SETTINGS:
         return True
     # Needed only for settings that are not in the table; a plain start does without it.
@@ -176,7 +181,7 @@ def _is_known(name: str) -> bool:
     return name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX)
 
 
-def _suggest_name(name: str, others: Iterable[str]) -> str:
+def _suggest_setting_name(name: str, others: Iterable[str]) -> str:
     if name in TOPIC_SETTINGS:
         return f" (a topic's; the broker's is {TOPIC_SETTINGS[name].name})" if TOPIC_SETTINGS[name].name != name else ""
     if name in RENAMED:
@@ -186,8 +191,8 @@ def _suggest_name(name: str, others: Iterable[str]) -> str:
     return suggest_names(name, [*BROKER_SETTINGS, *others])
 
 
-def _make_unknown_warning(name: str) -> str:
-    return f"{name} is accepted by Kafka but has no effect here: {get_broker_setting(name).inert}"
+def _make_unknown_setting_warning(name: str) -> str:
+    return f"{name} is accepted by Kafka but has no effect here: {get_broker_setting_declaration(name).inert}"
 
 
 def _iterate_listener_warnings(given: Iterable[str], settings: Settings) -> Iterator[str]:
@@ -202,7 +207,7 @@ def _iterate_listener_warnings(given: Iterable[str], settings: Settings) -> Iter
                 yield f"{name} has no effect: listeners has no {(find_listener_of_setting(name) or '').upper()}"
 
 
-def _list_controller_warnings(settings: Settings) -> list[str]:
+def _list_controller_listener_warnings(settings: Settings) -> list[str]:
     return [
         f"listener {name} is not opened: it is a controller's, and the controller is part of this process"
         for name in list_controller_listeners(settings)
@@ -214,7 +219,7 @@ def _iterate_state_topic_warnings(settings: Settings) -> Iterator[str]:
     row = TOPIC_SETTINGS["segment.bytes"]
     for name in ("offsets.topic.segment.bytes", "transaction.state.log.segment.bytes"):
         try:
-            parse_value(row, "segment.bytes", str(settings[name]))
+            parse_setting_value(row, "segment.bytes", str(settings[name]))
         except InvalidValue as error:
             yield f"{name} is too small for its topic to be created: {error}"
 

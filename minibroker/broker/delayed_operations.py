@@ -87,11 +87,11 @@ def pause() -> _Pause:
 
 def in_slices(steps: Steps[Result]) -> Coroutine[Any, Any, Result]:
     """Run a computation in steps, with a pause between any two: `await in_slices(steps)`."""
-    return _await_steps(steps)
+    return _yield_from_steps(steps)
 
 
 @types.coroutine
-def _await_steps(steps: Steps[Result]) -> Generator[Any, Any, Result]:
+def _yield_from_steps(steps: Steps[Result]) -> Generator[Any, Any, Result]:
     return (yield from steps)
 
 
@@ -112,11 +112,11 @@ class Begun:
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], awaits: Any) -> None:
         self.is_paused = awaits.__class__ is not Promise
-        self.rest: Awaitable[Any] = _drive_rest(coroutine, awaits)  # type: ignore[assignment]  # by types.coroutine
+        self.rest: Awaitable[Any] = _drive_begun_coroutine(coroutine, awaits)  # type: ignore[assignment]  # by types.coroutine
 
 
 @types.coroutine
-def _drive_rest(coroutine: Coroutine[Any, Any, Result], awaits: Any) -> Generator[Any, Any, Result]:
+def _drive_begun_coroutine(coroutine: Coroutine[Any, Any, Result], awaits: Any) -> Generator[Any, Any, Result]:
     try:
         yield awaits
     except GeneratorExit:
@@ -194,17 +194,17 @@ class DelayedOperation(Generic[Result]):
         self._promise: Promise[Any] | None = None  # that it awaits
 
     @property
-    def holds_request(self) -> bool:
+    def holds_decoded_request(self) -> bool:
         """Return whether the decoded request stays in memory until what it waits for; a Produce has no use for it."""
         return self._promise is not None and self._key is not None and self._key != ApiKey.PRODUCE
 
     @property
-    def must_complete(self) -> bool:
+    def must_complete_without_client(self) -> bool:
         """Return whether it goes on when its client has gone, as a handler is at work that may change something."""
-        return self._promise is None and self._changes
+        return self._promise is None and self._may_change_state
 
     @property
-    def _changes(self) -> bool:
+    def _may_change_state(self) -> bool:
         return self._request is not None and self._request.stage is Stage.RUNNING and self._key not in READS
 
     def run_first_slice(self, *, is_paused: bool = False) -> Result | DelayedOperation[Result]:
@@ -280,7 +280,7 @@ class DelayedOperation(Generic[Result]):
     def _queue_next_slice(self) -> None:
         if self._request is not None:
             self._request.was_paused = True
-        if self._answered is None and not self._changes:
+        if self._answered is None and not self._may_change_state:
             self.close()
         elif not self._is_paused:
             self._is_paused = True
@@ -293,7 +293,7 @@ class DelayedOperation(Generic[Result]):
         self._is_paused = False
         self.resume(in_turn=True)
 
-    def leave_queue(self) -> None:
+    def stay_paused(self) -> None:
         """Stay paused, as the broker stops or gets another cluster."""
         self._is_paused = False
         if self._answered is None:
@@ -301,9 +301,9 @@ class DelayedOperation(Generic[Result]):
 
     # --- its end --------------------------------------------------------------------------------
 
-    def drop(self) -> None:
+    def drop_for_lost_client(self) -> None:
         """End it, as the client has gone; what changes something goes on until it waits for more than its turn."""
-        if self.must_complete:
+        if self.must_complete_without_client:
             self._answered = None
         else:
             self.close()
@@ -367,7 +367,7 @@ class _Work:
         except StopIteration:
             return
 
-    def leave_queue(self) -> None:
+    def stay_paused(self) -> None:
         """Run no further step; state is consistent wherever steps stop."""
         self._steps.close()
 
@@ -407,7 +407,7 @@ class Slicer:
             return result
         return Begun(coroutine, awaits)
 
-    def start_steps(self, steps: Steps[Any]) -> None:
+    def run_steps_in_slices(self, steps: Steps[Any]) -> None:
         """Run steps that nobody waits for; the first slice now, unless others wait for their turn."""
         work = _Work(self, steps)
         if self._queue:
@@ -429,12 +429,12 @@ class Slicer:
         if len(self._queue) == 1 and self._call_soon is not None:
             self._call_soon(self._run_queue)
 
-    def drop_all(self) -> None:
+    def drop_queued_work(self) -> None:
         """Run nothing that is queued, when the broker stops or gets another cluster."""
         works = list(self._queue)
         self._queue.clear()
         for work in works:
-            work.leave_queue()
+            work.stay_paused()
 
     def _run_queue(self) -> None:
         if not self._queue:

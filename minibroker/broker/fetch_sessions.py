@@ -56,12 +56,14 @@ class FetchedPartition:
         self.high_watermark = -1
         self.log_start_offset = -1
 
-    def has_news(self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int) -> bool:
+    def has_changed_for_client(
+        self, high_watermark: int, log_start_offset: int, error_code: int, size_bytes: int
+    ) -> bool:
         """Return whether these values are news for the client."""
         has_moved = self.high_watermark != high_watermark or self.log_start_offset != log_start_offset
         return has_moved or size_bytes > 0 or error_code != 0
 
-    def remember_sent(self, high_watermark: int, log_start_offset: int, error_code: int) -> None:
+    def remember_sent_offsets(self, high_watermark: int, log_start_offset: int, error_code: int) -> None:
         """Remember what the client has learnt; after an error, it is to learn that the error is over."""
         self.high_watermark = -1 if error_code else high_watermark
         self.log_start_offset = log_start_offset
@@ -123,7 +125,9 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def resume(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: float) -> FetchSession:
+    def get_session_of_incremental_fetch(
+        self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: float
+    ) -> FetchSession:
         """Return the session of an incremental fetch.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR.
@@ -139,9 +143,9 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
-    def create(self, partition_count: int, uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
+    def create_session(self, partition_count: int, uses_topic_ids: bool, now_ms: float) -> FetchSession | None:
         """Create a session for this many partitions; return None if there is no room and nothing to evict."""
-        if not self._make_room(partition_count, now_ms):
+        if not self._evict_for_new_session(partition_count, now_ms):
             return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
@@ -149,7 +153,7 @@ class FetchSessions:
         session = self._sessions[session_id] = FetchSession(session_id, uses_topic_ids, now_ms)
         return session
 
-    def update_memory(self, session: FetchSession, now_ms: float) -> bool:
+    def update_session_memory(self, session: FetchSession, now_ms: float) -> bool:
         """Book a session's current memory; return whether the session stays.
 
         Over the limit, remove sessions that were unused for two minutes, then those more than twice as large as this
@@ -163,11 +167,11 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()))
             largest = max(self._sessions.values(), key=lambda other: other.booked_bytes)
             if now_ms - oldest.last_used_ms > STALE_AFTER_MS:
-                self.remove(oldest.session_id)
+                self.remove_session(oldest.session_id)
             elif largest.booked_bytes > 2 * session.booked_bytes:
-                self.remove(largest.session_id)
+                self.remove_session(largest.session_id)
             else:
-                self.remove(session.session_id)
+                self.remove_session(session.session_id)
                 return False
         return True
 
@@ -181,13 +185,13 @@ class FetchSessions:
         session = self._sessions.get(session_id)
         return [] if session is None else list(session.partitions)
 
-    def remove(self, session_id: int) -> None:
+    def remove_session(self, session_id: int) -> None:
         """Remove a session, if it exists."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.held_bytes -= session.booked_bytes
 
-    def _make_room(self, partition_count: int, now_ms: float) -> bool:
+    def _evict_for_new_session(self, partition_count: int, now_ms: float) -> bool:
         """Evict a session that was unused for two minutes, or else one smaller than the new one."""
         if len(self._sessions) < self.limit:
             return True
@@ -195,10 +199,10 @@ class FetchSessions:
             return False
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms > STALE_AFTER_MS:
-            self.remove(oldest.session_id)
+            self.remove_session(oldest.session_id)
             return True
         smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
         if len(smallest.partitions) < partition_count:
-            self.remove(smallest.session_id)
+            self.remove_session(smallest.session_id)
             return True
         return False

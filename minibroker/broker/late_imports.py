@@ -82,11 +82,11 @@ async def import_late_modules(
     for name in LATE:
         if free() > FEW_DESCRIPTORS:
             await sleep(PAUSE_SECONDS)
-        while not _try_to_import(name):
+        while not _import_unless_out_of_descriptors(name):
             await sleep(RETRY_SECONDS)
 
 
-def _try_to_import(name: str) -> bool:
+def _import_unless_out_of_descriptors(name: str) -> bool:
     """Import a module; return whether there was a descriptor for its file."""
     try:
         import_module(name)

@@ -26,7 +26,7 @@ from minibroker.broker.fetch_sessions import FetchSessions
 from minibroker.broker.metadata.features import INITIAL
 from minibroker.broker.metadata.metadata_log import MetadataError
 from minibroker.broker.metadata.nodes import Node
-from minibroker.broker.server import BoundListener, Server, adopt_socket, bind_listener
+from minibroker.broker.server import BoundListener, Server, adopt_inherited_socket, bind_listener
 from minibroker.broker.server import StartError as StartError
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
 from minibroker.broker.upkeep.housekeeping import Housekeeping
@@ -105,10 +105,10 @@ class BrokerLifecycle:
 
     def _open_cluster(self, settings: Settings, seams: Seams, cluster_id: str | None) -> None:
         self._clock = seams.clock
-        with _explain_errors():
-            self.logs = _open_logs(settings, seams, cluster_id)
+        with _raise_as_start_error():
+            self.logs = _open_log_directories(settings, seams, cluster_id)
         try:
-            with _explain_errors():
+            with _raise_as_start_error():
                 self.cluster = Broker(settings, seams.clock, self.logs, seams.random)
                 self.cluster.first_levels = seams.first_levels
                 self.cluster.first_records = seams.first_records
@@ -121,7 +121,7 @@ class BrokerLifecycle:
     def _load_cluster(self) -> None:
         """Give the cluster its nodes, and load it from the directories."""
         cluster = self.cluster
-        racks = _assign_racks(cluster.settings["broker.rack"], len(self._bound))
+        racks = _assign_racks_to_nodes(cluster.settings["broker.rack"], len(self._bound))
         for (node_id, listeners), rack in zip(self._bound.items(), racks, strict=True):
             slots = cluster.settings["max.incremental.fetch.session.cache.slots"]
             node = cluster.nodes[node_id] = self._nodes[node_id]
@@ -129,8 +129,8 @@ class BrokerLifecycle:
             node.endpoints = {listener.listener.name: listener.endpoint for listener in listeners}
             node.rack = rack
             for tls in node.tls.values():
-                tls.replace_settings(cluster.static_settings)
-        cluster.load()
+                tls.replace_tls_settings(cluster.static_settings)
+        cluster.load_cluster()
 
     async def serve(self, measured: Measurements | None = None) -> None:
         """Accept clients, and begin the chores; compaction begins a little later.
@@ -142,40 +142,42 @@ class BrokerLifecycle:
         await self._accept_clients(self._bound)
         self.server.close_idle_connections()
         self.server.close_stalled_connections()
-        self._begin_chores()
+        self._begin_housekeeping_and_cleaning()
 
     async def _accept_clients(self, bound: Bound) -> None:
         """Accept clients on these listeners, and on those that were added to them."""
         for node_id, listeners in bound.items():
             for listener in listeners:
-                await self.server.serve(self._nodes[node_id], listener)
+                await self.server.serve_listener(self._nodes[node_id], listener)
         self.server.apply_listener_changes()
 
-    def _begin_chores(self) -> None:
-        Housekeeping(self.cluster).start()
-        self._cleaner_statistics.reset_results()
+    def _begin_housekeeping_and_cleaning(self) -> None:
+        Housekeeping(self.cluster).start_chores()
+        self._cleaner_statistics.reset_results_of_last_check()
         self._cleaning = contextlib.ExitStack()
-        self._cleaning.enter_context(_run_cleaner(self.cluster, self._cleaner_threads, self._cleaner_statistics))
+        self._cleaning.enter_context(
+            _run_cleaner_in_block(self.cluster, self._cleaner_threads, self._cleaner_statistics)
+        )
 
-    def abandon_directories(self) -> None:
+    def close_directories_as_in_crash(self) -> None:
         """Leave the directories as a crash would. `replace_cluster` or `crash` must follow at once."""
         self._stop_cleaning()
         self.server.drop_queued_work()
         self._clock.wait_for_aside()
-        self.logs.abandon()
+        self.logs.close_without_checkpoints()
 
     def replace_cluster(self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning: Bound) -> None:
-        """Go on for the same clients with what the directories of `settings` hold, after `abandon_directories`.
+        """Go on for the same clients with the directories of `settings`, after `close_directories_as_in_crash`.
 
         `returning` are nodes that were away. The timers of the earlier clock must not run any more. Waiting requests
         run once more. Raises StartError; then only `crash` may be called.
         """
         self._bound = dict(sorted({**self._bound, **returning}.items()))
         self._open_cluster(settings, seams, cluster_id)
-        self.server.switch_cluster(self.cluster)
+        self.server.switch_clients_to_cluster(self.cluster)
         if returning:
             self._accepting.append(asyncio.ensure_future(self._accept_clients(returning)))
-        self._begin_chores()
+        self._begin_housekeeping_and_cleaning()
 
     # --- nodes that come and go -------------------------------------------------------------------
 
@@ -185,7 +187,7 @@ class BrokerLifecycle:
         With `cleanly`, queued answers are sent first. Raises KeyError for a node that is not there.
         """
         node = self.cluster.nodes[node_id]
-        self.server.remove_node(node_id, cleanly=cleanly)
+        self.server.close_listeners_of_node(node_id, cleanly=cleanly)
         del self._bound[node_id]
         del self.cluster.nodes[node_id]
         fence_leaving_node(self.cluster, node)
@@ -215,12 +217,12 @@ class BrokerLifecycle:
         try:
             await self.server.close()
             self._stop_cleaning()
-            self.cluster.record_shutdown()
+            self.cluster.fence_nodes_at_shutdown()
         finally:
             self._stop_cleaning()
-            await self._close_logs_aside()
+            await self._close_logs_in_thread()
 
-    async def _close_logs_aside(self) -> None:
+    async def _close_logs_in_thread(self) -> None:
         """Close the logs in another thread, since that takes seconds if there are thousands.
 
         This needs a clock whose timers can be ended, so that none touches the logs in the meantime.
@@ -235,10 +237,10 @@ class BrokerLifecycle:
         with ThreadPoolExecutor(1, "minibroker-closing") as thread:
             await asyncio.get_running_loop().run_in_executor(thread, self._close_logs)
 
-    def crash(self) -> None:
+    def stop_as_if_killed(self) -> None:
         """End as if the process had been killed: write no more answers, checkpoints or markers."""
         self.server.abort()
-        self.abandon_directories()
+        self.close_directories_as_in_crash()
 
     def _stop_cleaning(self) -> None:
         cleaning, self._cleaning = self._cleaning, None
@@ -269,7 +271,11 @@ def bind_listeners(settings: Settings, nodes: int) -> Iterator[Bound]:
         if inherited is not None:
             handed = inherited.assign_to_listeners([listener for _, listener in places])
         for (node_id, listener), taken in zip_longest(places, handed):
-            made = bind_listener(listener, settings) if taken is None else adopt_socket(listener, taken, settings)
+            made = (
+                bind_listener(listener, settings)
+                if taken is None
+                else adopt_inherited_socket(listener, taken, settings)
+            )
             bound.setdefault(node_id, []).append(made)
         if inherited is not None and inherited.addresses:
             raise StartError(f"LISTEN_FDS: no listener has the address {inherited.addresses[0]}, which was handed over")
@@ -297,7 +303,7 @@ def take_inherited_sockets() -> InheritedSockets | None:
         raise StartError(str(error)) from None
 
 
-def _open_logs(settings: Settings, seams: Seams, cluster_id: str | None) -> LogDirectories:
+def _open_log_directories(settings: Settings, seams: Seams, cluster_id: str | None) -> LogDirectories:
     clock, source = seams.clock, seams.random
     return LogDirectories(
         Environment(seams.disk, clock.wall_ms, clock.call_later, clock.run_aside, source),
@@ -309,14 +315,14 @@ def _open_logs(settings: Settings, seams: Seams, cluster_id: str | None) -> LogD
     )
 
 
-def _assign_racks(given: str | None, nodes: int) -> list[str | None]:
+def _assign_racks_to_nodes(given: str | None, nodes: int) -> list[str | None]:
     """Return the rack of each node; several nodes get the given racks in turn."""
     racks: list[str | None] = [given] if given is None or nodes == 1 else [rack.strip() for rack in given.split(",")]
     return [racks[index % len(racks)] for index in range(nodes)]
 
 
 @contextlib.contextmanager
-def _explain_errors() -> Iterator[None]:
+def _raise_as_start_error() -> Iterator[None]:
     """Turn errors about the contents of the directories, which are not bugs of ours, into StartError with one line."""
     try:
         yield
@@ -325,7 +331,7 @@ def _explain_errors() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _run_cleaner(cluster: Broker, threads: SystemClock, statistics: CleanerStatistics) -> Iterator[None]:
+def _run_cleaner_in_block(cluster: Broker, threads: SystemClock, statistics: CleanerStatistics) -> Iterator[None]:
     """Compact logs inside the block, after a delay. At its end no thread compacts any more.
 
     If the cleaner cannot be imported because too many files are open, try again later.
@@ -344,7 +350,7 @@ def _run_cleaner(cluster: Broker, threads: SystemClock, statistics: CleanerStati
                 return
             cleaner = Cleaner(cluster, threads.run_aside, stopped.wait, statistics)
             running.callback(cleaner.close)
-            cleaner.start()
+            cleaner.start_checks()
 
         running.callback(cluster.clock.call_later(CLEANER_DELAY_MS, start).cancel)
         yield

@@ -43,7 +43,7 @@ OLDEST = 2  # generation
 GARBAGE_SHARE = 0.1  # of the objects that are alive
 
 
-def keep_freed_memory() -> bool:
+def keep_freed_memory_in_malloc() -> bool:
     """Keep up to 16 MiB of freed memory for the next request; return False if the C library has no such switch."""
     mallopt = system.find_c_function("mallopt")
     if mallopt is None:
@@ -72,12 +72,12 @@ def grow_descriptor_table(limit: int) -> None:
     system.use_descriptor((TABLE_DESCRIPTORS if limit == system.UNLIMITED else min(limit, TABLE_DESCRIPTORS)) - 1)
 
 
-def shorten_thread_switches() -> None:
+def shorten_thread_switch_interval() -> None:
     """Switch threads after a tenth of a millisecond, so that one that computes does not hold up the event loop."""
     sys.setswitchinterval(SWITCH_SECONDS)
 
 
-def freeze_old_objects() -> Freezing:
+def freeze_objects_for_gc() -> Freezing:
     """Freeze all objects, and let the collector go through newer ones once there are `UNSEEN_OBJECTS` of them.
 
     Python 3.14.0 to 3.14.4 ignore that number: they go through old objects in small portions.
@@ -94,7 +94,7 @@ class Freezing:
     """Called by the collector: after it has gone through all that is not frozen, freeze what is alive.
 
     It does not while much of it is garbage, which more of it is about to become, unless it has become many objects: no
-    collection goes through more than twice `UNSEEN_OBJECTS`, but for `collect_all`.
+    collection goes through more than twice `UNSEEN_OBJECTS`, but for `collect_cycles_of_all_objects`.
     """
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
@@ -105,7 +105,7 @@ class Freezing:
         if info["collected"] <= GARBAGE_SHARE * alive or alive > UNSEEN_OBJECTS:
             gc.freeze()
 
-    def collect_all(self) -> None:
+    def collect_cycles_of_all_objects(self) -> None:
         """Collect the cycles among all objects, and freeze those that are alive."""
         gc.unfreeze()
         gc.collect()
@@ -113,14 +113,14 @@ class Freezing:
         gc.collect()  # of nothing, as the next one otherwise waits for a quarter more objects than were alive now
 
 
-async def collect_when_idle(
+async def collect_garbage_when_idle(
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, used: Callable[[], float] = time.process_time
 ) -> None:
     """Freeze all objects, and collect the cycles among them whenever that is worth it and the process is idle.
 
     Never return. `used` returns the CPU seconds that the process has used.
     """
-    freezing = freeze_old_objects()
+    freezing = freeze_objects_for_gc()
     seen = _count_new_objects()
     while True:
         await sleep(COLLECTION_SECONDS)
@@ -128,7 +128,7 @@ async def collect_when_idle(
             used_before = used()
             await sleep(IDLE_SECONDS)
             if used() - used_before < IDLE_SHARE * IDLE_SECONDS:
-                freezing.collect_all()
+                freezing.collect_cycles_of_all_objects()
                 seen = _count_new_objects()
 
 

@@ -19,15 +19,15 @@ from minibroker.broker.configs.settings import Settings
 from minibroker.broker.late_imports import import_late_modules
 from minibroker.broker.lifecycle import Bound, BrokerLifecycle, Seams, UncleanStop, bind_listeners
 from minibroker.broker.machine import (
-    collect_when_idle,
+    collect_garbage_when_idle,
     grow_descriptor_table,
-    keep_freed_memory,
+    keep_freed_memory_in_malloc,
     open_closed_standard_streams,
     raise_descriptor_limit,
-    shorten_thread_switches,
+    shorten_thread_switch_interval,
 )
-from minibroker.broker.monitoring.line_limit import limit_lines
-from minibroker.broker.monitoring.measuring import bind_metrics, serve_metrics
+from minibroker.broker.monitoring.line_limit import limit_log_lines
+from minibroker.broker.monitoring.measuring import bind_metrics_port, serve_metrics
 from minibroker.operating_system import call_on_end_signals, make_event_loop
 from minibroker.protocol.declare import Message
 from minibroker.storage.files import Disk
@@ -66,20 +66,20 @@ def serve_until_signal(
     """
     metrics = metrics_port, metrics_tls
     first = first_records, first_cluster_id
-    return run_process(_run_brokers(settings, nodes, announce, metrics, first, beside, until_stdin_closes))
+    return run_until_exit_code(_run_brokers(settings, nodes, announce, metrics, first, beside, until_stdin_closes))
 
 
-def run_process(serving: Coroutine[Any, Any, None]) -> int:
+def run_until_exit_code(serving: Coroutine[Any, Any, None]) -> int:
     """Prepare the process for serving, run `serving` in it, and return the exit status.
 
     The status is 1 if the disk failed when the logs were closed, so that the next start has to recover them.
     """
     open_closed_standard_streams()
     grow_descriptor_table(raise_descriptor_limit())
-    shorten_thread_switches()
+    shorten_thread_switch_interval()
     try:
         with asyncio.Runner(loop_factory=make_event_loop) as runner:
-            runner.run(_run_as_process(serving))
+            runner.run(_run_with_process_settings(serving))
     except UncleanStop as error:
         log.critical("the logs could not be closed, and the next start will recover them: %s", error)
         return 1
@@ -87,16 +87,16 @@ def run_process(serving: Coroutine[Any, Any, None]) -> int:
     return 0
 
 
-async def _run_as_process(serving: Coroutine[Any, Any, None]) -> None:
-    collecting = asyncio.create_task(collect_when_idle())
+async def _run_with_process_settings(serving: Coroutine[Any, Any, None]) -> None:
+    collecting = asyncio.create_task(collect_garbage_when_idle())
     try:
-        with limit_lines(SystemClock(asyncio.get_running_loop())):
+        with limit_log_lines(SystemClock(asyncio.get_running_loop())):
             await serving
     finally:
         collecting.cancel()
 
 
-def make_stop_event(until_stdin_closes: bool = False) -> asyncio.Event:
+def make_event_of_stop_signals(until_stdin_closes: bool = False) -> asyncio.Event:
     """Return an event that SIGTERM and SIGINT set from now on, instead of ending the process; perhaps also stdin."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     call_on_end_signals(loop, stop.set)
@@ -113,10 +113,10 @@ def _call_at_end_of_stdin(loop: asyncio.AbstractEventLoop, callback: Callable[[]
         loop.call_soon_threadsafe(callback)
 
 
-async def wait_for_stop(stop: asyncio.Event, announced: str) -> None:
+async def wait_for_stop_event(stop: asyncio.Event, announced: str) -> None:
     """Wait for the signal; clients can connect already, as was `announced`."""
     events.info(announced, extra={"event": "started"})
-    keep_freed_memory()
+    keep_freed_memory_in_malloc()
     importing = asyncio.create_task(import_late_modules())
     await stop.wait()
     importing.cancel()
@@ -132,11 +132,11 @@ async def _run_brokers(
     beside: Beside | None,
     until_stdin_closes: bool,
 ) -> None:
-    stop, clock = make_stop_event(until_stdin_closes), SystemClock(asyncio.get_running_loop())
+    stop, clock = make_event_of_stop_signals(until_stdin_closes), SystemClock(asyncio.get_running_loop())
     (port, over_tls), wall_ms = metrics, clock.wall_ms
     with (
         bind_listeners(settings, nodes) as bound,
-        bind_metrics(settings, port, wall_ms, over_tls=over_tls) as measured,
+        bind_metrics_port(settings, port, wall_ms, over_tls=over_tls) as measured,
     ):
         if measured is None:
             seams = Seams(clock, disk=Disk())
@@ -150,16 +150,16 @@ async def _run_brokers(
             async with contextlib.AsyncExitStack() as serving:
                 await running.serve(measured)
                 await serving.enter_async_context(serve_metrics(measured, lambda: running))
-                listens, others = "minibroker listens on " + ",".join(_iterate_addresses(bound)), {}
+                listens, others = "minibroker listens on " + ",".join(_iterate_listener_addresses(bound)), {}
                 if beside is not None:
                     others["registry"] = await serving.enter_async_context(beside(lambda: running.cluster))
                 announce(listens, others)
-                await wait_for_stop(stop, listens)
+                await wait_for_stop_event(stop, listens)
         finally:
             await running.close()
 
 
-def _iterate_addresses(bound: Bound) -> Iterator[str]:
+def _iterate_listener_addresses(bound: Bound) -> Iterator[str]:
     for listeners in bound.values():
         for listener in listeners:
             yield str(listener.endpoint)

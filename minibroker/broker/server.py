@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.addresses import explain_bind_error
 from minibroker.broker.assembly import Broker
-from minibroker.broker.clock import Clock, run_in_slices
+from minibroker.broker.clock import Clock, run_chore_in_slices
 from minibroker.broker.configs.listeners import Listener, make_broker_listeners
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.delayed_operations import Slicer
@@ -72,7 +72,7 @@ def bind_listener(listener: Listener, settings: Any, *, reserved: bool = False) 
         host, bound = "0.0.0.0", socket.socket(socket.AF_INET, socket.SOCK_STREAM)  # a machine without IPv6
     try:
         reuse_address(bound, shared=reserved)
-        _configure_socket(bound, settings)
+        _configure_listening_socket(bound, settings)
         if not listener.host and bound.family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         bound.bind((host, listener.port))
@@ -82,27 +82,27 @@ def bind_listener(listener: Listener, settings: Any, *, reserved: bool = False) 
         bound.close()
         reason = explain_bind_error(error, " in listeners")
         raise BindError(f"cannot listen on {Endpoint(host, listener.port)}: {reason}") from None
-    return _with_endpoint(listener, bound)
+    return _make_bound_listener(listener, bound)
 
 
-def adopt_socket(listener: Listener, inherited: socket.socket, settings: Any) -> BoundListener:
+def adopt_inherited_socket(listener: Listener, inherited: socket.socket, settings: Any) -> BoundListener:
     """Listen on a socket that somebody else has opened. Raises BindError."""
     try:
-        _configure_socket(inherited, settings)
+        _configure_listening_socket(inherited, settings)
         inherited.listen(settings["socket.listen.backlog.size"])
     except OSError as error:
         inherited.close()
         raise BindError(f"LISTEN_FDS: a socket for {listener.name} does not listen: {error.strerror}") from None
-    return _with_endpoint(listener, inherited)
+    return _make_bound_listener(listener, inherited)
 
 
-def _with_endpoint(listener: Listener, bound: socket.socket) -> BoundListener:
+def _make_bound_listener(listener: Listener, bound: socket.socket) -> BoundListener:
     port = bound.getsockname()[1]
     host_name = listener.advertised_host or listener.host or socket.getfqdn()
     return BoundListener(listener, bound, Endpoint(host_name, listener.advertised_port or port))
 
 
-def _configure_socket(bound: socket.socket, settings: Any) -> None:
+def _configure_listening_socket(bound: socket.socket, settings: Any) -> None:
     bound.setblocking(False)
     for option, name in (
         (socket.SO_RCVBUF, "socket.receive.buffer.bytes"),
@@ -141,10 +141,10 @@ class Server:
         self.accepted: Counter[tuple[int, str]] = Counter()
         self.authentications: dict[tuple[int, str], AuthenticationStatistics] = {}
         self._limits: dict[int, ConnectionLimits] = {}  # by node
-        self._shared.lost = self._forget_connection
+        self._shared.lost = self._remove_connection
         cluster.configured = self.apply_listener_changes
 
-    async def serve(self, node: Node, bound: BoundListener) -> None:
+    async def serve_listener(self, node: Node, bound: BoundListener) -> None:
         """Accept clients for `node`. Raises SettingsError for keys that can no longer be used."""
         listener = bound.listener
         node.open_listeners.add(listener.name)
@@ -157,7 +157,7 @@ class Server:
         authenticate = self._make_authenticator_factory(listener, self.authentications.get(place))
 
         def attach(outlet: ClientSocket, transport: asyncio.BaseTransport) -> Connection:
-            connection = self._attach_client(node, listener.name, outlet, transport)
+            connection = self._add_connection(node, listener.name, outlet, transport)
             if not listener.has_tls:  # with TLS, connections are counted before the handshake
                 self._limits[node.node_id].on_connected(connection, outlet.abort_soon)
             if authenticate is not None:
@@ -212,13 +212,13 @@ class Server:
 
         return authenticate
 
-    def remove_node(self, node_id: int, *, cleanly: bool) -> None:
+    def close_listeners_of_node(self, node_id: int, *, cleanly: bool) -> None:
         """Stop accepting clients for this node and close its connections; `cleanly` sends their answers first."""
         for of_node, name in list(self._servers):
             if of_node == node_id:
                 self._servers.pop((of_node, name)).close()
         self._cluster.nodes[node_id].open_listeners.clear()
-        for client in self._list_clients(node_id):
+        for client in self._list_clients_of_node(node_id):
             client.close() if cleanly else client.abort()
         for handshake in [one for one in self._shared.handshakes if one.node_id == node_id]:
             handshake.abort()
@@ -240,9 +240,9 @@ class Server:
                 node.open_listeners.add(name)
                 place = node.node_id, name
                 if place not in self._opening:
-                    self._opening[place] = asyncio.ensure_future(self._open_if_wanted(node, wanted[name]))
+                    self._opening[place] = asyncio.ensure_future(self._open_listener_if_new(node, wanted[name]))
 
-    async def _open_if_wanted(self, node: Node, listener: Listener) -> None:
+    async def _open_listener_if_new(self, node: Node, listener: Listener) -> None:
         """Open a listener, unless it was removed meanwhile."""
         place = node.node_id, listener.name
         try:
@@ -257,7 +257,7 @@ class Server:
         try:
             bound = bind_listener(listener, self._cluster.settings)
             try:
-                await self.serve(node, bound)
+                await self.serve_listener(node, bound)
             except SettingsError:
                 bound.socket.close()
                 raise
@@ -274,26 +274,26 @@ class Server:
         log.info("node %d closes the listener %s", *place)
         if place in self._servers:
             self._servers.pop(place).close()
-        for client in self._list_clients(node.node_id):
+        for client in self._list_clients_of_node(node.node_id):
             if client.connection.listener == name:
                 client.abort()
         for handshake in [one for one in self._shared.handshakes if (one.node_id, one.listener) == place]:
             handshake.abort()
 
-    def hold_output(self, node_id: int) -> None:
-        """Hold back output to this node's current clients until `release_output`."""
-        for client in self._list_clients(node_id):
+    def hold_output_of_node(self, node_id: int) -> None:
+        """Hold back output to this node's current clients until `release_output_of_node`."""
+        for client in self._list_clients_of_node(node_id):
             client.hold_output()
 
-    def release_output(self, node_id: int) -> None:
+    def release_output_of_node(self, node_id: int) -> None:
         """Send the output that was held back for this node's clients."""
-        for client in self._list_clients(node_id):
+        for client in self._list_clients_of_node(node_id):
             client.release_output()
 
-    def _list_clients(self, node_id: int) -> list[ClientSocket]:
+    def _list_clients_of_node(self, node_id: int) -> list[ClientSocket]:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
 
-    def _attach_client(
+    def _add_connection(
         self, node: Node, listener: str, outlet: ClientSocket, transport: asyncio.BaseTransport
     ) -> Connection:
         self.accepted[node.node_id, listener] += 1
@@ -312,7 +312,7 @@ class Server:
         )
         return connection
 
-    def _forget_connection(self, connection: Connection) -> None:
+    def _remove_connection(self, connection: Connection) -> None:
         self._limits[connection.node.node_id].on_closed(connection)
 
     def list_connections(self) -> list[Connection]:
@@ -332,7 +332,7 @@ class Server:
 
     def drop_queued_work(self) -> None:
         """Abandon the requests that run in slices."""
-        self._slicer.drop_all()
+        self._slicer.drop_queued_work()
 
     def close_stalled_connections(self) -> None:
         """Close stalled connections that hold memory, now and every one or five seconds.
@@ -367,9 +367,9 @@ class Server:
         if clients:
             others = f" and {len(clients) - 1} others" if len(clients) > 1 else ""
             log.warning("closing %s%s: it %s", clients[0].peer, others, reason)
-            run_in_slices(self._cluster.clock, lambda client: client.abort(), iter(clients), lambda: None)
+            run_chore_in_slices(self._cluster.clock, lambda client: client.abort(), iter(clients), lambda: None)
 
-    def switch_cluster(self, cluster: Broker) -> None:
+    def switch_clients_to_cluster(self, cluster: Broker) -> None:
         """Serve the same clients from another cluster, and run waiting requests again on it."""
         self._cluster = self._dispatcher.cluster = cluster
         for limits in self._limits.values():

@@ -174,7 +174,7 @@ class Turn:
             try:
                 each.write_pending()
                 if partition.waiters:  # even after a failure, as a part may have been written before
-                    partition.notify_waiters(size_bytes)
+                    partition.notify_waiters_of_records(size_bytes)
             except Exception:
                 log.exception("a log could not be written")
         listeners, self._listeners = self._listeners, {}

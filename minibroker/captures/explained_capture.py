@@ -9,9 +9,9 @@ from typing import NamedTuple
 from minibroker.captures.kafka_streams import SIZE_BYTES, Conversation, Frame, Pair
 from minibroker.captures.tcp_streams import Connection
 from minibroker.protocol.apis import ApiKey, get_api_name, get_response_class
-from minibroker.protocol.explaining.embedded import explain_sasl
+from minibroker.protocol.explaining.embedded import explain_sasl_token
 from minibroker.protocol.explaining.messages import explain_request, explain_response
-from minibroker.protocol.explaining.parts import NO_TOPICS, Cursor, Explained, Part, iterate_named_topics
+from minibroker.protocol.explaining.parts import NO_TOPICS, Cursor, Explained, Part, iterate_topic_ids_and_names
 
 
 class NumberedPair(NamedTuple):
@@ -73,7 +73,7 @@ class CaptureExplainer:
         if not _can_read_answer(key, version):
             return _explain_unknown_answer(answer)
         part = explain_response(answer.data, key, version, topics=self._topics)
-        self._topics.update(iterate_named_topics(part))
+        self._topics.update(iterate_topic_ids_and_names(part))
         return part
 
 
@@ -97,10 +97,10 @@ def _explain_token(frame: Frame) -> Part:
     """Explain a token of SASL without a header, as after a SaslHandshake of version 0."""
     cursor = Cursor(frame.data)
     cursor.is_secret = True
-    with cursor.add_part("token", "frame") as whole, cursor.read_within(whole):
+    with cursor.add_part("token", "frame") as whole, cursor.limit_to_part(whole):
         _explain_int32(cursor, "size")
         with cursor.add_part("token", "bytes") as part:
-            explain_sasl(cursor, part, cursor.left_bytes)
+            explain_sasl_token(cursor, part, cursor.left_bytes)
     return whole
 
 
@@ -112,7 +112,7 @@ def _can_read_answer(key: int, version: int) -> bool:
 
 def _explain_unknown_answer(frame: Frame) -> Part:
     cursor = Cursor(frame.data)
-    with cursor.add_part("response", "frame") as whole, cursor.read_within(whole):
+    with cursor.add_part("response", "frame") as whole, cursor.limit_to_part(whole):
         _explain_int32(cursor, "size")
         _explain_int32(cursor, "correlation_id")
         whole.meaning = "its request is not in the capture"

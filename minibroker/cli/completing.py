@@ -36,9 +36,9 @@ def complete_groups(context: click.Context, parameter: click.Parameter, incomple
 
 def complete_messages(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of messages that `minibroker show` knows."""
-    from minibroker.protocol.describing import list_known_names
+    from minibroker.protocol.describing import list_message_names
 
-    return _filter_by_prefix(incomplete, list_known_names())
+    return _filter_by_prefix(incomplete, list_message_names())
 
 
 def complete_broker_settings(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:

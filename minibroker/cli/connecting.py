@@ -184,11 +184,11 @@ def merge_client_settings(files: tuple[str, ...], client: tuple[tuple[str, str],
 
 
 def _read_properties_file(file: str) -> list[tuple[str, str]]:
-    from minibroker.broker.configs.properties import MalformedProperties, parse_properties
+    from minibroker.broker.configs.properties import MalformedProperties, parse_java_properties
 
     try:
         with open(file, encoding="utf-8") as opened:
-            return [(each.key, each.value) for each in parse_properties(opened.read())]
+            return [(each.key, each.value) for each in parse_java_properties(opened.read())]
     except (OSError, UnicodeDecodeError, MalformedProperties) as error:
         raise click.UsageError(f"--command-config {file}: {error}") from None
 

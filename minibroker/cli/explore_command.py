@@ -42,7 +42,7 @@ def explore(path: Path, port: int) -> None:
 
 async def _serve_explorer(path: Path, port: int, unpacked: Path) -> None:
     from minibroker.addresses import LOOPBACK, HostPort
-    from minibroker.broker.process import make_stop_event
+    from minibroker.broker.process import make_event_of_stop_signals
     from minibroker.testing.control.control_server import serve_application
 
     closing = asyncio.Event()
@@ -60,7 +60,7 @@ async def _serve_explorer(path: Path, port: int, unpacked: Path) -> None:
         opened = unpack_lab_file(path, unpacked)
         return make_app_for_exchanges(opened.frames, path, closing, unpacked if opened.has_logs else None)
 
-    stop = make_stop_event()
+    stop = make_event_of_stop_signals()
     async with serve_application(made, HostPort(LOOPBACK, port), closing) as url:
         click.echo(f"{path} is explored at {url}/explorer/")
         await stop.wait()

@@ -61,11 +61,11 @@ def formats(records: tuple[int, ...], value_size: int, key_size: int, as_json: b
     Example:
         minibroker formats --records 1,100 --value-size 20 --key-size 8
     """
-    from minibroker.protocol.records.sizes import measure_overhead
+    from minibroker.protocol.records.sizes import measure_format_overhead
 
     if max(records) * (value_size + key_size) > MAX_BYTES:
         raise click.UsageError(f"keys and values of a batch are {MAX_BYTES} bytes at most")
-    figures = [measure_overhead(count, key_size, value_size) for count in records]
+    figures = [measure_format_overhead(count, key_size, value_size) for count in records]
     if as_json:
         click.echo(json.dumps([each._asdict() for each in figures]))
         return

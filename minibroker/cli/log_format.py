@@ -11,7 +11,7 @@ import logging
 import sys
 from typing import Any
 
-from minibroker.protocol.legible import MESSAGE_CHARACTERS, VALUE_CHARACTERS, make_legible, shorten
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, VALUE_CHARACTERS, make_legible, shorten_text
 
 TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 FORMATS = ("text", "json")
@@ -70,14 +70,14 @@ def format_message(record: logging.LogRecord) -> str:
     """Return the record's message in one line, with each argument shortened, and then the whole line."""
     arguments = record.args
     if isinstance(arguments, tuple):
-        arguments = tuple(shorten(each, VALUE_CHARACTERS) if isinstance(each, str) else each for each in arguments)
+        arguments = tuple(shorten_text(each, VALUE_CHARACTERS) if isinstance(each, str) else each for each in arguments)
     message = str(record.msg)
     return make_legible(message % arguments if arguments else message, LINE_CHARACTERS)
 
 
 def split_lines(text: str) -> list[str]:
     """Return the lines of a traceback or a stack, each escaped."""
-    return [make_legible(line, MESSAGE_CHARACTERS) for line in shorten(text, TRACEBACK_CHARACTERS).split("\n")]
+    return [make_legible(line, MESSAGE_CHARACTERS) for line in shorten_text(text, TRACEBACK_CHARACTERS).split("\n")]
 
 
 def format_debug_line(logger: str, text: str) -> str:

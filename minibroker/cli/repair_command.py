@@ -49,7 +49,7 @@ def repair(directories: tuple[str, ...], yes: bool, output: str | None) -> int:
             click.echo("there is nothing to repair")
             return 0
         if yes:
-            found.apply()
+            found.apply_planned_repair()
         for step in found.steps:
             click.echo(step)
         click.echo("done" if yes else "nothing was changed; add --yes to do this")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from minibroker.broker.configs.settings_table import SETTINGS, Scope, Setting
-from minibroker.broker.configs.settings_values import format_value
+from minibroker.broker.configs.settings_values import format_setting_value
 from minibroker.broker.configs.valid_values import (
     STANDARD_AUTHORIZER,
     AnyCaseOf,
@@ -60,14 +60,14 @@ def _label_cells(cells: list[str]) -> list[str]:
 
 def _format_default(row: Setting) -> str:
     """Return the default, or the fallback if there is none, and Kafka's default where it differs."""
-    text = format_value(row.default)
+    text = format_setting_value(row.default)
     if not row.in_kafka:
         return f"{text} (Kafka 4: {row.kafka_default or 'no such setting'})".lstrip()
     if text is None:
         text = " or ".join(name for name, _ in row.fallbacks)
     if row.kafka_default is None:
         return text
-    theirs = format_value(row.kafka_default)
+    theirs = format_setting_value(row.kafka_default)
     return f"{text} (Kafka: {theirs})".lstrip()
 
 

@@ -39,14 +39,14 @@ def show(name: str | None, version: int | None, write: bool, as_json: bool) -> N
     Example:
         minibroker show Metadata 12
     """
-    from minibroker.protocol.describing import find_messages, find_record_structs, list_known_names
+    from minibroker.protocol.describing import find_messages_by_name, find_record_structs, list_message_names
 
     if name is None:
         _print_messages(as_json)
         return
-    messages, structs = find_messages(name), find_record_structs(name)
+    messages, structs = find_messages_by_name(name), find_record_structs(name)
     if not messages and not structs:
-        raise click.UsageError(f"there is no message {name}{suggest_names(name, list_known_names())}")
+        raise click.UsageError(f"there is no message {name}{suggest_names(name, list_message_names())}")
     if structs and version is not None:
         raise click.UsageError(f"{name} has no versions of its own: its formats are {structs[0].versions}")
     shown = [(message, _choose_version(message, version)) for message in messages]
@@ -126,37 +126,42 @@ def _describe_record_struct(struct: RecordStruct) -> dict[str, object]:
 
 
 def _describe_message_version(message: type[Message], version: int) -> dict[str, object]:
-    from minibroker.protocol.describing import list_field_rows
+    from minibroker.protocol.describing import describe_fields
 
     own = {"version": version, "flexible": version in message.flexible}
-    return {**_describe_message(message), **own, "fields": [row._asdict() for row in list_field_rows(message, version)]}
+    return {**_describe_message(message), **own, "fields": [row._asdict() for row in describe_fields(message, version)]}
 
 
 def _describe_record_fields(struct: RecordStruct) -> dict[str, object]:
-    from minibroker.protocol.describing import list_record_rows
+    from minibroker.protocol.describing import describe_record_fields
 
-    return {**_describe_record_struct(struct), "fields": [row._asdict() for row in list_record_rows(struct)]}
+    return {**_describe_record_struct(struct), "fields": [row._asdict() for row in describe_record_fields(struct)]}
 
 
 def _print_message(message: type[Message], version: int, write: bool) -> None:
-    from minibroker.protocol.describing import list_field_rows, summarize_message, write_reader_text, write_writer_text
+    from minibroker.protocol.describing import (
+        describe_fields,
+        generate_reader_text,
+        generate_writer_text,
+        summarize_message,
+    )
 
     key = "" if message.api_key < 0 else f", key {message.api_key}"
     flexible = ", flexible" if version in message.flexible else ""
     click.echo(f"{message.__name__} version {version} of {_format_versions(message.versions)}{key}{flexible}")
     kips = [f"KIP-{kip} ({number})" for number, kip in sorted(message.kips.items())]
     changes = f" KIPs by version: {', '.join(kips)}." if kips else ""
-    _print_fields(summarize_message(message) + changes, list_field_rows(message, version), "0+")
-    click.echo(f"{write_reader_text(message, version)}\n")
+    _print_fields(summarize_message(message) + changes, describe_fields(message, version), "0+")
+    click.echo(f"{generate_reader_text(message, version)}\n")
     if write:
-        click.echo(f"{write_writer_text(message, version)}\n")
+        click.echo(f"{generate_writer_text(message, version)}\n")
 
 
 def _print_records(struct: RecordStruct) -> None:
-    from minibroker.protocol.describing import list_record_rows
+    from minibroker.protocol.describing import describe_record_fields
 
     click.echo(f"{struct.names[0]} of format {struct.versions.replace('-', ' and ')}")
-    _print_fields(struct.about, list_record_rows(struct), struct.versions)
+    _print_fields(struct.about, describe_record_fields(struct), struct.versions)
 
 
 def _print_fields(about: str, rows: list[FieldRow], usual_versions: str) -> None:

@@ -22,7 +22,7 @@ from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.records.batch import MAGIC
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.record import Record
 
 BATCH_BYTES: Final = 512 << 10  # brokers take 1 MiB by default
@@ -165,7 +165,7 @@ class Writer:
     def _make_batch(self, partition: int, records: list[Record], magic: int) -> memoryview:
         if self._identity is None:
             numbered = (record._replace(offset=number) for number, record in enumerate(records))
-            return memoryview(build_in_format(numbered, magic, compression=self._codec))
+            return memoryview(build_records_in_format(numbered, magic, compression=self._codec))
         batch = build_batch(
             records,
             compression=self._codec,

@@ -13,7 +13,7 @@ from typing import Any, Final
 from minibroker.explorer.files_view import Root, describe_files, find_file_below
 from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES
 from minibroker.storage.files import Disk
-from minibroker.storage.inspection.inspected_files import InspectedFile, Options, iterate_contents
+from minibroker.storage.inspection.inspected_files import InspectedFile, Options, iterate_file_contents
 from minibroker.storage.inspection.log_inspection import Damage
 from minibroker.web.routes import Routes
 
@@ -45,7 +45,9 @@ def find_damage(inspected: InspectedFile) -> list[dict[str, Any]] | None:
     """Return the first damage of a file, `MOST_DAMAGE` places at most, or None if the file is too large."""
     if Disk().size_bytes(inspected.path) > MOST_INSPECTED_BYTES:
         return None
-    found = iterate_contents(Disk(), inspected, Options(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES))
+    found = iterate_file_contents(
+        Disk(), inspected, Options(records=True, verify=True, most_bytes=MOST_DECOMPRESSED_BYTES)
+    )
     damage = islice((each for each in found if isinstance(each, Damage)), MOST_DAMAGE)
     return [each._asdict() | {"path": os.path.basename(each.path)} for each in damage]
 

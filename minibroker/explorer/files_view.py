@@ -22,13 +22,19 @@ from minibroker.protocol.legible import make_legible
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.walking import FoundBatch
 from minibroker.storage.compaction.batch_reading import Uncleanable
-from minibroker.storage.compaction.cleaning import make_plan
+from minibroker.storage.compaction.cleaning import make_cleaning_plan
 from minibroker.storage.compaction.dirtiness import is_cleaning_due, measure_dirtiness
-from minibroker.storage.compaction.foreseeing import foresee_cleaning
+from minibroker.storage.compaction.foreseeing import foresee_removed_records
 from minibroker.storage.files import Disk
 from minibroker.storage.inspection.explained_files import ENTRY_BYTES, explain_file
 from minibroker.storage.inspection.index_inspection import OffsetEntry, TimeEntry, TransactionEntry
-from minibroker.storage.inspection.inspected_files import InspectedFile, Kind, Options, identify_file, iterate_contents
+from minibroker.storage.inspection.inspected_files import (
+    InspectedFile,
+    Kind,
+    Options,
+    identify_file,
+    iterate_file_contents,
+)
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import COMPACT
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
@@ -192,7 +198,9 @@ def _read_index_entries(inspected: InspectedFile, suffix: str, kind: type[Any]) 
     found = identify_file(inspected.make_path_with_suffix(suffix))
     if found is None or not os.path.exists(found.path):
         return []
-    return [each for each in islice(iterate_contents(Disk(), found, Options()), MOST_ENTRIES) if isinstance(each, kind)]
+    return [
+        each for each in islice(iterate_file_contents(Disk(), found, Options()), MOST_ENTRIES) if isinstance(each, kind)
+    ]
 
 
 def describe_segment(inspected: InspectedFile) -> dict[str, Any]:
@@ -200,7 +208,7 @@ def describe_segment(inspected: InspectedFile) -> dict[str, Any]:
     log = identify_file(inspected.make_path_with_suffix(LOG_SUFFIX))
     if log is None or not os.path.exists(log.path):
         return {"size": 0, "batches": [], "index": [], "timeindex": [], "aborted": []}
-    walked = iterate_contents(Disk(), log, Options(records=False))
+    walked = iterate_file_contents(Disk(), log, Options(records=False))
     batches = [each for each in islice(walked, MOST_BATCHES) if isinstance(each, FoundBatch)]
     aborted = _read_index_entries(log, TRANSACTION_INDEX_SUFFIX, TransactionEntry)
     return {
@@ -243,13 +251,13 @@ async def show_removable_records(broker: Broker, log: Log, inspected: InspectedF
     """Return what a cleaning of a log would take now of each segment, and of this file's segment which records."""
     now_ms = broker.moving_clock.wall_ms()
     dirt = measure_dirtiness(log, now_ms)
-    plan = make_plan(log, dirt, get_cleaning_limits(broker.running.cluster.settings), now_ms)
+    plan = make_cleaning_plan(log, dirt, get_cleaning_limits(broker.running.cluster.settings), now_ms)
     said: dict[str, Any] = {"ratio": dirt.ratio, "is_due": is_cleaning_due(log, dirt), "segments": [], "offsets": []}
     if sum(source.size_bytes for source in plan.sources) > MOST_COMPACTED_BYTES:
         return said | {"why": "the log is too large to look at all of its records"}
     shown = next((each.path for each in plan.sources if inspected.base_offset == each.base_offset), "")
     try:
-        found = await asyncio.to_thread(lambda: list(foresee_cleaning(plan, shown, MOST_OFFSETS)))
+        found = await asyncio.to_thread(lambda: list(foresee_removed_records(plan, shown, MOST_OFFSETS)))
     except (Uncleanable, KafkaError, OSError) as error:  # it is damaged, or was compacted meanwhile
         return said | {"why": make_legible(str(error))}
     said["segments"] = [

@@ -64,7 +64,7 @@ MACHINES: Final[dict[str, list[tuple[str, str]]]] = {
     "Share": [("Empty", "Stable"), ("Stable", "Empty"), ("Empty", "Dead")],
     "Streams": _make_state_transitions(STREAMS),
     "transaction": [
-        (before.label, after.label)
+        (before.api_name, after.api_name)
         for after, befores in REACHED_FROM.items()
         for before in sorted(befores)
         if before is not after and State.PREPARE_EPOCH_FENCE not in (before, after)

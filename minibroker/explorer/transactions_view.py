@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from minibroker.broker.transactions.transaction import State
-from minibroker.broker.transactions.transaction_codec import encode_tombstone
+from minibroker.broker.transactions.transaction_codec import encode_transaction_tombstone
 from minibroker.explorer.groups_view import find_local_partition
 from minibroker.explorer.log_pages import Wanted, find_records
 from minibroker.protocol.errors import KafkaError
@@ -32,7 +32,7 @@ def make_transaction_routes(broker: Broker) -> Routes:
         """Return all transactional ids."""
         found = broker.running.cluster.transactions.transactions.values()
         return [
-            {"id": each.transactional_id, "state": each.state.label, "partitions": len(each.partitions)}
+            {"id": each.transactional_id, "state": each.state.api_name, "partitions": len(each.partitions)}
             for each in sorted(found, key=lambda each: each.transactional_id)[:MOST_LISTED]
         ]
 
@@ -42,7 +42,7 @@ def make_transaction_routes(broker: Broker) -> Routes:
         found = broker.running.cluster.transactions.get_transaction(transactional_id)
         return {
             **{name: getattr(found, name) for name in FACTS},
-            "state": found.state.label,
+            "state": found.state.api_name,
             "coordinator": broker.coordinator(transactional_id=transactional_id),
             "partitions": [_describe_producer(broker, *each, found.producer_id) for each in sorted(found.partitions)],
             "timeouts": await _list_timeouts(broker, transactional_id),
@@ -61,7 +61,7 @@ def make_transaction_routes(broker: Broker) -> Routes:
 def _describe_producer(broker: Broker, topic: str, index: int, producer_id: int) -> dict[str, Any]:
     partition = find_local_partition(broker, topic, index)
     said: dict[str, Any] = {"topic": topic, "partition": index, "producer_id": producer_id, "batches": []}
-    entry = None if partition is None else partition.log.producers.find(producer_id)
+    entry = None if partition is None else partition.log.producers.find_entry(producer_id)
     if entry is not None:
         said["epoch"], said["first_offset"] = entry.epoch, entry.transaction_first_offset
         said["batches"] = [dict(zip(BATCH, batch, strict=True)) for batch in entry.batches]
@@ -74,7 +74,7 @@ async def _list_timeouts(broker: Broker, transactional_id: str) -> list[dict[str
         partition = broker.running.cluster.transactions.log.get_writable_partition(transactional_id)
     except KafkaError:
         return []
-    key, _ = encode_tombstone(transactional_id)
+    key, _ = encode_transaction_tombstone(transactional_id)
     first = max(partition.log.log_end_offset - LOOKED_AT, 0)
     found = await find_records(partition, Wanted(first, LOOKED_AT, lambda record: record.key == key))
     timeouts = []

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from minibroker.protocol.explaining.parts import Part
-from minibroker.protocol.legible import escape_unprintable, shorten
+from minibroker.protocol.legible import escape_unprintable, shorten_text
 from minibroker.protocol.primitives import format_uuid
 
 MOST_ROWS: Final = 20_000  # the rest is counted: a page with more is slow to load, and nobody reads it
@@ -78,7 +78,7 @@ def _show_value(part: Part) -> str | None:
         size = f"  ({len(value):,} bytes)" if len(value) > VALUE_CHARACTERS else ""
         return quote_bytes(value[:VALUE_CHARACTERS]) + size
     if isinstance(value, str):
-        return f'"{escape_unprintable(shorten(value, VALUE_CHARACTERS))}"'
+        return f'"{escape_unprintable(shorten_text(value, VALUE_CHARACTERS))}"'
     return str(value)
 
 

@@ -24,9 +24,9 @@ from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.describing import format_type, format_versions
 from minibroker.protocol.explaining.messages import explain_request, explain_response
 from minibroker.protocol.fields import Kind
-from minibroker.protocol.fields import list_fields as fields_of
+from minibroker.protocol.fields import list_declared_fields as fields_of
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
-from minibroker.protocol.layout import Place, make_layout
+from minibroker.protocol.layout import Place, make_struct_layout
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.primitives import format_uuid, parse_uuid
 from minibroker.testing.broker import Broker
@@ -164,7 +164,7 @@ class _Form:
         self._topic, self._topic_id = topic, topic_id
 
     def _list_field_places(self, struct: type) -> list[Place]:
-        found = make_layout(struct, self._version, self._flexible)
+        found = make_struct_layout(struct, self._version, self._flexible)
         return [*found.body, *found.tagged]
 
     def describe_fields(self, struct: type) -> list[dict[str, Any]]:

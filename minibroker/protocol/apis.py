@@ -204,16 +204,16 @@ def get_api_name(api_key: int) -> str:
 @cache
 def get_request_class(api_key: int) -> type[Message]:
     """Return the class of an API's requests. Raises ValueError for an unknown key."""
-    return _import_message_class(ApiKey(api_key), "Request")
+    return _import_request_or_response_class(ApiKey(api_key), "Request")
 
 
 @cache
 def get_response_class(api_key: int) -> type[Message]:
     """Return the class of an API's responses. Raises ValueError for an unknown key."""
-    return _import_message_class(ApiKey(api_key), "Response")
+    return _import_request_or_response_class(ApiKey(api_key), "Response")
 
 
-def _import_message_class(key: ApiKey, role: str) -> type[Message]:
+def _import_request_or_response_class(key: ApiKey, role: str) -> type[Message]:
     module = import_module(f"minibroker.protocol.messages.{_FILE_OF[key]}")
     found: type[Message] = getattr(module, get_api_name(key) + role)
     return found

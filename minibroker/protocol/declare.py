@@ -19,19 +19,19 @@ from minibroker.protocol.fields import (
     Uuid,
     field,
     float64,
-    get_default_maker,
+    get_default_factory,
     get_default_value,
     int8,
     int16,
     int32,
     int64,
-    list_fields,
+    list_declared_fields,
     uint16,
     uint32,
 )
 from minibroker.protocol.fields import parse_versions as version_range
-from minibroker.protocol.generated_readers import reading
-from minibroker.protocol.generated_writers import writing
+from minibroker.protocol.generated_readers import generate_reader
+from minibroker.protocol.generated_writers import generate_writer
 from minibroker.protocol.primitives import MalformedMessage, Output
 from minibroker.protocol.source import READ_FAILURES, UNKNOWN_TAGS, Source, compile_function, make_malformed_error
 from minibroker.protocol.steps import Steps
@@ -147,7 +147,7 @@ class Message(Struct):
 
         Records are slices of the data; all else is copied. Raises MalformedMessage unless it is exactly one message.
         """
-        read = cls._readers.get(version) or cls._reader(version)
+        read = cls._readers.get(version) or cls._compile_reader(version)
         end = len(data)
         try:
             result: tuple[Self, int] = read(data, position, end)
@@ -161,7 +161,7 @@ class Message(Struct):
     @classmethod
     def decode_from(cls, data: bytes | bytearray | memoryview, version: int, position: int = 0) -> tuple[Self, int]:
         """Read a message at `position`. Return it, and the position after it. Raises MalformedMessage."""
-        read = cls._readers.get(version) or cls._reader(version)
+        read = cls._readers.get(version) or cls._compile_reader(version)
         try:
             result: tuple[Self, int] = read(data, position, len(data))
         except READ_FAILURES as problem:
@@ -176,7 +176,7 @@ class Message(Struct):
         read = cls._keeping_readers.get(version)
         if read is None:
             cls.check_version(version)
-            source = reading(cls, version, version in cls.flexible, keeps_tags=True)
+            source = generate_reader(cls, version, version in cls.flexible, keeps_tags=True)
             read = cls._keeping_readers[version] = compile_function(
                 source, f"read {cls.__name__} v{version} with unknown tags"
             )
@@ -198,7 +198,7 @@ class Message(Struct):
         read = cls._step_readers.get(version)
         if read is None:
             cls.check_version(version)
-            source = reading(cls, version, version in cls.flexible, in_steps=True)
+            source = generate_reader(cls, version, version in cls.flexible, in_steps=True)
             read = cls._step_readers[version] = compile_function(source, f"read {cls.__name__} v{version} in steps")
         try:
             message, _, long_arrays = yield from read(data, position, len(data), allowance_bytes)
@@ -214,7 +214,7 @@ class Message(Struct):
         write = self._step_writers.get(version)
         if write is None:
             self.check_version(version)
-            source = writing(type(self), version, version in self.flexible, in_steps=True)
+            source = generate_writer(type(self), version, version in self.flexible, in_steps=True)
             write = self._step_writers[version] = compile_function(
                 source, f"write {type(self).__name__} v{version} in steps"
             )
@@ -224,7 +224,7 @@ class Message(Struct):
     def encode(self, version: int) -> bytes:
         """Return the message's bytes. Fields that the version does not have are left out."""
         out = Output()
-        (self._writers.get(version) or self._writer(version))(self, out)
+        (self._writers.get(version) or self._compile_writer(version))(self, out)
         if out.regions:
             raise TypeError(
                 f"{type(self).__name__} has records in a region, which encode_into() supports, and encode() does not"
@@ -237,7 +237,7 @@ class Message(Struct):
         write = kind._keeping_writers.get(version)
         if write is None:
             self.check_version(version)
-            source = writing(kind, version, version in self.flexible, keeps_tags=True)
+            source = generate_writer(kind, version, version in self.flexible, keeps_tags=True)
             write = kind._keeping_writers[version] = compile_function(
                 source, f"write {kind.__name__} v{version} with unknown tags"
             )
@@ -247,19 +247,23 @@ class Message(Struct):
 
     def encode_into(self, out: Output, version: int) -> None:
         """Append the message's bytes to `out`."""
-        (self._writers.get(version) or self._writer(version))(self, out)
+        (self._writers.get(version) or self._compile_writer(version))(self, out)
 
     @classmethod
-    def _reader(cls, version: int) -> Any:
+    def _compile_reader(cls, version: int) -> Any:
         cls.check_version(version)
-        made = compile_function(reading(cls, version, version in cls.flexible), f"read {cls.__name__} v{version}")
+        made = compile_function(
+            generate_reader(cls, version, version in cls.flexible), f"read {cls.__name__} v{version}"
+        )
         cls._readers[version] = made
         return made
 
     @classmethod
-    def _writer(cls, version: int) -> Any:
+    def _compile_writer(cls, version: int) -> Any:
         cls.check_version(version)
-        made = compile_function(writing(cls, version, version in cls.flexible), f"write {cls.__name__} v{version}")
+        made = compile_function(
+            generate_writer(cls, version, version in cls.flexible), f"write {cls.__name__} v{version}"
+        )
         cls._writers[version] = made
         return made
 
@@ -274,10 +278,10 @@ def generate_constructor(struct: type) -> Source:
     """Generate the function `__init__(self, *, name=default, ...)` of a struct."""
     source = Source({"MISSING": _MISSING})
     arguments, lines = [], []
-    for each in list_fields(struct):
-        maker = get_default_maker(each)
+    for each in list_declared_fields(struct):
+        maker = get_default_factory(each)
         if maker is None:
-            default, value = source.make_constant(get_default_value(each)), each.name
+            default, value = source.make_default_expression(get_default_value(each)), each.name
         else:
             made = "[]" if maker is list else f"{source.bind_name(maker.__name__, maker)}()"
             default, value = "MISSING", f"{made} if {each.name} is MISSING else {each.name}"

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from minibroker.protocol import headers, messages
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import Field, Kind, get_default_maker, get_default_value, list_fields
-from minibroker.protocol.generated_readers import reading
-from minibroker.protocol.generated_writers import writing
-from minibroker.protocol.layout import Place, make_layout
+from minibroker.protocol.fields import Field, Kind, get_default_factory, get_default_value, list_declared_fields
+from minibroker.protocol.generated_readers import generate_reader
+from minibroker.protocol.generated_writers import generate_writer
+from minibroker.protocol.layout import Place, make_struct_layout
 from minibroker.protocol.primitives import ZERO_UUID
 from minibroker.protocol.record_fields import STRUCTS, RecordStruct
 from minibroker.protocol.shared_fields import ABOUT
@@ -43,7 +43,7 @@ class FieldRow(NamedTuple):
     kip: int | None
 
 
-def find_messages(name: str) -> list[type[Message]]:
+def find_messages_by_name(name: str) -> list[type[Message]]:
     """Return the messages of a name: "Metadata" is a request and a response, "TopicRecord" is a record.
 
     Case does not matter. The list may be empty.
@@ -59,7 +59,7 @@ def list_messages() -> list[type[Message]]:
     return [each for each in found if isclass(each) and issubclass(each, Message) and each is not Message]
 
 
-def list_known_names() -> list[str]:
+def list_message_names() -> list[str]:
     """Return all names that may be asked for: messages, APIs, and the parts of records."""
     names = {message.__name__ for message in list_messages()}
     names |= {name.removesuffix("Request") for name in names}
@@ -71,13 +71,13 @@ def summarize_message(message: type[Message]) -> str:
     return (message.__doc__ or "").partition("\n")[0]
 
 
-def list_field_rows(message: type[Message], version: int) -> list[FieldRow]:
+def describe_fields(message: type[Message], version: int) -> list[FieldRow]:
     """Return the fields of a version in wire order. Nested fields follow the field that contains them.
 
     Raises ValueError for a version that the message does not have.
     """
     message.check_version(version)
-    return _list_rows(message, message, version, 0)
+    return _describe_struct_fields(message, message, version, 0)
 
 
 def find_record_structs(name: str) -> list[RecordStruct]:
@@ -85,7 +85,7 @@ def find_record_structs(name: str) -> list[RecordStruct]:
     return [struct for struct in STRUCTS if name.lower() in map(str.lower, struct.names)]
 
 
-def list_record_rows(struct: RecordStruct, depth: int = 0) -> list[FieldRow]:
+def describe_record_fields(struct: RecordStruct, depth: int = 0) -> list[FieldRow]:
     """Return the fields of a part of records. Nested fields follow the field that contains them."""
     nested = {f"[]{each.type}": each for each in STRUCTS}
     rows: list[FieldRow] = []
@@ -93,20 +93,20 @@ def list_record_rows(struct: RecordStruct, depth: int = 0) -> list[FieldRow]:
         name, type_, about, kip, nullable, versions = field
         rows.append(FieldRow(depth, name, type_, versions or struct.versions, nullable, False, None, "", about, kip))
         if type_ in nested:
-            rows += list_record_rows(nested[type_], depth + 1)
+            rows += describe_record_fields(nested[type_], depth + 1)
     return rows
 
 
-def write_reader_text(message: type[Message], version: int) -> str:
+def generate_reader_text(message: type[Message], version: int) -> str:
     """Return the Python that reads a version. Raises ValueError for a version that the message does not have."""
     message.check_version(version)
-    return "\n".join(reading(message, version, version in message.flexible).lines)
+    return "\n".join(generate_reader(message, version, version in message.flexible).lines)
 
 
-def write_writer_text(message: type[Message], version: int) -> str:
+def generate_writer_text(message: type[Message], version: int) -> str:
     """Return the Python that writes a version. Raises ValueError for a version that the message does not have."""
     message.check_version(version)
-    return "\n".join(writing(message, version, version in message.flexible).lines)
+    return "\n".join(generate_writer(message, version, version in message.flexible).lines)
 
 
 def format_versions(versions: range, newest: int) -> str:
@@ -118,20 +118,20 @@ def format_versions(versions: range, newest: int) -> str:
     return str(versions.start) if len(versions) == 1 else f"{versions.start}-{versions[-1]}"
 
 
-def _list_rows(struct: type, message: type[Message], version: int, depth: int) -> list[FieldRow]:
-    shape = make_layout(struct, version, version in message.flexible)
+def _describe_struct_fields(struct: type, message: type[Message], version: int, depth: int) -> list[FieldRow]:
+    shape = make_struct_layout(struct, version, version in message.flexible)
     rows: list[FieldRow] = []
     for place in shape.body + shape.tagged:
-        rows.append(_make_row(place, struct, message, version, depth))
+        rows.append(_describe_field(place, struct, message, version, depth))
         nested = (place.kind.item or place.kind).struct
         if nested is not None:
-            rows += _list_rows(nested, message, version, depth + 1)
+            rows += _describe_struct_fields(nested, message, version, depth + 1)
     return rows
 
 
-def _make_row(place: Place, struct: type, message: type[Message], version: int, depth: int) -> FieldRow:
+def _describe_field(place: Place, struct: type, message: type[Message], version: int, depth: int) -> FieldRow:
     field = place.field
-    told = find_background(field.name, struct, message)
+    told = find_field_background(field.name, struct, message)
     return FieldRow(
         depth=depth,
         name=place.name,
@@ -155,10 +155,10 @@ class Background(NamedTuple):
 
 
 @cache
-def find_background(name: str, struct: type, message: type[Message]) -> Background:
+def find_field_background(name: str, struct: type, message: type[Message]) -> Background:
     """Return what is known of a field of `struct`, which is the message, or a part of it."""
-    (field,) = (each for each in list_fields(struct) if each.name == name)
-    present, (first, kip) = field.facts.present, _find_first_versions(message)[struct]
+    (field,) = (each for each in list_declared_fields(struct) if each.name == name)
+    present, (first, kip) = field.facts.present, _find_first_versions_of_structs(message)[struct]
     if present.start > first:
         first, kip = present.start, None
     return Background(
@@ -169,7 +169,7 @@ def find_background(name: str, struct: type, message: type[Message]) -> Backgrou
 
 
 @cache
-def _find_first_versions(message: type[Message]) -> Mapping[type, tuple[int, int | None]]:
+def _find_first_versions_of_structs(message: type[Message]) -> Mapping[type, tuple[int, int | None]]:
     """Return the first version that has each struct of a message, and the KIP of the field it came with, if it has one.
 
     The fields of the struct may be declared as if they had been there before.
@@ -180,7 +180,7 @@ def _find_first_versions(message: type[Message]) -> Mapping[type, tuple[int, int
         if struct in first_versions and first_versions[struct][0] <= first:
             return
         first_versions[struct] = first, kip
-        for field in list_fields(struct):
+        for field in list_declared_fields(struct):
             nested = (field.kind.item or field.kind).struct
             if nested is not None:
                 own = field.facts
@@ -191,7 +191,7 @@ def _find_first_versions(message: type[Message]) -> Mapping[type, tuple[int, int
 
 
 def _format_default(field: Field) -> str:
-    maker = get_default_maker(field)
+    maker = get_default_factory(field)
     if maker is not None:
         return "[]" if maker is list else f"{maker.__name__}()"
     value = get_default_value(field)

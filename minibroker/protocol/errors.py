@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 
-from minibroker.protocol.legible import MESSAGE_CHARACTERS, shorten
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, shorten_text
 
 
 class ErrorCode(IntEnum):
@@ -164,7 +164,7 @@ class KafkaError(Exception):
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         if message is not None:
-            message = shorten(message, MESSAGE_CHARACTERS)
+            message = shorten_text(message, MESSAGE_CHARACTERS)
         super().__init__(f"{code.name}: {message}" if message else code.name)
         self.code = code
         self.message = message

@@ -115,28 +115,28 @@ def field(
 
 
 @cache
-def list_fields(struct: type) -> tuple[Field, ...]:
+def list_declared_fields(struct: type) -> tuple[Field, ...]:
     """Return a struct's fields in wire order. Types are resolved on the first call, so a struct may use later ones."""
     declared: dict[str, Facts] = struct.__dict__["__fields__"]
     texts: dict[str, str] = struct.__annotations__  # texts, as every file of messages postpones their evaluation
     names, own_names = vars(sys.modules[struct.__module__]), dict(vars(struct))
     types = {name: eval(texts[name], names, own_names) for name in declared}
-    return tuple(Field(name, *_parse_nullable(types[name]), facts) for name, facts in declared.items())
+    return tuple(Field(name, *_parse_annotation(types[name]), facts) for name, facts in declared.items())
 
 
-def _parse_nullable(annotation: Any) -> tuple[Kind, bool]:
+def _parse_annotation(annotation: Any) -> tuple[Kind, bool]:
     """Return the kind of a type without None, and whether None was in it."""
     if get_origin(annotation) in (Union, UnionType):
         (inner,) = (each for each in get_args(annotation) if each is not NoneType)
-        return _parse_kind(inner), True
-    return _parse_kind(annotation), False
+        return _parse_field_kind(inner), True
+    return _parse_field_kind(annotation), False
 
 
-def _parse_kind(annotation: Any) -> Kind:
+def _parse_field_kind(annotation: Any) -> Kind:
     if get_origin(annotation) is Annotated:
         return Kind(get_args(annotation)[1])
     if get_origin(annotation) is list:
-        return Kind("array", item=_parse_kind(get_args(annotation)[0]))
+        return Kind("array", item=_parse_field_kind(get_args(annotation)[0]))
     if annotation in _LETTERS:
         return Kind(_LETTERS[annotation])
     if "__fields__" in annotation.__dict__:
@@ -144,7 +144,7 @@ def _parse_kind(annotation: Any) -> Kind:
     raise TypeError(f"{annotation!r} is not a type of the Kafka protocol")
 
 
-def get_default_maker(field: Field) -> Callable[[], Any] | None:
+def get_default_factory(field: Field) -> Callable[[], Any] | None:
     """Return the factory of a field's default if each instance needs its own (a list, a struct), else None."""
     if field.facts.default is not ... or field.kind.code not in ("array", "struct"):
         return None

@@ -17,8 +17,14 @@ from struct import unpack_from
 from typing import Any
 
 from minibroker.protocol import primitives
-from minibroker.protocol.fields import Kind, get_default_maker, get_default_value
-from minibroker.protocol.layout import Layout, Place, estimate_item_bytes, make_layout, measure_least_item_bytes
+from minibroker.protocol.fields import Kind, get_default_factory, get_default_value
+from minibroker.protocol.layout import (
+    Layout,
+    Place,
+    estimate_item_memory_bytes,
+    make_struct_layout,
+    measure_smallest_item_bytes,
+)
 from minibroker.protocol.primitives import MAX_TAGS
 from minibroker.protocol.source import FEW, READ_ITEMS, UNKNOWN_TAGS, Source, choose_free_name, convert_to_snake_case
 
@@ -29,7 +35,7 @@ _NAMES: dict[str, Any] = {
     "unpack_from": unpack_from,
     "read_varint": primitives.read_unsigned_varint,
     "read_string_length": primitives.read_string_length,
-    "read_tag": primitives.read_tag,
+    "read_tag": primitives.read_tag_and_size,
     "read_unknown_tags": primitives.read_unknown_tags,
     "skip_tags": primitives.skip_tags,
     "read_uuids": primitives.read_uuids,
@@ -46,15 +52,17 @@ _SLICES = {
 }
 
 
-def reading(struct: type, version: int, flexible: bool, *, in_steps: bool = False, keeps_tags: bool = False) -> Source:
+def generate_reader(
+    struct: type, version: int, flexible: bool, *, in_steps: bool = False, keeps_tags: bool = False
+) -> Source:
     """Generate the function that reads a version of a struct, at once or in steps."""
     source = Source(dict(_NAMES))
     with source.open_block(f"def read(data, pos, end{', allowance' if in_steps else ''}):"):
         if in_steps:
             source.add_line(f"left, long_arrays = {READ_ITEMS}, []")
         reader = _Reading(source, version, flexible, in_steps, keeps_tags)
-        name = reader.struct(struct, ())
-        reader.flush()
+        name = reader.add_struct(struct, ())
+        reader.add_collected_fields()
         if in_steps:
             with source.open_block("if end < 0:"):  # never true: the yield makes every function a generator
                 source.add_line("yield")
@@ -78,35 +86,35 @@ class _Reading:
 
     # --- structs ---
 
-    def struct(self, struct: type, scope: tuple[str, ...]) -> str:
+    def add_struct(self, struct: type, scope: tuple[str, ...]) -> str:
         """Add the lines that read a struct into a new variable. Return its name."""
         waiting = tuple(target.partition(".")[0] for target, *_ in self._run)
         name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
         self.source.add_line(f"{name} = new({self.source.bind_name(struct.__name__, struct)})")
-        shape = make_layout(struct, self.version, self.flexible)
-        self._defaults(name, shape)
+        shape = make_struct_layout(struct, self.version, self.flexible)
+        self._add_defaults(name, shape)
         for place in shape.body:
-            with self.source.set_current_field(place.name):
-                self._place(place, f"{name}.{place.name}", (*scope, name))
+            with self.source.enter_field(place.name):
+                self._add_field(place, f"{name}.{place.name}", (*scope, name))
         if self.flexible:
-            self._tags(name, shape.tagged, (*scope, name))
+            self._add_tagged_fields(name, shape.tagged, (*scope, name))
         return name
 
-    def _defaults(self, name: str, shape: Layout) -> None:
+    def _add_defaults(self, name: str, shape: Layout) -> None:
         for field in [*shape.absent, *(place.field for place in shape.tagged)]:
-            maker = get_default_maker(field)
+            maker = get_default_factory(field)
             if maker is None:
-                value = self.source.make_constant(get_default_value(field))
+                value = self.source.make_default_expression(get_default_value(field))
             else:
                 value = "[]" if maker is list else f"{self.source.bind_name(maker.__name__, maker)}()"
             self.source.add_line(f"{name}.{field.name} = {value}")
 
-    def _tags(self, name: str, tagged: tuple[Place, ...], scope: tuple[str, ...]) -> None:
+    def _add_tagged_fields(self, name: str, tagged: tuple[Place, ...], scope: tuple[str, ...]) -> None:
         add, block = self.source.add_line, self.source.open_block
-        self._length("B")
+        self._add_length("B")
         if not tagged:
             with block("if n:"):
-                self._tag_count()
+                self._add_tag_count()
                 if self.keeps_tags:
                     add(f"{name}.{UNKNOWN_TAGS}, pos = read_unknown_tags(data, pos, end, n)")
                 else:
@@ -114,7 +122,7 @@ class _Reading:
             return
         tag, stop = choose_free_name("tag", scope), choose_free_name("tag_end", scope)
         with block("if n:"):
-            self._tag_count()
+            self._add_tag_count()
             with block(f"if n > {MAX_TAGS}:"):
                 add(f"raise too_many(n, {MAX_TAGS})")
             add(f"{tag} = -1")
@@ -123,9 +131,9 @@ class _Reading:
             with block("for _ in range(n):"):
                 add(f"{tag}, {stop}, pos = read_tag(data, pos, end, {tag})")
                 for keyword, place in zip(["if"] + ["elif"] * len(tagged), tagged, strict=False):
-                    with block(f"{keyword} {tag} == {place.tag}:"), self.source.set_current_field(place.name):
-                        self._place(place, f"{name}.{place.name}", (*scope, tag, stop))
-                        self.flush()
+                    with block(f"{keyword} {tag} == {place.tag}:"), self.source.enter_field(place.name):
+                        self._add_field(place, f"{name}.{place.name}", (*scope, tag, stop))
+                        self.add_collected_fields()
                 with block("else:"):
                     if self.keeps_tags:
                         add(f"{name}.{UNKNOWN_TAGS}.append(({tag}, bytes(data[pos:{stop}])))")
@@ -133,19 +141,19 @@ class _Reading:
                 with block(f"if pos != {stop}:"):
                     add(f"raise bad_tag_size({tag}, pos, {stop})")
 
-    def _tag_count(self) -> None:
-        self._long_length("read_varint")
+    def _add_tag_count(self) -> None:
+        self._add_rest_of_varint("read_varint")
         if self.in_steps:
             self.source.add_line("left -= n")
 
     # --- runs of fixed size ---
 
-    def _length(self, letter: str) -> None:
+    def _add_length(self, letter: str) -> None:
         """Add the line that reads a length, a count or a null marker into `n`, with the fixed fields before it."""
-        self._run.append(("n", letter, self.source.path, {"B": 1, "b": 1, "h": 2, "i": 4}[letter]))
-        self.flush()
+        self._run.append(("n", letter, self.source.current_field_path, {"B": 1, "b": 1, "h": 2, "i": 4}[letter]))
+        self.add_collected_fields()
 
-    def flush(self) -> None:
+    def add_collected_fields(self) -> None:
         """Add the lines that read the collected fields."""
         run, self._run = self._run, []
         if not run:
@@ -156,16 +164,16 @@ class _Reading:
             value = "data[pos]"
         else:
             targets += "," if len(run) == 1 else ""
-            value = f"{self.source.bind_codec('unpack_from', letters)}(data, pos)"
+            value = f"{self.source.bind_struct_method('unpack_from', letters)}(data, pos)"
         self.source.add_line(f"{targets} = {value}", *((row[2], row[3]) for row in run))
         self.source.add_line(f"pos += {sum(row[3] for row in run)}")
 
     # --- values ---
 
-    def _place(self, place: Place, target: str, scope: tuple[str, ...]) -> None:
+    def _add_field(self, place: Place, target: str, scope: tuple[str, ...]) -> None:
         kind = place.kind
         if kind.is_fixed:
-            self._run.append((target, kind.code, self.source.path, kind.size_bytes))
+            self._run.append((target, kind.code, self.source.current_field_path, kind.size_bytes))
         elif kind.struct is not None:
             self._add_nested(kind.struct, target, place, scope)
         else:
@@ -173,37 +181,37 @@ class _Reading:
 
     def _add_nested(self, struct: type, target: str, place: Place, scope: tuple[str, ...]) -> None:
         if not place.nullable:
-            self.source.add_line(f"{target} = {self.struct(struct, scope)}")
+            self.source.add_line(f"{target} = {self.add_struct(struct, scope)}")
             return
-        self._length("B" if place.tagged else "b")  # null is 0 in a tagged field, and -1 elsewhere
+        self._add_length("B" if place.tagged else "b")  # null is 0 in a tagged field, and -1 elsewhere
         with self.source.open_block("if n == 0:" if place.tagged else "if n < 0:"):
             self.source.add_line(f"{target} = None")
         with self.source.open_block("else:"):
-            name = self.struct(struct, scope)
-            self.flush()
+            name = self.add_struct(struct, scope)
+            self.add_collected_fields()
             self.source.add_line(f"{target} = {name}")
 
     def _add_counted(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         """Add the lines for a value after its length, or an array after its count."""
-        self._length("B" if compact else "h" if kind.code == "string" else "i")
+        self._add_length("B" if compact else "h" if kind.code == "string" else "i")
         if compact:
-            self._long_length("read_string_length" if kind.code == "string" else "read_varint")
+            self._add_rest_of_varint("read_string_length" if kind.code == "string" else "read_varint")
             self.source.add_line("n -= 1")
         if not nullable:
-            self._value(kind, target, compact, nullable, scope)
+            self._add_sized_value(kind, target, compact, nullable, scope)
             return
         with self.source.open_block("if n < 0:"):
             self.source.add_line(f"{target} = None")
         with self.source.open_block("else:"):
-            self._value(kind, target, compact, nullable, scope)
+            self._add_sized_value(kind, target, compact, nullable, scope)
 
-    def _value(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _add_sized_value(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         if kind.item is None:
             self._add_slice(kind, target, nullable)
         else:
-            self._array(kind.item, target, compact, nullable, scope)
+            self._add_array(kind.item, target, compact, nullable, scope)
 
-    def _long_length(self, function: str) -> None:
+    def _add_rest_of_varint(self, function: str) -> None:
         with self.source.open_block("if n > 127:"):
             self.source.add_line(f"n, pos = {function}(data, pos - 1)")
 
@@ -215,16 +223,16 @@ class _Reading:
         add(f"{target} = {_SLICES[kind.code]}")
         add("pos = stop")
 
-    def _array(self, item: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _add_array(self, item: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         add = self.source.add_line
-        least = measure_least_item_bytes(item, self.version, compact)
+        least = measure_smallest_item_bytes(item, self.version, compact)
         most = "end - pos" if least == 1 else f"(end - pos) // {least}"
         with self.source.open_block(f"if n > {most}:" if nullable else f"if not 0 <= n <= {most}:"):
             add("raise bad_length(n, end - pos)")
         if self.in_steps:
-            self._spend(item)
+            self._add_memory_check(item)
         if item.is_fixed:
-            add(f"{target} = {self._fixed_items(item.code)}")
+            add(f"{target} = {self._make_fixed_items_expression(item.code)}")
             add(f"pos += n * {item.size_bytes}" if item.size_bytes > 1 else "pos += n")
             return
         items = choose_free_name(target.rpartition(".")[2], scope)
@@ -238,26 +246,26 @@ class _Reading:
                 with self.source.open_block("if left < 0:"):
                     add("yield")
                     add(f"left = {READ_ITEMS - 1}")
-            self._item(item, items, compact, (*scope, items))
+            self._add_array_item(item, items, compact, (*scope, items))
 
-    def _spend(self, item: Kind) -> None:
+    def _add_memory_check(self, item: Kind) -> None:
         """Add the lines that subtract the memory of `n` items from the allowance, and refuse too many."""
         with self.source.open_block(f"if n > {MAX_ITEMS}:"):
             self.source.add_line(f"raise too_many(n, {MAX_ITEMS})")
-        self.source.add_line(f"allowance -= n * {estimate_item_bytes(item, self.version, self.flexible)}")
+        self.source.add_line(f"allowance -= n * {estimate_item_memory_bytes(item, self.version, self.flexible)}")
         with self.source.open_block("if allowance < 0:"):
             self.source.add_line("raise too_costly(n)")
 
-    def _fixed_items(self, letter: str) -> str:
+    def _make_fixed_items_expression(self, letter: str) -> str:
         if letter == "16s":
             return "read_uuids(data, pos, n)"
-        few = self.source.bind_few_codecs("unpack_from", letter)
+        few = self.source.bind_struct_methods_by_count("unpack_from", letter)
         return f"[*({few}[n](data, pos) if n < {FEW} else unpack_from(f'>{{n}}{letter}', data, pos))]"
 
-    def _item(self, item: Kind, items: str, compact: bool, scope: tuple[str, ...]) -> None:
+    def _add_array_item(self, item: Kind, items: str, compact: bool, scope: tuple[str, ...]) -> None:
         if item.struct is not None:
-            name = self.struct(item.struct, scope)
-            self.flush()
+            name = self.add_struct(item.struct, scope)
+            self.add_collected_fields()
         else:
             name = choose_free_name("item", scope)
             self._add_counted(item, name, compact, False, scope)

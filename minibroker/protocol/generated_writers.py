@@ -16,8 +16,8 @@ from struct import pack
 from typing import Any
 
 from minibroker.protocol import primitives
-from minibroker.protocol.fields import Field, Kind, get_default_maker, get_default_value
-from minibroker.protocol.layout import Place, make_layout
+from minibroker.protocol.fields import Field, Kind, get_default_factory, get_default_value
+from minibroker.protocol.layout import Place, make_struct_layout
 from minibroker.protocol.source import FEW, UNKNOWN_TAGS, WRITTEN_ITEMS, Source, choose_free_name, convert_to_snake_case
 
 TAGS_END = 1 << 35  # no varint is as large
@@ -33,15 +33,17 @@ _NAMES: dict[str, Any] = {
 }
 
 
-def writing(struct: type, version: int, flexible: bool, *, in_steps: bool = False, keeps_tags: bool = False) -> Source:
+def generate_writer(
+    struct: type, version: int, flexible: bool, *, in_steps: bool = False, keeps_tags: bool = False
+) -> Source:
     """Generate the function that writes a version of a struct, at once or in steps."""
     source = Source(dict(_NAMES))
     with source.open_block(f"def write(message, out{', limit' if in_steps else ''}):"):
         if in_steps:
             source.add_line(f"left, long_arrays = {WRITTEN_ITEMS}, []")
         writer = _Writing(source, version, flexible, in_steps, keeps_tags)
-        writer.struct(struct, "message", ())
-        writer.flush()
+        writer.add_struct(struct, "message", ())
+        writer.add_collected_fields()
         if in_steps:
             with source.open_block("if limit < 0:"):  # never true: the yield makes every function a generator
                 source.add_line("yield")
@@ -68,20 +70,20 @@ class _Writing:
 
     # --- structs ---
 
-    def struct(self, struct: type, name: str, scope: tuple[str, ...]) -> None:
+    def add_struct(self, struct: type, name: str, scope: tuple[str, ...]) -> None:
         """Add the lines that write the struct in a variable."""
-        shape = make_layout(struct, self.version, self.flexible)
+        shape = make_struct_layout(struct, self.version, self.flexible)
         scope = (*scope, name)
         for place in shape.body:
-            with self.source.set_current_field(place.name):
-                self._place(place, f"{name}.{place.name}", scope)
+            with self.source.enter_field(place.name):
+                self._add_field(place, f"{name}.{place.name}", scope)
         if self.flexible and not shape.tagged and not self.keeps_tags:
             self._run.append(("", "x"))  # a zero byte: no tagged fields
         elif self.flexible:
-            self._tags(shape.tagged, name, scope)
+            self._add_tagged_fields(shape.tagged, name, scope)
 
-    def _tags(self, tagged: tuple[Place, ...], name: str, scope: tuple[str, ...]) -> None:
-        tests = {place: self._differs(place.field, f"{name}.{place.name}") for place in tagged}
+    def _add_tagged_fields(self, tagged: tuple[Place, ...], name: str, scope: tuple[str, ...]) -> None:
+        tests = {place: self._make_default_comparison(place.field, f"{name}.{place.name}") for place in tagged}
         counts = [f"({test})" for test in tests.values()]
         unknown = choose_free_name("unknown", scope)
         if self.keeps_tags:
@@ -89,56 +91,56 @@ class _Writing:
             counts.append(f"len({unknown})")
         self.source.add_line(f"count = {' + '.join(counts)}")
         if self.keeps_tags:
-            self._prefix("B", "count")
+            self._add_length_prefix("B", "count")
         else:
             self._run.append(("count", "B"))
-            self.flush()
+            self.add_collected_fields()
         with self.source.open_block("if count:"):
             last = -1
             for place, test in tests.items():
-                self._unknown(unknown, last, place.tag)
-                with self.source.open_block(f"if {test}:"), self.source.set_current_field(place.name):
-                    self._tag(place, f"{name}.{place.name}", (*scope, unknown))
+                self._add_unknown_tags(unknown, last, place.tag)
+                with self.source.open_block(f"if {test}:"), self.source.enter_field(place.name):
+                    self._add_tagged_field(place, f"{name}.{place.name}", (*scope, unknown))
                 last = place.tag
-            self._unknown(unknown, last, TAGS_END)
+            self._add_unknown_tags(unknown, last, TAGS_END)
 
-    def _unknown(self, unknown: str, after: int, before: int) -> None:
+    def _add_unknown_tags(self, unknown: str, after: int, before: int) -> None:
         if self.keeps_tags and before - after > 1:
             self.source.add_line(f"{self.out} += unknown_tags_between({unknown}, {after}, {before})")
 
-    def _tag(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
+    def _add_tagged_field(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
         outer, self.out = self.out, choose_free_name("section", (*scope, self.out))
         self.source.add_line(f"{self.out} = bytearray()")
-        self._place(place, value, (*scope, self.out))
-        self.flush()
+        self._add_field(place, value, (*scope, self.out))
+        self.add_collected_fields()
         self.source.add_line(f"{outer} += varint({place.tag}) + varint(len({self.out}))")
         self.source.add_line(f"{outer} += {self.out}")
         self.out = outer
 
-    def _differs(self, field: Field, value: str) -> str:
+    def _make_default_comparison(self, field: Field, value: str) -> str:
         """Return the condition under which a tagged field is written: it does not have its default."""
-        maker = get_default_maker(field)
+        maker = get_default_factory(field)
         if maker is list:
             return f"{value} != []"
         if maker is not None:
-            return f"{value} != {self._default_struct(maker)}"
+            return f"{value} != {self._bind_default_struct(maker)}"
         default = get_default_value(field)
         if default is not None:
-            return f"{value} != {self.source.make_constant(default)}"
+            return f"{value} != {self.source.make_default_expression(default)}"
         if field.kind.struct is not None and not field.facts.nullable:
-            return f"{value} is not None and {value} != {self._default_struct(field.kind.struct)}"
+            return f"{value} is not None and {value} != {self._bind_default_struct(field.kind.struct)}"
         return f"{value} is not None"
 
-    def _default_struct(self, struct: Any) -> str:
+    def _bind_default_struct(self, struct: Any) -> str:
         return self.source.bind_name(f"default_{convert_to_snake_case(struct.__name__)}", struct())
 
     # --- runs of fixed size ---
 
-    def _prefix(self, letter: str, length: str, function: str = "varint") -> None:
+    def _add_length_prefix(self, letter: str, length: str, function: str = "varint") -> None:
         """Add the line that writes a length, a count or a null marker, with the fixed fields before it."""
         if letter != "B":
             self._run.append((length, letter))
-            self.flush()
+            self.add_collected_fields()
             return
         run, self._run = self._run, []
         # The length is nearly always below 128, and a call would cost more than all else here.
@@ -146,7 +148,7 @@ class _Writing:
         long = f"{self._add_pack(run)} + " if run else ""
         self.source.add_line(f"{self.out} += {short} if {length} < 128 else {long}{function}({length})")
 
-    def flush(self) -> None:
+    def add_collected_fields(self) -> None:
         """Add the line that writes the collected fields."""
         run, self._run = self._run, []
         if run == [("", "x")]:
@@ -156,11 +158,11 @@ class _Writing:
 
     def _add_pack(self, run: list[tuple[str, str]]) -> str:
         values = ", ".join(value for value, _ in run if value)
-        return f"{self.source.bind_codec('pack', ''.join(letter for _, letter in run))}({values})"
+        return f"{self.source.bind_struct_method('pack', ''.join(letter for _, letter in run))}({values})"
 
     # --- values ---
 
-    def _place(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
+    def _add_field(self, place: Place, value: str, scope: tuple[str, ...]) -> None:
         kind = place.kind
         if kind.is_fixed:
             self._run.append((value, kind.code))
@@ -174,25 +176,25 @@ class _Writing:
         name = choose_free_name(convert_to_snake_case(struct.__name__), (*scope, *waiting))
         self.source.add_line(f"{name} = {value}")
         if not place.nullable:
-            self.struct(struct, name, scope)
+            self.add_struct(struct, name, scope)
             return
         null = 0 if place.tagged else -1
         self._run.append((f"{null} if {name} is None else 1", "b"))
-        self.flush()
+        self.add_collected_fields()
         with self.source.open_block(f"if {name} is not None:"):
-            self.struct(struct, name, scope)
-            self.flush()
+            self.add_struct(struct, name, scope)
+            self.add_collected_fields()
 
     def _add_counted(self, kind: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         """Add the lines for a value after its length, or an array after its count."""
         if kind.item is not None:
-            self._array(kind.item, value, compact, nullable, scope)
+            self._add_array(kind.item, value, compact, nullable, scope)
         elif kind.code == "records":
-            self._records(value, compact, nullable)
+            self._add_records(value, compact, nullable)
         else:
-            self._bytes(kind.code, value, compact, nullable)
+            self._add_bytes(kind.code, value, compact, nullable)
 
-    def _bytes(self, code: str, value: str, compact: bool, nullable: bool) -> None:
+    def _add_bytes(self, code: str, value: str, compact: bool, nullable: bool) -> None:
         add = self.source.add_line
         letter = "B" if compact else "h" if code == "string" else "i"
         one = " + 1" if compact else ""
@@ -206,10 +208,10 @@ class _Writing:
         else:
             add(f"raw = {content}")
             add(f"n = len(raw){one}")
-        self._prefix(letter, "n", "string_length" if code == "string" else "varint")
+        self._add_length_prefix(letter, "n", "string_length" if code == "string" else "varint")
         add(f"{self.out} += raw")
 
-    def _records(self, value: str, compact: bool, nullable: bool) -> None:
+    def _add_records(self, value: str, compact: bool, nullable: bool) -> None:
         add, block = self.source.add_line, self.source.open_block
         one = " + 1" if compact else ""
         add(f"value = {value}")
@@ -220,13 +222,13 @@ class _Writing:
             add(f"raw, n = value, len(value){one}")
         with block("else:"):
             add(f"raw, n = None, value.size_bytes{one}")
-        self._prefix("B" if compact else "i", "n")
+        self._add_length_prefix("B" if compact else "i", "n")
         with block("if raw is None:"):
             add(f"{self.out}.put_region(value)")
         with block("else:"):
             add(f"{self.out} += raw")
 
-    def _array(self, item: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _add_array(self, item: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
         add = self.source.add_line
         items = choose_free_name(value.rpartition(".")[2], scope)
         add(f"{items} = {value}")
@@ -238,9 +240,9 @@ class _Writing:
                 add(f"n = len({items}){one}")
         else:
             add(f"n = len({items}){one}")
-        self._prefix("B" if compact else "i", "n")
+        self._add_length_prefix("B" if compact else "i", "n")
         if item.is_fixed:
-            add(f"{self.out} += {self._fixed_items(item.code, items)}")
+            add(f"{self.out} += {self._make_fixed_items_expression(item.code, items)}")
             return
         name = choose_free_name(convert_to_snake_case(item.struct.__name__) if item.struct else "item", (*scope, items))
         if self.in_steps:
@@ -248,14 +250,14 @@ class _Writing:
                 add(f"long_arrays.append({items})")
         with self.source.open_block(f"for {name} in {items}:"):
             if self.in_steps:
-                self._pause()
+                self._add_pause()
             if item.struct is not None:
-                self.struct(item.struct, name, (*scope, items))
-                self.flush()
+                self.add_struct(item.struct, name, (*scope, items))
+                self.add_collected_fields()
             else:
                 self._add_counted(item, name, compact, False, (*scope, items, name))
 
-    def _pause(self) -> None:
+    def _add_pause(self) -> None:
         add = self.source.add_line
         add("left -= 1")
         with self.source.open_block("if left < 0:"):
@@ -264,10 +266,10 @@ class _Writing:
             add("yield")
             add(f"left = {WRITTEN_ITEMS - 1}")
 
-    def _fixed_items(self, letter: str, items: str) -> str:
+    def _make_fixed_items_expression(self, letter: str, items: str) -> str:
         if letter == "16s":
             return f'b"".join({items})'
-        few = self.source.bind_few_codecs("pack", letter)
+        few = self.source.bind_struct_methods_by_count("pack", letter)
         return (
             f"{few}[len({items})](*{items}) if len({items}) < {FEW} else pack(f'>{{len({items})}}{letter}', *{items})"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from minibroker.named_tuples import NamedTuple
-from minibroker.protocol.fields import Field, Kind, list_fields
+from minibroker.protocol.fields import Field, Kind, list_declared_fields
 
 
 class Place(NamedTuple):
@@ -38,12 +38,12 @@ class Layout(NamedTuple):
 
 
 @cache
-def make_layout(struct: type, version: int, flexible: bool) -> Layout:
+def make_struct_layout(struct: type, version: int, flexible: bool) -> Layout:
     """Return the layout of a struct in `version` of a message, which is `flexible` (KIP-482) in it or not."""
     body: list[Place] = []
     tagged: list[Place] = []
     absent: list[Field] = []
-    for field in list_fields(struct):
+    for field in list_declared_fields(struct):
         facts = field.facts
         if version not in facts.present:
             absent.append(field)
@@ -54,48 +54,51 @@ def make_layout(struct: type, version: int, flexible: bool) -> Layout:
     return Layout(tuple(body), tuple(sorted(tagged, key=lambda place: place.tag)), tuple(absent))
 
 
-def measure_least_bytes(struct: type, version: int, flexible: bool) -> int:
+def measure_smallest_struct_bytes(struct: type, version: int, flexible: bool) -> int:
     """Return the smallest size of a struct in a version, which bounds how many the data can contain."""
-    body = make_layout(struct, version, flexible).body
-    return sum(_measure_least_bytes(place, version, flexible) for place in body) + (1 if flexible else 0)
+    body = make_struct_layout(struct, version, flexible).body
+    return sum(_measure_smallest_field_bytes(place, version, flexible) for place in body) + (1 if flexible else 0)
 
 
-def _measure_least_bytes(place: Place, version: int, flexible: bool) -> int:
+def _measure_smallest_field_bytes(place: Place, version: int, flexible: bool) -> int:
     kind = place.kind
     if kind.is_fixed:
         return kind.size_bytes
     if kind.struct is not None:
-        return 1 if place.nullable else measure_least_bytes(kind.struct, version, flexible)
+        return 1 if place.nullable else measure_smallest_struct_bytes(kind.struct, version, flexible)
     if place.compact:
         return 1
     return 2 if kind.code == "string" else 4
 
 
-def measure_least_item_bytes(item: Kind, version: int, compact: bool) -> int:
+def measure_smallest_item_bytes(item: Kind, version: int, compact: bool) -> int:
     """Return the smallest size of an array's item, at least 1, so that the data bounds the count."""
     if item.is_fixed:
         return item.size_bytes
     if item.struct is not None:
-        return max(1, measure_least_bytes(item.struct, version, compact))
+        return max(1, measure_smallest_struct_bytes(item.struct, version, compact))
     return 1 if compact else 2 if item.code == "string" else 4
 
 
-def estimate_item_bytes(item: Kind, version: int, flexible: bool) -> int:
+def estimate_item_memory_bytes(item: Kind, version: int, flexible: bool) -> int:
     """Return the memory of an empty item in a request's array, with about the memory of its part of the response."""
-    return _POINTER_BYTES + _estimate_object_bytes(item, version, flexible) + _ANSWERED_BYTES
+    return _POINTER_BYTES + _estimate_object_memory_bytes(item, version, flexible) + _ANSWERED_BYTES
 
 
-def _estimate_object_bytes(kind: Kind, version: int, flexible: bool) -> int:
+def _estimate_object_memory_bytes(kind: Kind, version: int, flexible: bool) -> int:
     if kind.item is not None:
         return _LIST_BYTES
     if kind.code == "records":
         return _VIEW_BYTES
     if kind.struct is None:
         return _VALUE_BYTES
-    places = (*make_layout(kind.struct, version, flexible).body, *make_layout(kind.struct, version, flexible).tagged)
+    places = (
+        *make_struct_layout(kind.struct, version, flexible).body,
+        *make_struct_layout(kind.struct, version, flexible).tagged,
+    )
     nested = (place.kind for place in places if place.kind.item or place.kind.struct or place.kind.code == "records")
-    slots = _POINTER_BYTES * len(list_fields(kind.struct))
-    return _HEAD_BYTES + slots + sum(_estimate_object_bytes(each, version, flexible) for each in nested)
+    slots = _POINTER_BYTES * len(list_declared_fields(kind.struct))
+    return _HEAD_BYTES + slots + sum(_estimate_object_memory_bytes(each, version, flexible) for each in nested)
 
 
 # The sizes of CPython 3.11 on a 64-bit machine, with the overhead of its garbage collector.

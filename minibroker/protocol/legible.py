@@ -14,7 +14,7 @@ MESSAGE_CHARACTERS = 600  # the most of a sentence with names
 FEW = 3  # the names of a list that are shown
 
 
-def shorten(text: str, limit: int) -> str:
+def shorten_text(text: str, limit: int) -> str:
     """Shorten the text to `limit` characters: keep its beginning, and its end, which often says why."""
     if len(text) <= limit:
         return text
@@ -42,17 +42,17 @@ def join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
-def list_few(names: Collection[str]) -> str:
+def format_first_names(names: Collection[str]) -> str:
     """Return the first names, shortened, and the number of others."""
-    shown = ", ".join(shorten(name, VALUE_CHARACTERS) for name in islice(names, FEW))
+    shown = ", ".join(shorten_text(name, VALUE_CHARACTERS) for name in islice(names, FEW))
     return shown if len(names) <= FEW else f"{shown} and {len(names) - FEW} more"
 
 
 def make_legible(text: str, limit: int = VALUE_CHARACTERS) -> str:
     """Return the text shortened, then escaped."""
-    return escape_unprintable(shorten(text, limit))
+    return escape_unprintable(shorten_text(text, limit))
 
 
-def say_bytes_left(count: int) -> str:
+def format_bytes_left(count: int) -> str:
     """Return `1 byte is left`, `2 bytes are left`: here, as `quantities` imports more than a start should."""
     return f"{count:,} byte is left" if count == 1 else f"{count:,} bytes are left"

@@ -44,33 +44,33 @@ class DataPoint(NamedTuple):
 
 def iterate_data_points(data: bytes | memoryview) -> Iterator[DataPoint | None]:
     """Yield the numbers in a MetricsData; None is a pause. Raises MalformedMetrics."""
-    for resource in _iterate_nested(memoryview(data), 1):
+    for resource in _iterate_nested_messages(memoryview(data), 1):
         yield None
-        for scope in _iterate_nested(resource, 2):
+        for scope in _iterate_nested_messages(resource, 2):
             yield None
-            for metric in _iterate_nested(scope, 2):
+            for metric in _iterate_nested_messages(scope, 2):
                 yield None
                 yield from _iterate_metric(metric)
 
 
 def _iterate_metric(metric: memoryview) -> Iterator[DataPoint | None]:
-    fields = dict(_list_fields(metric))
+    fields = dict(_iterate_few_fields(metric))
     name = _decode_text(fields.get(1, memoryview(b"")))
     for number in GAUGE, SUM:
         if number in fields:
-            points = _check_bytes(fields[number])
-            is_delta = number == SUM and (yield from _is_delta(points))
-            for point in _iterate_nested(points, 1):
+            points = _check_is_bytes(fields[number])
+            is_delta = number == SUM and (yield from _has_delta_temporality(points))
+            for point in _iterate_nested_messages(points, 1):
                 yield _parse_point(name, point, is_delta=is_delta)
     for number, attributes in ATTRIBUTES_OF_TOTALS.items():
         if number in fields:
-            points = _check_bytes(fields[number])
-            is_delta = yield from _is_delta(points)
-            for point in _iterate_nested(points, 1):
-                yield from _iterate_totals(name, point, attributes, is_delta=is_delta)
+            points = _check_is_bytes(fields[number])
+            is_delta = yield from _has_delta_temporality(points)
+            for point in _iterate_nested_messages(points, 1):
+                yield from _iterate_count_and_sum(name, point, attributes, is_delta=is_delta)
 
 
-def _is_delta(points: memoryview) -> Steps[bool]:
+def _has_delta_temporality(points: memoryview) -> Steps[bool]:
     """Return whether a sum or histogram has delta temporality; the field follows the points."""
     for index, field in enumerate(_iterate_fields(points)):
         if field == (2, DELTA):
@@ -82,17 +82,17 @@ def _is_delta(points: memoryview) -> Steps[bool]:
 
 def _parse_point(name: str, point: memoryview, *, is_delta: bool) -> DataPoint:
     value, attributes = 0.0, []
-    for number, field in _list_fields(point):
+    for number, field in _iterate_few_fields(point):
         if number == 4:
-            value = _check_number(_DOUBLE, field)
+            value = _unpack_number(_DOUBLE, field)
         elif number == 6:
-            value = _check_number(_INT64, field)
+            value = _unpack_number(_INT64, field)
         elif number == 7:
-            attributes.append(_parse_attribute(_check_bytes(field)))
+            attributes.append(_parse_attribute(_check_is_bytes(field)))
     return DataPoint(name, tuple(sorted(attributes)), value, is_delta)
 
 
-def _iterate_totals(
+def _iterate_count_and_sum(
     name: str, point: memoryview, attributes_field: int, *, is_delta: bool
 ) -> Iterator[DataPoint | None]:
     """Yield the count and the sum of a histogram's or summary's point. The sum is optional in a histogram."""
@@ -100,12 +100,12 @@ def _iterate_totals(
     attributes = []
     for index, (number, field) in enumerate(_iterate_fields(point)):
         if number == attributes_field:
-            attributes.append(_parse_attribute(_check_bytes(field)))
-            _check_count(len(attributes))
+            attributes.append(_parse_attribute(_check_is_bytes(field)))
+            _count_field(len(attributes))
         elif number == 4:
-            totals[".count"] = _check_number(_UINT64, field)
+            totals[".count"] = _unpack_number(_UINT64, field)
         elif number == 5:
-            totals[".sum"] = _check_number(_DOUBLE, field)
+            totals[".sum"] = _unpack_number(_DOUBLE, field)
         if index % 500 == 499:
             yield None  # buckets may stand one by one
     for suffix, value in totals.items():
@@ -113,13 +113,13 @@ def _iterate_totals(
 
 
 def _parse_attribute(pair: memoryview) -> tuple[str, str]:
-    found = dict(_list_fields(pair))
-    return _decode_text(found.get(1, memoryview(b""))), _parse_any_value(_check_bytes(found.get(2, memoryview(b""))))
+    found = dict(_iterate_few_fields(pair))
+    return _decode_text(found.get(1, memoryview(b""))), _parse_any_value(_check_is_bytes(found.get(2, memoryview(b""))))
 
 
 def _parse_any_value(data: memoryview) -> str:
     """Return a string, bool, int or double as text; arrays and the like have none."""
-    for number, field in _list_fields(data):
+    for number, field in _iterate_few_fields(data):
         if number == 1:
             return _decode_text(field)
         if number == 2:
@@ -127,42 +127,42 @@ def _parse_any_value(data: memoryview) -> str:
         if number == 3 and isinstance(field, int):
             return str(field - (1 << 64) if field >= 1 << 63 else field)
         if number == 4:
-            return repr(_check_number(_DOUBLE, field))
+            return repr(_unpack_number(_DOUBLE, field))
     return ""
 
 
-def _iterate_nested(data: memoryview, wanted: int) -> Iterator[memoryview]:
+def _iterate_nested_messages(data: memoryview, wanted: int) -> Iterator[memoryview]:
     """Yield the messages in the field `wanted`, of which there may be many."""
     others = 0
     for number, value in _iterate_fields(data):
         if number == wanted:
-            yield _check_bytes(value)
+            yield _check_is_bytes(value)
         else:
-            others = _check_count(others)
+            others = _count_field(others)
 
 
-def _list_fields(data: memoryview) -> Iterator[Field]:
+def _iterate_few_fields(data: memoryview) -> Iterator[Field]:
     """Yield the fields of a message that has few."""
     count = 0
     for field in _iterate_fields(data):
-        count = _check_count(count)
+        count = _count_field(count)
         yield field
 
 
-def _check_count(count: int) -> int:
+def _count_field(count: int) -> int:
     if count >= FEW_FIELDS:
         raise MalformedMetrics(f"a message of OTLP has more than {FEW_FIELDS} fields")
     return count + 1
 
 
-def _check_number(form: Struct, value: Any) -> float:
-    if len(_check_bytes(value)) != form.size:
+def _unpack_number(form: Struct, value: Any) -> float:
+    if len(_check_is_bytes(value)) != form.size:
         raise MalformedMetrics(f"a number of OTLP has {len(value)} bytes")
     number: float = form.unpack(value)[0]
     return number
 
 
-def _check_bytes(value: Any) -> memoryview:
+def _check_is_bytes(value: Any) -> memoryview:
     if not isinstance(value, memoryview):
         raise MalformedMetrics("a field of OTLP has another type")
     return value
@@ -170,7 +170,7 @@ def _check_bytes(value: Any) -> memoryview:
 
 def _decode_text(value: Any) -> str:
     try:
-        return bytes(_check_bytes(value)).decode()
+        return bytes(_check_is_bytes(value)).decode()
     except UnicodeDecodeError as error:
         raise MalformedMetrics(f"a text of OTLP is not UTF-8: {error}") from error
 

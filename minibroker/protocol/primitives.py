@@ -58,7 +58,7 @@ class Output(bytearray):
         """Put a region here. Its length has been written before."""
         self.regions.append((len(self), region))
 
-    def list_parts(self) -> list[bytes | Region]:
+    def list_bytes_and_regions(self) -> list[bytes | Region]:
         """Return all bytes in wire order, as runs of bytes and regions. Empty runs are left out."""
         parts: list[bytes | Region] = []
         start = 0
@@ -132,7 +132,7 @@ def read_string_length(data: bytes | bytearray | memoryview, position: int) -> t
     return length, position
 
 
-def read_tag(data: bytes | bytearray | memoryview, position: int, end: int, last: int) -> tuple[int, int, int]:
+def read_tag_and_size(data: bytes | bytearray | memoryview, position: int, end: int, last: int) -> tuple[int, int, int]:
     """Return a tagged field's tag, its end and its beginning. Tags must increase, so that none comes twice."""
     tag, position = read_unsigned_varint(data, position)
     if tag <= last:
@@ -149,7 +149,7 @@ def skip_tags(data: bytes | bytearray | memoryview, position: int, end: int, cou
         raise make_too_many_error(count, MAX_TAGS)
     last = -1
     for _ in range(count):
-        last, position, _ = read_tag(data, position, end, last)
+        last, position, _ = read_tag_and_size(data, position, end, last)
     return position
 
 
@@ -162,7 +162,7 @@ def read_unknown_tags(
     tagged: list[tuple[int, bytes]] = []
     last = -1
     for _ in range(count):
-        last, stop, start = read_tag(data, position, end, last)
+        last, stop, start = read_tag_and_size(data, position, end, last)
         tagged.append((last, bytes(data[start:stop])))
         position = stop
     return tagged, position

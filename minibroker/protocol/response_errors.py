@@ -7,7 +7,7 @@ from typing import Any
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import list_fields
+from minibroker.protocol.fields import list_declared_fields
 
 ERROR_FIELDS = ("error_code", "partition_error_code")  # AddPartitionsToTxn has the second
 COUNTED_FIELDS = (*ERROR_FIELDS, "acknowledge_error_code")  # ShareFetch has it besides the first
@@ -16,7 +16,7 @@ COUNTED_FIELDS = (*ERROR_FIELDS, "acknowledge_error_code")  # ShareFetch has it 
 def collect_error_codes(response: Message) -> list[int]:
     """Return all error codes in the response except 0, with repetitions."""
     codes: list[int] = []
-    _collect_codes(response, _find_error_places(type(response)), codes)
+    _collect_codes(response, _find_error_code_fields(type(response)), codes)
     return codes
 
 
@@ -28,14 +28,14 @@ class _Places(NamedTuple):
 
 
 @cache
-def _find_error_places(struct: type) -> _Places:
+def _find_error_code_fields(struct: type) -> _Places:
     below = []
     here = []
-    for field in list_fields(struct):
+    for field in list_declared_fields(struct):
         inner = (field.kind.item or field.kind).struct
         if field.name in COUNTED_FIELDS:
             here.append(field.name)
-        if inner is not None and any(places := _find_error_places(inner)):
+        if inner is not None and any(places := _find_error_code_fields(inner)):
             below.append((field.name, places))
     return _Places(tuple(here), tuple(below))
 

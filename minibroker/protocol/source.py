@@ -47,7 +47,7 @@ class Source:
     def add_line(self, text: str, *places: tuple[str, int]) -> None:
         """Add a line for the given fields, by default for the current one."""
         self.lines.append("    " * self._depth + text)
-        self.places.append(places or ((self.path, 0),))
+        self.places.append(places or ((self.current_field_path, 0),))
 
     @contextmanager
     def open_block(self, head: str) -> Iterator[None]:
@@ -58,7 +58,7 @@ class Source:
         self._depth -= 1
 
     @contextmanager
-    def set_current_field(self, field: str) -> Iterator[None]:
+    def enter_field(self, field: str) -> Iterator[None]:
         """Make this field of the current one the current field inside the `with`."""
         before = self._path
         self._path = (*before, field)
@@ -66,7 +66,7 @@ class Source:
         self._path = before
 
     @property
-    def path(self) -> str:
+    def current_field_path(self) -> str:
         return ".".join(self._path)
 
     def bind_name(self, name: str, value: Any) -> str:
@@ -75,28 +75,28 @@ class Source:
             name += "_"
         return name
 
-    def make_constant(self, value: Any) -> str:
+    def make_default_expression(self, value: Any) -> str:
         """Return an expression for a default."""
         if value == ZERO_UUID:
             return self.bind_name("ZERO_UUID", ZERO_UUID)
         return repr(value)
 
-    def bind_codec(self, verb: str, letters: str) -> str:
+    def bind_struct_method(self, verb: str, letters: str) -> str:
         """Return the name of a precompiled codec's method `verb`: "pack" or "unpack_from"."""
         name = f"{verb.removesuffix('_from')}_{letters.replace('?', 't')}"
         if name not in self.names:
-            self.names[name] = getattr(_make_codec(letters), verb)
+            self.names[name] = getattr(_make_struct_codec(letters), verb)
         return name
 
-    def bind_few_codecs(self, verb: str, letter: str) -> str:
+    def bind_struct_methods_by_count(self, verb: str, letter: str) -> str:
         """Return the name of a tuple of such methods, of which the n-th is for n items of the letter."""
         name = f"{verb.removesuffix('_from')}_few_{letter.replace('?', 't')}"
         if name not in self.names:
-            self.names[name] = tuple(getattr(_make_codec(letter * count), verb) for count in range(FEW))
+            self.names[name] = tuple(getattr(_make_struct_codec(letter * count), verb) for count in range(FEW))
         return name
 
 
-def _make_codec(letters: str) -> Codec:
+def _make_struct_codec(letters: str) -> Codec:
     return Codec(">" + letters)
 
 

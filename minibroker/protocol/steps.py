@@ -41,7 +41,7 @@ def run_all_steps(steps: Steps[Result]) -> Result:
             return result
 
 
-def are_few(portions: Iterable[Sequence[Any]]) -> bool:
+def have_few_items(portions: Iterable[Sequence[Any]]) -> bool:
     """Return whether the portions and their items are so few that they need no steps."""
     count = 0
     for portion in portions:
@@ -102,15 +102,15 @@ class Counts(Mapping[Key, int]):
         part = self._parts.get(hash(key) % COUNTS)
         return 0 if part is None else part.get(key, 0)
 
-    def release(self) -> Steps[None]:
-        """Forget all keys in steps, as `release_arrays` does."""
+    def release_in_steps(self) -> Steps[None]:
+        """Forget all keys in steps, as `empty_arrays_in_steps` does."""
         while self._parts:
             self._parts.popitem()
             yield
-        yield from release_arrays([self._order])
+        yield from empty_arrays_in_steps([self._order])
 
 
-def count_items(items: Iterable[Key]) -> Steps[Counts[Key]]:
+def count_items_in_steps(items: Iterable[Key]) -> Steps[Counts[Key]]:
     """Count the items, in steps."""
     counts: Counts[Key] = Counts()
     iterator = iter(items)
@@ -120,7 +120,7 @@ def count_items(items: Iterable[Key]) -> Steps[Counts[Key]]:
     return counts
 
 
-def release_arrays(arrays: Sequence[list[Any]]) -> Steps[None]:
+def empty_arrays_in_steps(arrays: Sequence[list[Any]]) -> Steps[None]:
     """Empty the arrays in steps, as freeing a million objects at once takes a tenth of a second.
 
     Inner arrays, which follow the outer ones, are emptied first.
@@ -131,7 +131,7 @@ def release_arrays(arrays: Sequence[list[Any]]) -> Steps[None]:
             yield
 
 
-def map_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) -> Steps[list[Result]]:
+def map_by_steps(make: Callable[[Item], Steps[Result]], items: Iterable[Item]) -> Steps[list[Result]]:
     """Make a result for each item as `map_in_steps`, if `make` itself works in steps."""
     made: list[Result] = []
     for item in items:
@@ -145,7 +145,7 @@ def split_into_portions(items: Sequence[Item], size: int = CHUNK_ITEMS) -> Itera
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-def take_portions(items: list[Item], size: int = CHUNK_ITEMS) -> Iterator[list[Item]]:
+def remove_in_portions(items: list[Item], size: int = CHUNK_ITEMS) -> Iterator[list[Item]]:
     """Remove the items from the list, from the first to the last, and yield them in portions for one step each."""
     items.reverse()
     while items:

@@ -7,30 +7,30 @@ from typing import Any
 
 from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.fields import Kind
-from minibroker.protocol.layout import make_layout
+from minibroker.protocol.layout import make_struct_layout
 from minibroker.protocol.primitives import format_uuid
 
 
-def make_plain_message(message: Message, version: int) -> dict[str, Any]:
+def convert_to_plain_dict(message: Message, version: int) -> dict[str, Any]:
     """Return the fields of a version in wire order. Bytes are base64, UUIDs as Kafka prints them."""
-    return _make_plain_struct(message, version, version in message.flexible)
+    return _convert_struct_to_plain(message, version, version in message.flexible)
 
 
-def _make_plain_struct(struct: Struct, version: int, flexible: bool) -> dict[str, Any]:
-    shape = make_layout(type(struct), version, flexible)
+def _convert_struct_to_plain(struct: Struct, version: int, flexible: bool) -> dict[str, Any]:
+    shape = make_struct_layout(type(struct), version, flexible)
     return {
-        place.name: _make_plain_value(getattr(struct, place.name), place.kind, version, flexible)
+        place.name: _convert_value_to_plain(getattr(struct, place.name), place.kind, version, flexible)
         for place in shape.body + shape.tagged
     }
 
 
-def _make_plain_value(value: Any, kind: Kind, version: int, flexible: bool) -> Any:
+def _convert_value_to_plain(value: Any, kind: Kind, version: int, flexible: bool) -> Any:
     if value is None:
         return None
     if kind.item is not None:
-        return [_make_plain_value(each, kind.item, version, flexible) for each in value]
+        return [_convert_value_to_plain(each, kind.item, version, flexible) for each in value]
     if kind.struct is not None:
-        return _make_plain_struct(value, version, flexible)
+        return _convert_struct_to_plain(value, version, flexible)
     if kind.code == "16s":
         return format_uuid(value)
     return b64encode(value).decode("ascii") if kind.code in ("bytes", "records") else value

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from minibroker.protocol.apis import get_request_class
 from minibroker.protocol.declare import Struct
-from minibroker.protocol.fields import Field, list_fields
+from minibroker.protocol.fields import Field, list_declared_fields
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.primitives import MalformedMessage, format_uuid
@@ -119,7 +119,7 @@ def list_differences(exchange: Exchange, answer: bytes, identities: Identities) 
 
 def _list_fields(struct: Struct) -> tuple[Field, ...]:
     kind: type = type(struct)
-    return tuple(list_fields(kind))
+    return tuple(list_declared_fields(kind))
 
 
 Learn = Callable[[str, Any, Any], bool]

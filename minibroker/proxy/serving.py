@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from minibroker.addresses import HostPort
-from minibroker.broker.process import make_stop_event, run_process, wait_for_stop
+from minibroker.broker.process import make_event_of_stop_signals, run_until_exit_code, wait_for_stop_event
 from minibroker.proxy.exchange_writer import GATHERED_BYTES, Recording
 from minibroker.proxy.flows import encode_exchange_in_pieces, encode_file_header
 from minibroker.proxy.pcap_writer import Packets, make_pcap_header
@@ -49,14 +49,14 @@ def run_proxy(proxy: Proxy, wishes: Wishes) -> None:
             proxy.journal.on()
         if recordings or printing is not None:
             proxy.journal.when_ended.append(_make_exchange_listener(proxy, recordings, printing, wishes.shows))
-        run_process(_serve_proxy(proxy, wishes))
+        run_until_exit_code(_serve_proxy(proxy, wishes))
         left_out = sum(each.left_out for each in recordings)
         if left_out:
             log.warning("%d exchanges are not in the files, which could not be written as fast", left_out)
 
 
 async def _serve_proxy(proxy: Proxy, wishes: Wishes) -> None:
-    stop = make_stop_event()
+    stop = make_event_of_stop_signals()
     async with proxy, contextlib.AsyncExitStack() as serving:
         proxies = f"minibroker proxies {proxy.upstream} on {proxy.bootstrap_servers}"
         wishes.announce(proxies)
@@ -66,7 +66,7 @@ async def _serve_proxy(proxy: Proxy, wishes: Wishes) -> None:
         if wishes.control is not None:
             url = await serving.enter_async_context(_serve_control(proxy, wishes.control, wishes.token))
             wishes.announce(f"minibroker is controlled at {url}")
-        await wait_for_stop(stop, proxies)
+        await wait_for_stop_event(stop, proxies)
 
 
 def _serve_explorer(proxy: Proxy, address: HostPort) -> contextlib.AbstractAsyncContextManager[str]:

@@ -51,7 +51,7 @@ def iterate_headers(
             block, start, at = _read_block(file, position, end, size), position, 0
         header = BatchHeader._make(HEADER.unpack_from(block, at))
         length = header.batch_length
-        _check_batch(file, length, header.magic, position, end)
+        _check_announced_size(file, length, header.magic, position, end)
         yield position, header if header.magic == MAGIC else read_message_header(block, at)
         position += length + LOG_OVERHEAD_BYTES
 
@@ -65,7 +65,7 @@ def iterate_batch_spans(file: File, position: int, end: int) -> Iterator[tuple[i
             size = SCAN_BLOCK_BYTES if length < SCAN_BLOCK_BYTES else HEADER_BYTES
             block, start, at = _read_block(file, position, end, size), position, 0
         base_offset, length, magic, last_offset_delta = _SPAN.unpack_from(block, at)
-        _check_batch(file, length, magic, position, end)
+        _check_announced_size(file, length, magic, position, end)
         if magic != MAGIC:
             last_offset_delta = 0
         yield position, length + LOG_OVERHEAD_BYTES, base_offset, base_offset + last_offset_delta
@@ -103,13 +103,13 @@ def _check_large_or_old_batch(
     `place` is (block, position, end).
     """
     block, position, end = place
-    _check_batch(file, header.batch_length, header.magic, position, end)
+    _check_announced_size(file, header.batch_length, header.magic, position, end)
     if header.magic != MAGIC:
         header = read_message_header(block)
         body = block[MAGIC_POSITION : header.size_bytes]
-        _check_crc(file, header, position, (crc32, crc32(body), position + MAGIC_POSITION + len(body)))
+        _check_rest_of_batch(file, header, position, (crc32, crc32(body), position + MAGIC_POSITION + len(body)))
     else:
-        _check_crc(file, header, position, (crc32c, crc, position + CRC_START + checked_bytes))
+        _check_rest_of_batch(file, header, position, (crc32c, crc, position + CRC_START + checked_bytes))
     return header
 
 
@@ -157,7 +157,7 @@ def make_offset_error(file: File, position: int, header: BatchHeader, next_offse
     )
 
 
-def _check_crc(
+def _check_rest_of_batch(
     file: File, header: BatchHeader, position: int, known: tuple[Callable[[bytes, int], int], int, int]
 ) -> None:
     """Read the rest of a batch in pieces, and raise `CorruptBatch` if its checksum is wrong.
@@ -186,7 +186,7 @@ def _read_block(file: File, position: int, end: int, block_bytes: int) -> bytes:
     return block
 
 
-def _check_batch(file: File, length: int, magic: int, position: int, end: int) -> None:
+def _check_announced_size(file: File, length: int, magic: int, position: int, end: int) -> None:
     size = length + LOG_OVERHEAD_BYTES
     if magic != MAGIC or size < HEADER_BYTES or position + size > end:
         if 0 <= magic < MAGIC and MIN_MESSAGE_BYTES[magic] <= size <= end - position:

@@ -13,12 +13,12 @@ Done = Callable[[Exception | None], None]
 RunAside = Callable[[Callable[[], None], Done], None]
 
 
-def run_at_once(work: Callable[[], None], done: Done) -> None:
+def run_work_at_once(work: Callable[[], None], done: Done) -> None:
     """Run the work here and now, where there is no other thread, and no event loop to block."""
-    done(run_and_catch(work))
+    done(run_and_return_error(work))
 
 
-def run_and_catch(work: Callable[[], None]) -> Exception | None:
+def run_and_return_error(work: Callable[[], None]) -> Exception | None:
     """Run the work, and return what it raised, or None."""
     try:
         work()
@@ -37,5 +37,5 @@ class Environment(NamedTuple):
     disk: Disk
     now_ms: Callable[[], int]
     schedule: Callable[[int, Callable[[], None]], object]
-    run_aside: RunAside = run_at_once
+    run_aside: RunAside = run_work_at_once
     random: Random = Random()

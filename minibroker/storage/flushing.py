@@ -83,7 +83,7 @@ class Flusher:
             return
         flush = self._on_its_way
         log = self._log
-        covered = flush is not None and log is not None and _covers_log(flush, log)
+        covered = flush is not None and log is not None and _covers_all_appends(flush, log)
         if waiter is not None:
             (self._waiters if covered else self._next_waiters).append(waiter)
         if flush is None and not self._held:
@@ -102,7 +102,7 @@ class Flusher:
         if self._again and self._on_its_way is None:
             self._begin_flush()
 
-    def hand_over_requests(self, successor: Flusher) -> None:
+    def pass_requests_to(self, successor: Flusher) -> None:
         """Pass all requests since `hold`, and all later ones, to another log's flusher. This one must be held."""
         self._successor = successor
         waiters, self._next_waiters = self._next_waiters, []
@@ -138,7 +138,7 @@ class Flusher:
         call_each(waiters, failure)
 
 
-def _covers_log(flush: Flush, log: Log) -> bool:
+def _covers_all_appends(flush: Flush, log: Log) -> bool:
     """Return whether the log has not changed since the flush began."""
     begun = flush.end_offset, flush.active_base_offset, flush.truncation_generation
     return begun == (log.log_end_offset, log.segments[-1].base_offset, log.truncation_generation)

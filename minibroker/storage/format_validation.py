@@ -25,7 +25,7 @@ from minibroker.protocol.records.batch import (
     check_batch_in_steps,
 )
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.conversion import build_in_format_in_steps
+from minibroker.protocol.records.conversion import build_records_in_format_in_steps
 from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message import (
     NO_TIMESTAMP,
@@ -34,7 +34,7 @@ from minibroker.protocol.records.message import (
     read_message,
     read_message_header,
     set_message_offset,
-    set_message_time,
+    set_message_timestamp,
 )
 from minibroker.protocol.records.message_set import iterate_headers_of_set, iterate_messages_in_steps
 from minibroker.protocol.records.record import Record
@@ -96,27 +96,27 @@ def validate_formats(
         source = yield from _check_messages(records, settings, now_ms)
     for _ in range(_ATTEMPTS):
         offset = log.next_offset
-        validated = yield from _make_batches(records, source, offset, settings, now_ms)
+        validated = yield from _convert_to_batches(records, source, offset, settings, now_ms)
         if log.next_offset == offset:
             break
     else:  # there were other appends each time, so do it without a pause
-        validated = run_all_steps(_make_batches(records, source, log.next_offset, settings, now_ms))
+        validated = run_all_steps(_convert_to_batches(records, source, log.next_offset, settings, now_ms))
     if len(validated[0]) > settings.segment_bytes:
-        raise make_list_too_large_error(len(validated[0]), settings)
+        raise make_record_list_too_large_error(len(validated[0]), settings)
     return validated
 
 
-def _make_batches(
+def _convert_to_batches(
     records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int
 ) -> Steps[Validated]:
     """Return the bytes and headers to append at `offset`."""
     codec = CODECS.get(settings.compression_type, source.codec)
     same = source.magic == settings.message_format_version and codec == source.codec
     if same and source.codec == 0:
-        return (yield from _renumber_in_place(records, source, offset, settings, now_ms))
+        return (yield from _set_message_offsets_in_place(records, source, offset, settings, now_ms))
     if same and source.magic == 1 and source.counts_from_0:
-        return _move_wrapper(records, source, offset, settings, now_ms)
-    return (yield from _rewrite_records(source, codec, offset, settings, now_ms))
+        return _set_wrapper_offset_and_time(records, source, offset, settings, now_ms)
+    return (yield from _rewrite_in_log_format(source, codec, offset, settings, now_ms))
 
 
 # --- reading the produced records ---------------------------------------------------------------
@@ -129,9 +129,9 @@ def _check_batch(records: memoryview, settings: LogSettings, api_version: int, n
         raise InvalidRecords("Produce requests must contain exactly one record batch")
     if header.base_offset:
         raise InvalidRecords(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
-    _check_size(header, settings)
+    _check_batch_size(header, settings)
     if header.compression == ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
-        raise make_zstd_error(api_version)
+        raise make_unsupported_zstd_error(api_version)
     kind = "Transactional" if header.is_transactional else "Idempotent"
     if header.is_transactional or header.producer_id >= 0:
         raise KafkaError(
@@ -140,7 +140,9 @@ def _check_batch(records: memoryview, settings: LogSettings, api_version: int, n
         )
     if settings.message_timestamp_type == LOG_APPEND_TIME and header.timestamp_type == LOG_APPEND_TIME:
         raise make_log_append_time_error(range(header.record_count))
-    largest = yield from check_records_in_steps(records, 0, header, make_rules(settings, now_ms, any_offsets=True))
+    largest = yield from check_records_in_steps(
+        records, 0, header, make_record_rules(settings, now_ms, any_offsets=True)
+    )
     return Source(MAGIC, header.compression, header.record_count, _Replayed(records), False, largest)
 
 
@@ -171,7 +173,7 @@ def _check_messages(records: memoryview, settings: LogSettings, now_ms: int) -> 
             raise InvalidRecords(f"Batch magic {header.magic} is not the same as the first batch's magic byte {magic}")
         if (header.compression or codec) and len(places) > 1:
             raise InvalidRecords("Compressed outer record has more than one batch")
-        _check_size(header, settings)
+        _check_batch_size(header, settings)
     end, last = places[-1]
     kept = _Messages(records[: end + last.size_bytes], codec)
     checking = _Checking(settings, now_ms, kept.timestamp_type)
@@ -180,7 +182,7 @@ def _check_messages(records: memoryview, settings: LogSettings, now_ms: int) -> 
             yield
         else:
             checking.check_message(message)
-    checking.raise_if_broken()
+    checking.raise_if_invalid()
     return Source(magic, codec, checking.count, kept, checking.counts_from_0, checking.largest_timestamp, places)
 
 
@@ -225,7 +227,7 @@ class _Checking:
         self.count = 0
         self.counts_from_0 = True
         self.largest_timestamp = NO_TIMESTAMP
-        self._rules = make_rules(settings, now_ms)
+        self._rules = make_record_rules(settings, now_ms)
         self._has_create_time = settings.message_timestamp_type == CREATE_TIME
         self._wrapper_timestamp_type = wrapper_timestamp_type
         self._errors = RecordErrors()
@@ -242,20 +244,20 @@ class _Checking:
         if timestamp > self.largest_timestamp:
             self.largest_timestamp = timestamp
         if self._rules.keys_required and message.key is None:
-            self._errors.add_error(index, NO_KEY_MESSAGE)
+            self._errors.add_record_error(index, NO_KEY_MESSAGE)
         elif self._has_create_time and timestamp != NO_TIMESTAMP:
             self._errors.check_record(index, Record(message.offset, timestamp), self._rules, has_key=True)
         elif LOG_APPEND_TIME in (self._wrapper_timestamp_type, message.timestamp_type):
-            self._stamped.add_error(index, STAMPED_MESSAGE)
+            self._stamped.add_record_error(index, STAMPED_MESSAGE)
 
-    def raise_if_broken(self) -> None:
+    def raise_if_invalid(self) -> None:
         """Raise `InvalidRecords` if a message broke a rule."""
         for errors in (self._stamped, self._errors):
             if errors.count:
                 raise errors.make_error()
 
 
-def make_rules(settings: LogSettings, now_ms: int, *, any_offsets: bool = False) -> Rules:
+def make_record_rules(settings: LogSettings, now_ms: int, *, any_offsets: bool = False) -> Rules:
     """Return the rules that the records must follow."""
     keys_required = COMPACT in settings.cleanup_policy
     if settings.message_timestamp_type == LOG_APPEND_TIME:
@@ -264,12 +266,12 @@ def make_rules(settings: LogSettings, now_ms: int, *, any_offsets: bool = False)
     return Rules(keys_required, earliest_ms, latest_ms, any_offsets)
 
 
-def _check_size(header: BatchHeader, settings: LogSettings) -> None:
+def _check_batch_size(header: BatchHeader, settings: LogSettings) -> None:
     if header.size_bytes > settings.max_message_bytes:
-        raise make_too_large_error(header.size_bytes, settings)
+        raise make_record_too_large_error(header.size_bytes, settings)
 
 
-def make_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
+def make_record_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
     """Return the error for a batch or message above `max.message.bytes`."""
     return KafkaError(
         ErrorCode.MESSAGE_TOO_LARGE,
@@ -278,7 +280,7 @@ def make_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
     )
 
 
-def make_list_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
+def make_record_list_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
     """Return the error for records that do not fit into a segment."""
     return KafkaError(
         ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -286,7 +288,7 @@ def make_list_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaEr
     )
 
 
-def make_zstd_error(api_version: int) -> KafkaError:
+def make_unsupported_zstd_error(api_version: int) -> KafkaError:
     """Return the error for zstd in a request whose version is older than zstd."""
     return KafkaError(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
@@ -297,7 +299,7 @@ def make_zstd_error(api_version: int) -> KafkaError:
 # --- making the bytes to append -----------------------------------------------------------------
 
 
-def _renumber_in_place(
+def _set_message_offsets_in_place(
     records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int
 ) -> Steps[Validated]:
     """Set offsets and times of plain messages in place."""
@@ -307,7 +309,7 @@ def _renumber_in_place(
         set_message_offset(records, position, offset)
         if header.magic and (stamped or header.timestamp_type == LOG_APPEND_TIME):
             time = (LOG_APPEND_TIME, now_ms) if stamped else (CREATE_TIME, header.max_timestamp)
-            set_message_time(records, position, *time)
+            set_message_timestamp(records, position, *time)
             headers.append(read_message_header(records, position))
         else:
             headers.append(tuple.__new__(BatchHeader, (offset, *header[1:])))
@@ -318,28 +320,32 @@ def _renumber_in_place(
     return records[: position + header.size_bytes], tuple(headers)
 
 
-def _move_wrapper(records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int) -> Validated:
+def _set_wrapper_offset_and_time(
+    records: memoryview, source: Source, offset: int, settings: LogSettings, now_ms: int
+) -> Validated:
     """Set offset and time of a wrapper of format 1 in place. Its compressed content stays as it is."""
     set_message_offset(records, 0, offset + source.record_count - 1)
     if settings.message_timestamp_type == LOG_APPEND_TIME:
-        set_message_time(records, 0, LOG_APPEND_TIME, now_ms)
+        set_message_timestamp(records, 0, LOG_APPEND_TIME, now_ms)
     else:
-        set_message_time(records, 0, CREATE_TIME, source.largest_timestamp)
+        set_message_timestamp(records, 0, CREATE_TIME, source.largest_timestamp)
     header = read_message_header(records)
-    return records[: header.size_bytes], (_count_messages(header, source.record_count),)
+    return records[: header.size_bytes], (_set_wrapper_offsets(header, source.record_count),)
 
 
-def _count_messages(header: BatchHeader, count: int) -> BatchHeader:
+def _set_wrapper_offsets(header: BatchHeader, count: int) -> BatchHeader:
     """Return the header of a wrapper with the offsets and the number of its messages."""
     first_offset = header.base_offset - count + 1
     return header._replace(base_offset=first_offset, last_offset_delta=count - 1, record_count=count)
 
 
-def _rewrite_records(source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int) -> Steps[Validated]:
+def _rewrite_in_log_format(
+    source: Source, codec: int, offset: int, settings: LogSettings, now_ms: int
+) -> Steps[Validated]:
     """Write the records anew in the log's format and codec."""
     stamp_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else None
-    data = yield from build_in_format_in_steps(
-        _renumber_records(source.records, offset, stamp_ms),
+    data = yield from build_records_in_format_in_steps(
+        _set_record_offsets(source.records, offset, stamp_ms),
         settings.message_format_version,
         compression=codec,
         level=settings.get_compression_level(codec) if settings.compression_type != "producer" else None,
@@ -347,16 +353,16 @@ def _rewrite_records(source: Source, codec: int, offset: int, settings: LogSetti
     )
     headers = []
     for _, header in iterate_batches_in(data):
-        _check_size(header, settings)
+        _check_batch_size(header, settings)
         headers.append(header)
         if len(headers) % _MESSAGES_AT_ONCE == 0:
             yield
     if codec and settings.message_format_version < MAGIC:
-        headers = [_count_messages(headers[0], source.record_count)]
+        headers = [_set_wrapper_offsets(headers[0], source.record_count)]
     return memoryview(data), tuple(headers)
 
 
-def _renumber_records(records: Iterable[Record | None], offset: int, stamp_ms: int | None) -> Iterator[Record | None]:
+def _set_record_offsets(records: Iterable[Record | None], offset: int, stamp_ms: int | None) -> Iterator[Record | None]:
     for record in records:
         if record is None:
             yield None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.storage.environment import Environment as Environment
-from minibroker.storage.environment import run_and_catch
+from minibroker.storage.environment import run_and_return_error
 from minibroker.storage.files import TOO_MANY_FILES
 from minibroker.storage.flushing import Flush, Flusher, Waiter
 from minibroker.storage.log_end import LogEnd
@@ -88,15 +88,17 @@ class Log(LogEnd):
 
     def find_offset_for_timestamp_in_steps(self, timestamp: int) -> Finding:
         """Find the first record whose timestamp is at least `timestamp`, in ms. The log may change between steps."""
-        return self._find_in_steps(
-            f"find timestamp {timestamp}", lambda start: self._segments.find_first_at_timestamp(timestamp, start)
+        return self._search_again_if_changed(
+            f"find timestamp {timestamp}", lambda start: self._segments.find_first_record_at_timestamp(timestamp, start)
         )
 
     def find_offset_of_max_timestamp_in_steps(self) -> Finding:
         """Find the first record with the largest timestamp (KIP-734), or None. The log may change between the steps."""
-        return self._find_in_steps("find the largest timestamp", self._segments.find_first_of_largest_timestamp)
+        return self._search_again_if_changed(
+            "find the largest timestamp", self._segments.find_first_of_largest_timestamp
+        )
 
-    def _find_in_steps(self, what: str, find: Callable[[int], Finding]) -> Finding:
+    def _search_again_if_changed(self, what: str, find: Callable[[int], Finding]) -> Finding:
         while True:  # search again if the error is only due to a change of the log
             generation, segments = self.truncation_generation, list(self.segments)
             try:
@@ -120,13 +122,13 @@ class Log(LogEnd):
     def flush(self) -> None:
         """Sync everything, with all indexes. Slow: not for the event loop's thread."""
         self._write_pending_first()
-        self._flush_now(name=True)
+        self._flush_at_once(name=True)
 
-    def _flush_now(self, *, name: bool) -> None:
+    def _flush_at_once(self, *, name: bool) -> None:
         flush = None if self._synced_to == self.log_end_offset else self.begin_flush(whole=True)
         if flush is not None and not name:
             flush = flush._replace(directories=[path for path in flush.directories if path == self.directory])
-        if flush is not None and (failure := self.finish_flush(flush, run_and_catch(flush.sync))):
+        if flush is not None and (failure := self.finish_flush(flush, run_and_return_error(flush.sync))):
             raise failure
 
     def begin_flush(self, *, whole: bool = False) -> Flush | None:
@@ -138,11 +140,11 @@ class Log(LogEnd):
             self.write_pending()  # a failure goes to those who wait for this write, not for the flush
         if self._closed or (self.recovery_point == self.log_end_offset and not whole):
             return None
-        with self._translate_disk_errors("flush"):
+        with self._raise_disk_errors_as_kafka_errors("flush"):
             self._remove_partial_write()
-            files, directories = self._beside.list_to_sync()
-            for segment in self._segments.list_from(self.recovery_point):
-                files += segment.write_and_list_files(indexes=whole or segment is not self._active)
+            files, directories = self._beside.open_unsynced()
+            for segment in self._segments.list_segments_from(self.recovery_point):
+                files += segment.write_indexes_and_list_files(indexes=whole or segment is not self._active)
         self._beside.mark_synced()
         self.flush_at = self.log_end_offset + self.settings.flush_messages
         self.flushed_ms = self._environment.now_ms()
@@ -158,11 +160,11 @@ class Log(LogEnd):
         if self._closed:
             return None
         if isinstance(error, OSError) and error.errno in TOO_MANY_FILES:
-            self._beside.note_changed_names()
+            self._beside.mark_directory_unsynced()
             self.flush_at = self.recovery_point + self.settings.flush_messages
             return self._make_storage_error("flush", error)
         if error is not None:
-            return self._go_offline("flush", error)
+            return self._take_offline_after_error("flush", error)
         if flush.truncation_generation == self.truncation_generation:
             rolled = flush.active_base_offset != self._active.base_offset
             self.recovery_point = max(self.recovery_point, flush.end_offset - rolled)
@@ -170,14 +172,14 @@ class Log(LogEnd):
                 self._synced_to = flush.end_offset
         return None
 
-    def on_sync_failed(self, error: Exception) -> KafkaError:
+    def take_offline_after_sync_error(self, error: Exception) -> KafkaError:
         """Go offline, as a sync of a segment outside of a flush has failed. Return the error."""
-        return self._go_offline("flush", error)
+        return self._take_offline_after_error("flush", error)
 
-    def mark_unsynced(self) -> None:
+    def assume_nothing_synced(self) -> None:
         """Treat nothing that is on the disk as synced."""
         self._synced_to = -1
-        self._beside.note_changed_names()
+        self._beside.mark_directory_unsynced()
 
     def close(self) -> None:
         """Write what makes the next start fast, flush, and close the files. Raises if the log is offline.
@@ -186,19 +188,21 @@ class Log(LogEnd):
         the next start can rebuild after a power cut are not synced, either.
         """
         self.write_pending()  # a failure goes to those who wait for this write
-        with self._translate_disk_errors("close"):
+        with self._raise_disk_errors_as_kafka_errors("close"):
             self._check_online()
             self._remove_partial_write()
             for segment in self._segments.all:
                 segment.finish_indexes()
-            self._beside.finish_segment(self._segments.base_offsets, last=True)
-        self._flush_now(name=False)
-        self.abandon()
+            self._beside.write_before_next_segment(self._segments.base_offsets, last=True)
+        self._flush_at_once(name=False)
+        self.close_without_flush()
 
-    def abandon(self) -> None:
+    def close_without_flush(self) -> None:
         """Close the files as they are. What is pending fails."""
         lost, self.pending = self.pending, Pending()
-        lost.mark_done(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed."))
+        lost.mark_written_or_failed(
+            KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.topic}-{self.partition} is closed.")
+        )
         self.truncation_generation += 1
         self._closed = True
         self.flusher.close()
@@ -216,9 +220,9 @@ class Log(LogEnd):
             try:
                 self._truncate_to(max(offset, self._segments.base_offsets[0]))
             except OSError as error:  # it may be half done
-                raise self._go_offline("truncate", error) from error
+                raise self._take_offline_after_error("truncate", error) from error
 
-    def delete_before(self, offset: int) -> None:
+    def delete_records_before(self, offset: int) -> None:
         """Move the log start offset to `offset`, and remove the segments before it.
 
         An offset below the log start offset changes nothing. Raises `KafkaError` OFFSET_OUT_OF_RANGE above the high
@@ -228,13 +232,13 @@ class Log(LogEnd):
             raise self._make_out_of_range_error(offset)
         if offset > self.log_start_offset:
             self._write_pending_first()
-            with self._translate_disk_errors("delete"):
-                self._move_start_to(offset)
+            with self._raise_disk_errors_as_kafka_errors("delete"):
+                self._set_log_start_offset(offset)
 
     def delete_old_segments(self) -> int:
         """Remove the segments that retention expires (`retention.py`), and return how many."""
         self._write_pending_first()
-        with self._translate_disk_errors("delete old segments"):
+        with self._raise_disk_errors_as_kafka_errors("delete old segments"):
             extent = Extent(self.log_start_offset, self.high_watermark, self.log_end_offset)
             reasons = list_deletion_reasons(self.segments, extent, self.settings, self._environment.now_ms())
             for segment, reason in zip(self.segments, reasons, strict=False):
@@ -243,14 +247,14 @@ class Log(LogEnd):
                 if len(reasons) == len(self.segments):
                     self._remove_partial_write()
                     self._roll_segment()
-                self._move_start_to(max(self.log_start_offset, self._segments.base_offsets[len(reasons)]))
+                self._set_log_start_offset(max(self.log_start_offset, self._segments.base_offsets[len(reasons)]))
         return len(reasons)
 
-    def _move_start_to(self, offset: int) -> None:
+    def _set_log_start_offset(self, offset: int) -> None:
         self.log_start_offset = offset
         self._update_stable_offset()
         self.epochs.truncate_from_start(offset)
-        self._remove_segments(self._segments.list_before(offset))
+        self._remove_segments(self._segments.list_segments_before(offset))
         self._beside.remove_before(self._segments.base_offsets[0])
 
     def replace_segments(
@@ -263,18 +267,20 @@ class Log(LogEnd):
         """
         if self._active in old:
             raise ValueError(f"{self} is still written to in a segment that is to be replaced")
-        place = self._segments.find_place(old)
-        with self._translate_disk_errors("replace segments"):
-            new.change_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
-        self._segments.replace(place, new)
+        place = self._segments.find_slice_of_segments(old)
+        with self._raise_disk_errors_as_kafka_errors("replace segments"):
+            new.change_file_suffix(CLEANED_SUFFIX, SWAP_SUFFIX)
+        self._segments.replace_slice(place, new)
         self._aborted.replace_between(new.base_offset, self._segments.base_offsets[place.start + 1], aborted)
         try:
             for segment in old:
-                remove_files_later(self._environment, segment.mark_deleted(), self.settings.file_delete_delay_ms)
+                remove_files_later(
+                    self._environment, segment.rename_files_to_deleted(), self.settings.file_delete_delay_ms
+                )
                 segment.close()
-            new.change_suffix(SWAP_SUFFIX, "")
+            new.change_file_suffix(SWAP_SUFFIX, "")
             new.close()
-            self._beside.remove_strays(self._segments.base_offsets)
+            self._beside.remove_stray_snapshots(self._segments.base_offsets)
         except OSError as error:
             new.rebuild_indexes(f"the files may be those of another segment: {error}")
             raise self._make_storage_error("replace segments", error) from error
@@ -288,9 +294,9 @@ class Log(LogEnd):
 
     def _truncate_to(self, offset: int) -> None:
         self._remove_partial_write()
-        segment, *_ = self._segments.list_from(offset)
-        position, offset = segment.find_batch_of(offset)  # a batch is removed whole
-        _, *later = self._segments.list_from(offset)
+        segment, *_ = self._segments.list_segments_from(offset)
+        position, offset = segment.find_batch_at_offset(offset)  # a batch is removed whole
+        _, *later = self._segments.list_segments_from(offset)
         self._remove_segments(later[::-1])  # the last one first, so that a crash leaves no gap
         segment.truncate(position, offset)
         segment.file.sync()  # otherwise a power cut may bring removed batches back, behind new ones
@@ -307,10 +313,10 @@ class Log(LogEnd):
 
     def _remove_segments(self, segments: Sequence[Segment]) -> None:
         """Remove segments from the log in this order, and their files after `file.delete.delay.ms`."""
-        self._beside.note_changed_names()
+        self._beside.mark_directory_unsynced()
         self._synced_to = -1
         for segment in list(segments):
-            paths = segment.mark_deleted()
+            paths = segment.rename_files_to_deleted()
             self._segments.remove(segment)
             segment.close()
             remove_files_later(self._environment, paths, self.settings.file_delete_delay_ms)

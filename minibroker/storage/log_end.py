@@ -94,7 +94,7 @@ class LogEnd:
         self._environment = environment
         self._disk = environment.disk
         self._segments = Segments(contents.segments)
-        self._activate_segment(contents.segments[-1])
+        self._set_active_segment(contents.segments[-1])
         self._beside = SideFiles(self._disk, directory, contents)
         self._aborted = contents.aborted
         self.pending = Pending()
@@ -154,7 +154,7 @@ class LogEnd:
             if header.max_timestamp > max_timestamp:
                 max_timestamp = header.max_timestamp
         try:
-            self._roll_if_full(position, next_offset - 1, max_timestamp)
+            self._roll_segment_if_full(position, next_offset - 1, max_timestamp)
             self._write_batches(records, first_offset, batches)
         except OSError as error:
             raise self._make_storage_error("append", error) from error
@@ -166,14 +166,14 @@ class LogEnd:
                 if header.attributes & CONTROL_BIT:
                     self._end_transaction(header, offset, records[position:])
                 else:
-                    self.producers.update(header, offset)
+                    self.producers.apply_appended_batch(header, offset)
             position += header.batch_length + LOG_OVERHEAD_BYTES
             offset += header.last_offset_delta + 1
         self.producers.end_offset = next_offset
-        self._move_end_to(next_offset)
+        self._set_log_end_offset(next_offset)
         return first_offset
 
-    def _move_end_to(self, next_offset: int) -> None:
+    def _set_log_end_offset(self, next_offset: int) -> None:
         if self.is_watermark_held:
             self.log_end_offset = next_offset
             self._update_stable_offset()
@@ -186,12 +186,12 @@ class LogEnd:
         stable_offset = self.producers.find_stable_offset(self.log_start_offset, self.log_end_offset)
         self.last_stable_offset = min(stable_offset, self.high_watermark)
 
-    def set_watermark_held(self, *, held: bool) -> None:
+    def hold_or_release_watermark(self, *, held: bool) -> None:
         """Let the high watermark stay where it is, or (not `held`) be at the log's end again."""
         self.is_watermark_held = held
-        self._move_end_to(self.log_end_offset)
+        self._set_log_end_offset(self.log_end_offset)
 
-    def append_soon(self, records: memoryview | bytearray, header: BatchHeader, leader_epoch: int) -> int:
+    def append_pending(self, records: memoryview | bytearray, header: BatchHeader, leader_epoch: int) -> int:
         """Append a batch as `append` does, but leave writing it to `write_pending`. Return its offset.
 
         Return -1, and append nothing, for a batch that needs `append`: one that begins a segment or an epoch, or ends a
@@ -222,7 +222,7 @@ class LogEnd:
             return -1
         pending.add_batch(records, header, first_offset, leader_epoch)
         if header.producer_id >= 0:
-            self.producers.update(header, first_offset)
+            self.producers.apply_appended_batch(header, first_offset)
             pending.has_producers = True
         self.producers.end_offset = end + 1
         return first_offset
@@ -233,13 +233,13 @@ class LogEnd:
         if not pending.headers:
             return None
         self.pending = Pending()
-        failure = self._try_to_write(pending)
+        failure = self._try_to_write_pending(pending)
         if failure is not None:
-            self._drop_pending(pending)
-        pending.mark_done(failure)
+            self._forget_failed_pending(pending)
+        pending.mark_written_or_failed(failure)
         return failure
 
-    def _try_to_write(self, pending: Pending) -> KafkaError | None:
+    def _try_to_write_pending(self, pending: Pending) -> KafkaError | None:
         try:
             self._check_online()  # a sync may have failed since they were appended
             self._write_batches(pending.data, self.log_end_offset, pending.headers)
@@ -247,7 +247,7 @@ class LogEnd:
             return self._make_storage_error("append", error)
         except KafkaError as offline:
             return offline
-        self._move_end_to(pending.next_offset)
+        self._set_log_end_offset(pending.next_offset)
         return None
 
     def _write_batches(self, data: Bytes, first_offset: int, batches: Sequence[BatchHeader]) -> None:
@@ -261,15 +261,15 @@ class LogEnd:
             raise
         self._torn = False
 
-    def _drop_pending(self, pending: Pending) -> None:
+    def _forget_failed_pending(self, pending: Pending) -> None:
         """Forget batches, and read the producer states from the log again, as they included these batches."""
         self.producers.end_offset = self.log_end_offset
         if pending.has_producers:
             try:
                 self._beside.restore_producers(self.log_end_offset, self.segments)
             except (OSError, CorruptBatch) as error:
-                self._go_offline("read its producers again", error)
-        self._move_end_to(self.log_end_offset)
+                self._take_offline_after_error("read its producers again", error)
+        self._set_log_end_offset(self.log_end_offset)
 
     def _write_pending_first(self) -> None:
         """Write pending batches before another change of the log. Raises `KafkaError` if it fails."""
@@ -285,12 +285,12 @@ class LogEnd:
     def roll_segment_if_used(self) -> None:
         """Begin a new segment, unless the active one is empty."""
         self._write_pending_first()
-        with self._translate_disk_errors("roll"):
+        with self._raise_disk_errors_as_kafka_errors("roll"):
             self._remove_partial_write()
             if self._active.size_bytes:
                 self._roll_segment()
 
-    def _go_offline(self, what: str, error: Exception) -> KafkaError:
+    def _take_offline_after_error(self, what: str, error: Exception) -> KafkaError:
         failure = self._make_storage_error(what, error)
         failed_sync.mark_failed_sync(self._disk, self.directory)
         self.take_offline(f"it could not {what}: {error}")
@@ -303,7 +303,7 @@ class LogEnd:
         self.offline = f"{self.topic}-{self.partition} is offline until the next start: {reason}"
         logger.critical("%s", self.offline)
 
-    def _roll_if_full(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
+    def _roll_segment_if_full(self, size_bytes: int, last_offset: int, max_timestamp: int) -> None:
         """Begin a new segment unless batches of this size, last offset and timestamp fit into the active one."""
         if self._torn:
             self._remove_partial_write()
@@ -329,27 +329,27 @@ class LogEnd:
     def _roll_segment(self) -> None:
         """Begin a new segment, and sync the old one, as Kafka does."""
         self._active.finish_indexes()
-        self._beside.finish_segment(self._segments.base_offsets)
+        self._beside.write_before_next_segment(self._segments.base_offsets)
         base_offset = self.log_end_offset
-        self._beside.note_changed_names()
+        self._beside.mark_directory_unsynced()
         self._torn = True  # if this fails, the new file must be removed before the next append
         segment = Segment.create(self._disk, self.directory, base_offset, self.settings, self._environment.now_ms())
         self._torn = False
         self._segments.add(segment)
-        self._activate_segment(segment)
+        self._set_active_segment(segment)
         # Until the old segment's indexes are synced, a start after a crash must read it.
         self.recovery_point = min(self.recovery_point, base_offset - 1)
         self.flusher.request_flush()
         self._check_online()
 
-    def _activate_segment(self, segment: Segment) -> None:
+    def _set_active_segment(self, segment: Segment) -> None:
         """Append to this segment from now on. It rolls earlier by a random part of `segment.jitter.ms`."""
         self._active = segment
         jitter_ms = min(self.settings.segment_jitter_ms, self.settings.max_segment_ms)
         segment.jitter_ms = self._environment.random.randrange(jitter_ms) if jitter_ms else 0
 
     @contextmanager
-    def _translate_disk_errors(self, what: str) -> Iterator[None]:
+    def _raise_disk_errors_as_kafka_errors(self, what: str) -> Iterator[None]:
         """Log errors of the disk, and raise them as `KafkaError`. Fast paths do the same by hand."""
         try:
             yield

@@ -39,7 +39,7 @@ class Pending:
         self.headers.append(header)
         self.next_offset = first_offset + header.last_offset_delta + 1
 
-    def mark_done(self, failure: KafkaError | None) -> None:
+    def mark_written_or_failed(self, failure: KafkaError | None) -> None:
         """Mark the batches as written or, with a `failure`, as lost, and free their memory."""
         self.failure = failure
         self.data = bytearray()  # a new one, as the write may still use the old one

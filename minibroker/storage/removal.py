@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
-from minibroker.storage.environment import Environment, run_and_catch
+from minibroker.storage.environment import Environment, run_and_return_error
 from minibroker.storage.files import Disk
 
 logger = logging.getLogger(__name__)
@@ -37,13 +37,13 @@ class TreeRemoval:
         self._environment = environment
         self._due: deque[str] = deque()
 
-    def remove_later(self, path: str, delay_ms: int) -> None:
+    def remove_tree_later(self, path: str, delay_ms: int) -> None:
         """Remove the directory after a delay."""
         self._environment.schedule(delay_ms, partial(self._add_tree, path))
 
-    def remove_now(self, path: str) -> None:
+    def remove_tree_now(self, path: str) -> None:
         """Remove the directory in this thread, if it exists."""
-        self._log_result(path, run_and_catch(partial(self._environment.disk.remove_tree, path)))
+        self._log_result(path, run_and_return_error(partial(self._environment.disk.remove_tree, path)))
 
     def _add_tree(self, path: str) -> None:
         self._due.append(path)
@@ -51,9 +51,9 @@ class TreeRemoval:
             self._start_next_removal()
 
     def _start_next_removal(self) -> None:
-        self._environment.run_aside(partial(self._environment.disk.remove_tree, self._due[0]), self._report_end)
+        self._environment.run_aside(partial(self._environment.disk.remove_tree, self._due[0]), self._on_tree_removed)
 
-    def _report_end(self, error: Exception | None) -> None:
+    def _on_tree_removed(self, error: Exception | None) -> None:
         self._log_result(self._due.popleft(), error)
         if self._due:
             self._start_next_removal()

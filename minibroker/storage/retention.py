@@ -58,7 +58,7 @@ def list_deletion_reasons(
 
     Raises what `get_largest_timestamp` raises.
     """
-    removable = segments[: _count_removable(segments, extent)]
+    removable = segments[: _count_removable_segments(segments, extent)]
     reasons = [Reason.START for _ in _iterate_segments_below_start(segments, extent.log_start_offset)][: len(removable)]
     if DELETE in settings.cleanup_policy:
         reasons += _iterate_size_reasons(segments[len(reasons) :], removable[len(reasons) :], settings.retention_bytes)
@@ -66,7 +66,7 @@ def list_deletion_reasons(
     return reasons
 
 
-def _count_removable(segments: Sequence[AgedSegment], extent: Extent) -> int:
+def _count_removable_segments(segments: Sequence[AgedSegment], extent: Extent) -> int:
     """Return how many of the segments may be deleted at all."""
     ends = [*(segment.base_offset for segment in segments[1:]), extent.log_end_offset]
     count = sum(end <= extent.high_watermark for end in ends)

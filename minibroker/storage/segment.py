@@ -139,7 +139,7 @@ class Segment:
         segment._loaded = False
         return segment
 
-    def load(self) -> None:
+    def load_last_entries(self) -> None:
         """Read the first batch's header and the last index entries. Rebuild damaged indexes."""
         if self._loaded:
             return
@@ -183,19 +183,19 @@ class Segment:
             self.first_timestamp = max_timestamp
         self.indexes.index_batch(position, last_offset, max_timestamp)
 
-    def clear_indexes(self) -> None:
+    def clear_indexes_to_rebuild(self) -> None:
         """Clear the indexes and other state. The caller must `note` each batch again."""
         self.indexes = SegmentIndexes(self._disk, self.path, self.base_offset, self._settings)
-        self.indexes.distrust_files()
+        self.indexes.mark_files_outdated()
         self.first_timestamp = NO_TIMESTAMP
         self._remembered.clear()
-        self._not_newer = {}  # a new one, as `has_newer_format` may be using the old one between two steps
+        self._not_newer = {}  # a new one, as `has_format_newer_than` may be using the old one between two steps
         self._readable = None
         self._loaded = True
 
     def has_room_for(self, size_bytes: int, last_offset: int, max_timestamp: int, now_ms: int) -> bool:
         """Return whether batches may be appended, or a new segment must begin. An empty one has no size limit."""
-        if not self.indexes.can_index_offset(last_offset):
+        if not self.indexes.fits_relative_offset(last_offset):
             return False
         if self.size_bytes == 0:
             return True
@@ -214,7 +214,7 @@ class Segment:
         if start < 0:
             start = self.find_position_of(offset)
         if end_position - start > max_bytes:
-            end_position, end_offset = self._find_read_end(start, end_position, max_bytes, minimum_one)
+            end_position, end_offset = self._find_end_of_batches_to_read(start, end_position, max_bytes, minimum_one)
         if end_position <= start:
             return None
         self.remember_position(end_offset, end_position)
@@ -227,7 +227,7 @@ class Segment:
         is checked once, from the last index entry on. `gaps` says that compaction may have removed its last records.
         """
         if self._readable is None:
-            known = self.read_noted_last_offset() if self._has_own_indexes else -1
+            known = self.read_last_offset_of_time_index() if self._has_own_indexes else -1
             position, end_offset, problem = self._find_sound_end(next_base_offset)
             if end_offset <= known:
                 problem = problem or f"its time index has offset {known}"
@@ -244,7 +244,7 @@ class Segment:
                 )
         return self._readable
 
-    def read_noted_last_offset(self) -> int:
+    def read_last_offset_of_time_index(self) -> int:
         """Return the last offset in the time index's file; -1 if it is empty, missing or damaged."""
         times = TimeIndex(self._disk, self.path + TIME_INDEX_SUFFIX, self.base_offset)
         try:
@@ -292,7 +292,7 @@ class Segment:
             self._remembered.clear()
         self._remembered[offset] = position
 
-    def has_newer_format(self, magic: int, position: int, end: int) -> Steps[bool]:
+    def has_format_newer_than(self, magic: int, position: int, end: int) -> Steps[bool]:
         """Return, in steps, whether a batch between two positions has a format above `magic`, or elided attributes.
 
         The result is remembered for the next read, so that no header is read twice.
@@ -323,7 +323,7 @@ class Segment:
         self.remember_position(offset, found)
         return found
 
-    def find_batch_of(self, offset: int) -> tuple[int, int]:
+    def find_batch_at_offset(self, offset: int) -> tuple[int, int]:
         """Return (position, base offset) of the first batch that ends at or after `offset`, or of the end."""
         position = self.find_position_of(offset)
         for _, _, base_offset, _ in iterate_batch_spans(self.file, position, self.size_bytes):
@@ -332,13 +332,13 @@ class Segment:
 
     def find_next_offset(self) -> int:
         """Return the offset after the last batch. It is searched from the last index entry on."""
-        self.load()
+        self.load_last_entries()
         end_offset = self.base_offset
         for _, _, _, last_offset in iterate_batch_spans(self.file, self.indexes.offsets.last_position, self.size_bytes):
             end_offset = last_offset + 1
         return end_offset
 
-    def find_timestamp(self, timestamp: int, start_offset: int) -> Finding:
+    def find_first_record_at_timestamp(self, timestamp: int, start_offset: int) -> Finding:
         """Find, in steps, the first record at or after `start_offset` whose timestamp is at least `timestamp`.
 
         Batches that are appended or removed meanwhile are ignored.
@@ -388,14 +388,14 @@ class Segment:
         """Truncate the segment to `position`, where the batch of `end_offset` begins."""
         uncertain = self._load_indexes().truncate(position, end_offset)
         self._remembered.clear()
-        self._not_newer = {}  # a new one, see `clear_indexes`
+        self._not_newer = {}  # a new one, see `clear_indexes_to_rebuild`
         self._readable = None
         self.file.truncate(position)
         self.size_bytes = position
         for at, header in iterate_headers(self.file, uncertain, position):
             self.index_batch(at, header.last_offset, header.max_timestamp)
         if position == 0:
-            self.clear_indexes()
+            self.clear_indexes_to_rebuild()
 
     def finish_indexes(self) -> None:
         """Complete the indexes and write their files, if they were loaded."""
@@ -403,13 +403,13 @@ class Segment:
             self.file.truncate(self.size_bytes)
             self._preallocated = False
         if self._loaded:
-            self.indexes.finish(self.size_bytes)
+            self.indexes.finish_and_write_files(self.size_bytes)
 
-    def write_and_list_files(self, *, indexes: bool) -> list[File]:
+    def write_indexes_and_list_files(self, *, indexes: bool) -> list[File]:
         """Write the indexes, and return the files to sync. Indexes that were not loaded are left out."""
         if not indexes or not self._loaded:
             return [self.file]
-        return [self.file, *self.indexes.write_and_list_files(self._disk, self.first_timestamp)]
+        return [self.file, *self.indexes.write_files_and_list_unsynced(self._disk, self.first_timestamp)]
 
     def update_settings(self, settings: LogSettings) -> None:
         """Use new settings from now on."""
@@ -421,7 +421,7 @@ class Segment:
         """Close the file until it is needed again. Regions that are being sent keep it open."""
         self._file = None
 
-    def mark_deleted(self) -> list[str]:
+    def rename_files_to_deleted(self) -> list[str]:
         """Rename the files of the segment, so that a start removes them. Return the new paths.
 
         If this raises, the segment is still there. Once the `.log` file is renamed, a start also removes the others.
@@ -430,12 +430,12 @@ class Segment:
         self._disk.rename(log_path, log_path + DELETED_SUFFIX)
         renamed = [log_path + DELETED_SUFFIX]
         try:
-            renamed += self.change_suffix("", DELETED_SUFFIX)
+            renamed += self.change_file_suffix("", DELETED_SUFFIX)
         except OSError as error:
             logger.warning("%s: an index is not removed before the next start: %s", self.path, error)
         return renamed
 
-    def change_suffix(self, old: str, new: str) -> list[str]:
+    def change_file_suffix(self, old: str, new: str) -> list[str]:
         """Rename the files of the segment that end in `old`, the `.log` file first. Return the new paths."""
         paths = [self.path + kind for kind in SEGMENT_SUFFIXES if self._disk.exists(self.path + kind + old)]
         for path in paths:
@@ -444,7 +444,7 @@ class Segment:
 
     def get_largest_timestamp(self) -> int:
         """Return the largest timestamp of a record, in ms, or the file's modification time if no record has one."""
-        self.load()
+        self.load_last_entries()
         if self.indexes.max_timestamp >= 0:
             return self.indexes.max_timestamp
         return self.get_modified_ms()
@@ -453,7 +453,7 @@ class Segment:
         """Return the file's modification time, in ms, which retention uses for records without timestamps (KIP-33)."""
         return self._disk.get_modified_ms(self.path + LOG_SUFFIX)
 
-    def _find_read_end(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
+    def _find_end_of_batches_to_read(self, start: int, end: int, max_bytes: int, minimum_one: bool) -> tuple[int, int]:
         """Return the (position, offset) of the end of the whole batches that fit into `max_bytes`.
 
         If the index has a batch in the second half, the region ends before that one, as reading headers would only gain
@@ -472,7 +472,7 @@ class Segment:
 
     def _load_indexes(self) -> SegmentIndexes:
         """Return the indexes with all entries in memory, rebuilt if they are damaged."""
-        self.load()
+        self.load_last_entries()
         try:
             self.indexes.load_entries()
         except CorruptIndex as error:
@@ -486,10 +486,10 @@ class Segment:
 
     def _rebuild_indexes(self, problem: CorruptIndex) -> None:
         logger.info("%s: the indexes are rebuilt: %s", self.path, problem)
-        self.clear_indexes()
+        self.clear_indexes_to_rebuild()
         next_offset = self.base_offset
         for position, header in iterate_headers(self.file, 0, self.size_bytes):
-            if header.base_offset < next_offset or not self.indexes.can_index_offset(header.last_offset):
+            if header.base_offset < next_offset or not self.indexes.fits_relative_offset(header.last_offset):
                 raise make_offset_error(self.file, position, header, next_offset)
             self.index_batch(position, header.last_offset, header.max_timestamp)
             next_offset = header.next_offset

@@ -97,7 +97,7 @@ class SparseIndex(ABC):
             return
         data = _read_exactly(self._disk.open(self.path), 0, self._unread * self.ENTRY.size)
         first, second = self._unpack_columns(data)
-        if first[0] < 0 or second[0] < 0 or not self._are_increasing(memoryview(first), memoryview(second)):
+        if first[0] < 0 or second[0] < 0 or not self._are_columns_increasing(memoryview(first), memoryview(second)):
             raise CorruptIndex("its entries do not increase")
         self._first, self._second = first + self._first, second + self._second
         self._unread = 0
@@ -119,7 +119,7 @@ class SparseIndex(ABC):
         if sync:
             file.sync()
 
-    def _keep_entries(self, count: int) -> None:
+    def _truncate_to_count(self, count: int) -> None:
         """Remove all entries after the first `count`. The index must be loaded."""
         del self._first[count:], self._second[count:]
         self.count = count
@@ -140,7 +140,7 @@ class SparseIndex(ABC):
         return b"".join(map(self.ENTRY.pack, self._first[start:], self._second[start:]))
 
     @abstractmethod
-    def _are_increasing(self, first: memoryview, second: memoryview) -> bool:
+    def _are_columns_increasing(self, first: memoryview, second: memoryview) -> bool:
         """Return whether the columns increase as they must."""
 
     @abstractmethod
@@ -170,7 +170,7 @@ class TimeIndex(SparseIndex):
     ENTRY: ClassVar[Struct] = Struct(">qi")
     FIRST_TYPE: ClassVar[str] = "q"
 
-    def append(self, timestamp: int, offset: int) -> None:
+    def append_entry(self, timestamp: int, offset: int) -> None:
         """Add an entry, if its timestamp is larger than the last one's."""
         if timestamp <= self.last_timestamp:
             return
@@ -187,13 +187,13 @@ class TimeIndex(SparseIndex):
 
     def truncate(self, offset: int) -> None:
         """Remove the entries for `offset` and later ones."""
-        self._keep_entries(bisect_left(self._second, offset - self.base_offset))
+        self._truncate_to_count(bisect_left(self._second, offset - self.base_offset))
 
     def list_entries(self) -> list[tuple[int, int]]:
         """Return (timestamp, offset) of all entries."""
         return [(t, self.base_offset + o) for t, o in zip(self._first, self._second, strict=True)]
 
-    def _are_increasing(self, first: memoryview, second: memoryview) -> bool:
+    def _are_columns_increasing(self, first: memoryview, second: memoryview) -> bool:
         return all(map(lt, first, first[1:])) and all(map(le, second, second[1:]))
 
     def _set_last_entry(self, last: tuple[int, int] | None) -> None:
@@ -215,7 +215,7 @@ class OffsetIndex(SparseIndex):
     ENTRY: ClassVar[Struct] = Struct(">ii")
     FIRST_TYPE: ClassVar[str] = "i"
 
-    def append(self, offset: int, position: int) -> None:
+    def append_entry(self, offset: int, position: int) -> None:
         """Add an entry, which must follow the last one."""
         self._first.append(offset - self.base_offset)
         self._second.append(position)
@@ -234,7 +234,7 @@ class OffsetIndex(SparseIndex):
 
     def truncate(self, position: int) -> None:
         """Remove the entries of batches that start at or after `position`."""
-        self._keep_entries(bisect_right(self._second, position - 1))
+        self._truncate_to_count(bisect_right(self._second, position - 1))
 
     def list_entries(self) -> list[tuple[int, int]]:
         """Return (offset, position) of all entries."""
@@ -247,7 +247,7 @@ class OffsetIndex(SparseIndex):
             both.byteswap()
         return both[0::2], both[1::2]
 
-    def _are_increasing(self, first: memoryview, second: memoryview) -> bool:
+    def _are_columns_increasing(self, first: memoryview, second: memoryview) -> bool:
         return all(map(lt, first, first[1:])) and all(map(lt, second, second[1:]))
 
     def _set_last_entry(self, last: tuple[int, int] | None) -> None:
@@ -271,7 +271,7 @@ class SegmentIndexes:
         self.times = TimeIndex(disk, path + TIME_INDEX_SUFFIX, base_offset)
         self.max_timestamp = NO_TIMESTAMP
         self.offset_of_max_timestamp = base_offset
-        self._update_room()
+        self._update_room_for_entries()
 
     def open_files(self, log_size_bytes: int, first_timestamp: int) -> None:
         """Read the last entries of the files. `first_timestamp` is that of the first batch, -1 if it has none.
@@ -292,7 +292,7 @@ class SegmentIndexes:
             raise CorruptIndex(f"{self.offsets.path} is empty, although the log is large")
         self.max_timestamp = self.times.last_timestamp
         self.offset_of_max_timestamp = self.times.last_offset
-        self._update_room()
+        self._update_room_for_entries()
 
     def load_entries(self) -> None:
         """Load all entries into memory, as look-ups need them. Raises `CorruptIndex`, `OSError`."""
@@ -305,11 +305,11 @@ class SegmentIndexes:
             self.max_timestamp = max_timestamp
             self.offset_of_max_timestamp = last_offset
         if position - self.offsets.last_position > self._settings.index_interval_bytes:
-            self.offsets.append(last_offset, position)
-            self.times.append(self.max_timestamp, self.offset_of_max_timestamp)
-            self._update_room()
+            self.offsets.append_entry(last_offset, position)
+            self.times.append_entry(self.max_timestamp, self.offset_of_max_timestamp)
+            self._update_room_for_entries()
 
-    def can_index_offset(self, offset: int) -> bool:
+    def fits_relative_offset(self, offset: int) -> bool:
         """Return whether entries can contain the offset, as 31 bits above the base offset."""
         return offset - self.offsets.base_offset <= MAX_RELATIVE_OFFSET
 
@@ -323,25 +323,25 @@ class SegmentIndexes:
         self.times.truncate(end_offset)
         self.max_timestamp = self.times.last_timestamp
         self.offset_of_max_timestamp = self.times.last_offset
-        self._update_room()
+        self._update_room_for_entries()
         return self.offsets.find_floor_of_offset(self.times.last_offset)
 
-    def finish(self, log_size_bytes: int) -> None:
+    def finish_and_write_files(self, log_size_bytes: int) -> None:
         """Add the last entry of the time index, and write the files. Raises `OSError`.
 
         An empty log needs no time index: Kafka silently creates a missing one, unlike an offset index.
         """
-        self.times.append(self.max_timestamp, self.offset_of_max_timestamp)
+        self.times.append_entry(self.max_timestamp, self.offset_of_max_timestamp)
         self.offsets.write_file()
         if log_size_bytes or self.times.has_file():
             self.times.write_file()
 
-    def distrust_files(self) -> None:
+    def mark_files_outdated(self) -> None:
         """Assume that there are files with other content, which a power cut may bring back."""
         for index in (self.offsets, self.times):
             index.is_changed, index.is_short = True, False
 
-    def write_and_list_files(self, disk: Disk, first_timestamp: int) -> list[File]:
+    def write_files_and_list_unsynced(self, disk: Disk, first_timestamp: int) -> list[File]:
         """Write the files, and return those that need a sync. Raises `OSError`.
 
         A file with one entry needs none if the first batch has a timestamp: after a power cut it is either right, or
@@ -360,9 +360,9 @@ class SegmentIndexes:
     def update_settings(self, settings: LogSettings) -> None:
         """Use new settings from now on."""
         self._settings = settings
-        self._update_room()
+        self._update_room_for_entries()
 
-    def _update_room(self) -> None:
+    def _update_room_for_entries(self) -> None:
         """Update `is_full` and `room_bytes`. As in Kafka, the time index reserves room for its last entry."""
         room, offsets, times = self._settings.segment_index_bytes, self.offsets.count, self.times.count
         self.is_full = offsets >= room // OffsetIndex.ENTRY.size or times >= room // TimeIndex.ENTRY.size - 1

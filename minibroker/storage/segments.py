@@ -30,17 +30,17 @@ class Segments:
         """The size of the batches in all segments."""
         return sum(segment.size_bytes for segment in self.all)
 
-    def find_index(self, offset: int) -> int:
+    def find_segment_index(self, offset: int) -> int:
         """Return the index of the segment of `offset`, 0 for an offset before all segments."""
         return max(bisect_right(self.base_offsets, offset) - 1, 0)
 
-    def list_before(self, offset: int) -> list[Segment]:
+    def list_segments_before(self, offset: int) -> list[Segment]:
         """Return the segments that end at or before `offset`."""
-        return self.all[: self.find_index(offset)]
+        return self.all[: self.find_segment_index(offset)]
 
-    def list_from(self, offset: int) -> list[Segment]:
+    def list_segments_from(self, offset: int) -> list[Segment]:
         """Return the segment of `offset`, and all after it."""
-        return self.all[self.find_index(offset) :]
+        return self.all[self.find_segment_index(offset) :]
 
     def add(self, segment: Segment) -> None:
         """Append a segment."""
@@ -52,7 +52,7 @@ class Segments:
         index = self.all.index(segment)
         del self.all[index], self.base_offsets[index]
 
-    def find_place(self, neighbours: Sequence[Segment]) -> slice:
+    def find_slice_of_segments(self, neighbours: Sequence[Segment]) -> slice:
         """Return the slice of `all` that these are. Raises `ValueError` if they are not neighbours, or are gone."""
         index = self.all.index(neighbours[0])
         place = slice(index, index + len(neighbours))
@@ -60,7 +60,7 @@ class Segments:
             raise ValueError(f"the segments from {neighbours[0].path} on have changed")
         return place
 
-    def replace(self, place: slice, new: Segment) -> None:
+    def replace_slice(self, place: slice, new: Segment) -> None:
         """Replace segments by a new one."""
         self.all[place] = [new]
         self.base_offsets[place] = [new.base_offset]
@@ -74,7 +74,7 @@ class Segments:
         compacted. Raises `KafkaError` KAFKA_STORAGE_ERROR if the end of a segment is lost.
         """
         limit, log_end_offset = limits
-        index = self.find_index(offset)
+        index = self.find_segment_index(offset)
         ends = [*self.base_offsets[index + 1 :], log_end_offset]
         for segment, end_offset in zip(self.all[index:], ends, strict=True):
             end = segment.size_bytes, end_offset
@@ -82,7 +82,7 @@ class Segments:
                 gaps = "compact" in segment.settings.cleanup_policy or segment.base_offset < clean_offset
                 end = segment.find_readable_end(end_offset, gaps=gaps)
                 if end[1] <= offset < end_offset:
-                    raise _make_loss_error(segment, end, end_offset)
+                    raise _make_lost_records_error(segment, end, end_offset)
             if limit < end[1]:
                 end = segment.find_position_of(limit), limit
             region = segment.read(offset, max_bytes, end, minimum_one)
@@ -91,7 +91,7 @@ class Segments:
             offset = end_offset
         return None
 
-    def find_first_at_timestamp(self, timestamp: int, start_offset: int) -> Finding:
+    def find_first_record_at_timestamp(self, timestamp: int, start_offset: int) -> Finding:
         """Find, in steps, the first record at or after `start_offset` whose timestamp is at least `timestamp`.
 
         Segments may be added, removed or replaced between the steps. The search goes on with the segment of the offset
@@ -99,11 +99,11 @@ class Segments:
         """
         offset = self.base_offsets[0]
         while True:
-            index = self.find_index(offset)
+            index = self.find_segment_index(offset)
             segment, next_offsets = self.all[index], self.base_offsets[index + 1 : index + 2]
-            segment.load()
+            segment.load_last_entries()
             if segment.indexes.max_timestamp >= timestamp:
-                place = yield from segment.find_timestamp(timestamp, max(offset, start_offset))
+                place = yield from segment.find_first_record_at_timestamp(timestamp, max(offset, start_offset))
                 if place:
                     return place
             if not next_offsets:
@@ -116,24 +116,24 @@ class Segments:
 
         The largest timestamp of the segment of `start_offset` may be that of a record before it.
         """
-        first, *others = self.list_from(start_offset)
+        first, *others = self.list_segments_from(start_offset)
         largest = NO_TIMESTAMP
         for segment in others:
-            segment.load()
+            segment.load_last_entries()
             largest = max(largest, segment.indexes.max_timestamp)
             yield
-        first.load()
+        first.load_last_entries()
         if first.indexes.max_timestamp >= max(largest, 0):
-            place = yield from first.find_timestamp(first.indexes.max_timestamp, start_offset)
+            place = yield from first.find_first_record_at_timestamp(first.indexes.max_timestamp, start_offset)
             if place:
                 return place
             largest = max(largest, (yield from first.find_largest_timestamp_since(start_offset)))
         if largest < 0:
             return None
-        return (yield from self.find_first_at_timestamp(largest, start_offset))
+        return (yield from self.find_first_record_at_timestamp(largest, start_offset))
 
 
-def _make_loss_error(segment: Segment, end: tuple[int, int], end_offset: int) -> KafkaError:
+def _make_lost_records_error(segment: Segment, end: tuple[int, int], end_offset: int) -> KafkaError:
     """Return the error for what follows the readable end (position, offset) of a segment.
 
     As in Kafka, it is CORRUPT_MESSAGE if there is the head of a batch that is too small to be one.

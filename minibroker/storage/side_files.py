@@ -49,7 +49,7 @@ class SyncedFiles(Protocol):
 class Unsynced:
     """The files in a log's `directory` that may not be synced, of several `owners`.
 
-    Before the first flush, unless `names_synced`, and after `note_changed_names()`, the names in the directory and
+    Before the first flush, unless `names_synced`, and after `mark_directory_unsynced()`, the names in the directory and
     its own name may not be synced, either.
     """
 
@@ -63,11 +63,11 @@ class Unsynced:
         self._owners = owners
         self._names_synced = names_synced
 
-    def note_changed_names(self) -> None:
+    def mark_directory_unsynced(self) -> None:
         """Record that a file was created, renamed or removed."""
         self._names_synced = False
 
-    def list_to_sync(self) -> tuple[list[File], list[str]]:
+    def open_unsynced(self) -> tuple[list[File], list[str]]:
         """Return the files and the directories to sync, in this order. Raises `OSError`."""
         paths = [path for owner in self._owners for path in owner.list_unsynced_paths()]
         files = [self._disk.open(path) for path in paths]
@@ -76,7 +76,7 @@ class Unsynced:
         return files, [self._directory, os.path.dirname(self._directory)]
 
     def mark_synced(self) -> None:
-        """Mark all as synced. The caller syncs what `list_to_sync()` has returned."""
+        """Mark all as synced. The caller syncs what `open_unsynced()` has returned."""
         for owner in self._owners:
             owner.mark_synced()
         self._names_synced = True
@@ -99,12 +99,12 @@ class SideFiles(Unsynced):
         names_synced = contents.synced and contents.segments[-1].size_bytes > 0
         super().__init__(disk, directory, (self._snapshots, self.epoch_file, self.aborted), names_synced=names_synced)
 
-    def list_to_sync(self) -> tuple[list[File], list[str]]:
+    def open_unsynced(self) -> tuple[list[File], list[str]]:
         """Write what could not be written before, and return the files and directories to sync."""
         self.aborted.write_missing_entries()
-        return super().list_to_sync()
+        return super().open_unsynced()
 
-    def finish_segment(self, base_offsets: Sequence[int], *, last: bool = False) -> None:
+    def write_before_next_segment(self, base_offsets: Sequence[int], *, last: bool = False) -> None:
         """Write the files before a new segment begins. `base_offsets` are those of the segments so far.
 
         With `last`, the log is being closed. Its last snapshot is not synced, as it only saves time at a start.
@@ -112,9 +112,9 @@ class SideFiles(Unsynced):
         self.aborted.write_missing_entries()
         self.epoch_file.write()
         if self._snapshots.take_snapshot(self._producers, base_offsets[0], sync=not last):
-            self.note_changed_names()  # otherwise an older snapshot of this name may come back after a power cut
-        self.aborted.update_count(base_offsets[-1])
-        self.aborted.write_counts(self._directory, base_offsets)
+            self.mark_directory_unsynced()  # otherwise an older snapshot of this name may come back after a power cut
+        self.aborted.update_entry_count(base_offsets[-1])
+        self.aborted.write_entry_counts(self._directory, base_offsets)
 
     def remove_before(self, first_base_offset: int) -> None:
         """Remove what belongs to segments before the first one.
@@ -124,10 +124,10 @@ class SideFiles(Unsynced):
         self._snapshots.remove_before(first_base_offset)
         self.aborted.remove_before(first_base_offset)
 
-    def remove_strays(self, base_offsets: Sequence[int]) -> None:
+    def remove_stray_snapshots(self, base_offsets: Sequence[int]) -> None:
         """Remove the snapshots that belong to none of the log's segments."""
-        self._snapshots.remove_strays(base_offsets)
-        self.aborted.write_counts(self._directory, base_offsets)
+        self._snapshots.remove_stray_snapshots(base_offsets)
+        self.aborted.write_entry_counts(self._directory, base_offsets)
 
     def truncate_to(self, end_offset: int, segments: Sequence[Segment]) -> None:
         """Truncate the files to `end_offset`, where the log now ends, and restore the producer states at that offset.
@@ -136,7 +136,7 @@ class SideFiles(Unsynced):
         """
         self._epochs.truncate_from_end(end_offset)
         self.epoch_file.write()
-        self.aborted.truncate(segments[-1].path, end_offset)
+        self.aborted.truncate_to(segments[-1].path, end_offset)
         self._snapshots.remove_after(end_offset)
         self.restore_producers(end_offset, segments)
 
@@ -145,5 +145,5 @@ class SideFiles(Unsynced):
 
         Raises `CorruptBatch`, too.
         """
-        self._snapshots.load_newest(self._producers, segments[0].base_offset, end_offset)
+        self._snapshots.load_newest_snapshot(self._producers, segments[0].base_offset, end_offset)
         replay_batches(self._producers, segments, end_offset)

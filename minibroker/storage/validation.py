@@ -27,9 +27,9 @@ from minibroker.protocol.records.batch import (
     check_batch_in_steps,
     read_header,
     set_log_append_time,
-    set_max_timestamp,
+    set_timestamp_type_and_max,
 )
-from minibroker.protocol.records.building import assemble_batch, recompress_in_steps
+from minibroker.protocol.records.building import assemble_batch, recompress_batch_in_steps
 from minibroker.protocol.records.elision import elide_attributes_in_steps, restore_attributes_in_steps
 from minibroker.protocol.records.formats import is_old_format
 from minibroker.protocol.records.payload import ENCODING_MASK
@@ -48,10 +48,10 @@ from minibroker.storage.format_validation import (
     FIRST_VERSION_WITH_ZSTD,
     ZSTD,
     Validated,
-    make_list_too_large_error,
-    make_rules,
-    make_too_large_error,
-    make_zstd_error,
+    make_record_list_too_large_error,
+    make_record_rules,
+    make_record_too_large_error,
+    make_unsupported_zstd_error,
     validate_formats,
 )
 from minibroker.storage.log import Log
@@ -83,15 +83,15 @@ def accepts_plain_batches(settings: LogSettings) -> bool:
 
 
 def validate_plain_batch(log: Log, records: memoryview, now_ms: int) -> Validated | None:
-    """Validate a batch that `is_plain_batch`, as `validate` does. Return None if the log's settings need more."""
+    """Validate a batch that `is_plain_batch`, as `validate_records` does. Return None if the settings need more."""
     settings = log.settings
     if not accepts_plain_batches(settings):
         return None
     header = check_batch(records)
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
-        records = _get_only_batch(records, header)
+        records = _check_only_batch(records, header)
     if header.base_offset or len(records) > settings.max_message_bytes or len(records) > settings.segment_bytes:
-        _check_header(header, len(records), settings, FIRST_VERSION_WITH_ZSTD)
+        _check_batch_header(header, len(records), settings, FIRST_VERSION_WITH_ZSTD)
     largest = check_plain_records(records, header, _get_plain_rules(log, settings, now_ms))
     return records, (_set_timestamps(records, header, settings, largest, now_ms),)
 
@@ -100,12 +100,12 @@ def _get_plain_rules(log: Log, settings: LogSettings, now_ms: int) -> Rules:
     """Return the rules for plain batches. They are made once a millisecond, as large integers take time."""
     made_ms, made_for, rules = log.plain_rules
     if rules is None or made_ms != now_ms or made_for is not settings:
-        rules = make_rules(settings, now_ms, any_offsets=True)
+        rules = make_record_rules(settings, now_ms, any_offsets=True)
         log.plain_rules = now_ms, settings, rules
     return rules
 
 
-def validate(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Validated:
+def validate_records(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Validated:
     """Return the batch to append, and its header: `records` itself, changed in place, or a recompressed copy.
 
     `records` is what a Produce request of `api_version` contains for one partition. For formats 0 and 1 see
@@ -114,11 +114,11 @@ def validate(log: Log, records: memoryview, *, api_version: int, now_ms: int) ->
     MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     validated = validate_plain_batch(log, records, now_ms) if is_plain_batch(records) else None
-    return validated or run_all_steps(validate_in_steps(log, records, api_version=api_version, now_ms=now_ms))
+    return validated or run_all_steps(validate_records_in_steps(log, records, api_version=api_version, now_ms=now_ms))
 
 
-def validate_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Steps[Validated]:
-    """Do as `validate`, in steps of a few milliseconds at most, by the log's settings at the first step.
+def validate_records_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms: int) -> Steps[Validated]:
+    """Do as `validate_records`, in steps of a few milliseconds at most, by the log's settings at the first step.
 
     The caller must append the result at once, as messages of formats 0 and 1 have their final offsets.
     """
@@ -132,15 +132,15 @@ def validate_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms
             return (yield from validate_formats(log, records, settings, api_version=api_version, now_ms=now_ms))
         raise
     if header.batch_length + LOG_OVERHEAD_BYTES != len(records):
-        records = _get_only_batch(records, header)
+        records = _check_only_batch(records, header)
     if header.attributes & ELIDED_BIT:
         records, header = yield from _restore_attributes(records, header, settings)
-    _check_header(header, len(records), settings, api_version)
+    _check_batch_header(header, len(records), settings, api_version)
     codec = header.compression
     new_codec = codec if settings.compression_type == _PRODUCER else CODECS[settings.compression_type]
     if codec and settings.max_decompressed_message_bytes < MAX_RECORD_BYTES:
         yield from check_record_sizes(records, header, settings.max_decompressed_message_bytes)
-    rules = make_rules(settings, now_ms, any_offsets=codec == new_codec == 0)
+    rules = make_record_rules(settings, now_ms, any_offsets=codec == new_codec == 0)
     try:
         largest = yield from check_records_in_steps(records, 0, header, rules)
     except MisnumberedRecords:
@@ -157,14 +157,14 @@ def validate_in_steps(log: Log, records: memoryview, *, api_version: int, now_ms
     return records, (header,)
 
 
-def _check_header(header: BatchHeader, size_bytes: int, settings: LogSettings, api_version: int) -> None:
+def _check_batch_header(header: BatchHeader, size_bytes: int, settings: LogSettings, api_version: int) -> None:
     """Check what the header says, before the records are read. Raises `KafkaError`."""
     if header.base_offset:
         raise InvalidRecords(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
     if size_bytes > settings.max_message_bytes or size_bytes > settings.segment_bytes:
         raise _make_too_large_error(size_bytes, settings)
     if header.attributes & COMPRESSION_MASK == ZSTD and api_version < FIRST_VERSION_WITH_ZSTD:
-        raise make_zstd_error(api_version)
+        raise make_unsupported_zstd_error(api_version)
 
 
 def _set_timestamps(
@@ -203,7 +203,7 @@ def _elide_attributes(
     return (records, header) if batch is None else (memoryview(batch), read_header(batch))
 
 
-def _get_only_batch(records: memoryview, header: BatchHeader) -> memoryview:
+def _check_only_batch(records: memoryview, header: BatchHeader) -> memoryview:
     """Return the first batch, if no other follows. As in Kafka, an incomplete one behind it is silently dropped."""
     rest = records[header.size_bytes :]
     try:
@@ -217,7 +217,7 @@ def _get_only_batch(records: memoryview, header: BatchHeader) -> memoryview:
 
 
 def _make_too_large_error(size_bytes: int, settings: LogSettings) -> KafkaError:
-    error = make_too_large_error if size_bytes > settings.max_message_bytes else make_list_too_large_error
+    error = make_record_too_large_error if size_bytes > settings.max_message_bytes else make_record_list_too_large_error
     return error(size_bytes, settings)
 
 
@@ -233,7 +233,7 @@ def _set_create_time(records: memoryview, header: BatchHeader, largest: int) -> 
     """Set CreateTime and the largest timestamp in the batch, and return its header. Raises `InvalidRecords`."""
     if header.timestamp_type == LOG_APPEND_TIME and largest < 0:
         raise make_log_append_time_error(range(header.record_count))
-    set_max_timestamp(records, 0, CREATE_TIME, largest)
+    set_timestamp_type_and_max(records, 0, CREATE_TIME, largest)
     return read_header(records)
 
 
@@ -242,7 +242,7 @@ def _recompress_batch(
 ) -> Steps[tuple[memoryview, BatchHeader]]:
     """Return the batch in the topic's codec, and with `renumbers` with offset deltas from 0 on, as Kafka writes it."""
     codec = CODECS[settings.compression_type]
-    batch = yield from recompress_in_steps(
+    batch = yield from recompress_batch_in_steps(
         records,
         header,
         codec,

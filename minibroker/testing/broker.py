@@ -7,7 +7,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.configs.client_metrics import validate_client_metrics
+from minibroker.broker.configs.client_metrics import validate_client_metrics_overrides
 from minibroker.protocol.messages.metadata_records import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE
 from minibroker.quantities import Duration, format_span, parse_milliseconds
 from minibroker.testing.completion import hide_names
@@ -199,7 +199,7 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
         """
         texts = {"metrics": ",".join(names or ("*",)), "interval.ms": str(round(parse_milliseconds(interval)))}
         controller = self.running.cluster.controller
-        controller.change_config(CLIENT_METRICS_RESOURCE, "testing", dict(validate_client_metrics(texts)))
+        controller.change_config(CLIENT_METRICS_RESOURCE, "testing", dict(validate_client_metrics_overrides(texts)))
         controller.change_config(BROKER_RESOURCE, "", {"client.telemetry.enable": "true"})
 
     @immediate
@@ -208,7 +208,7 @@ class Broker(RecordVerbs, GroupVerbs, NodeVerbs):
 
         Clients push what `collect_client_metrics` asks for, and once more when they close.
         """
-        return list(self.running.cluster.telemetry.iterate_metrics(client_id))
+        return list(self.running.cluster.telemetry.iterate_client_metrics(client_id))
 
     @immediate
     def use_certificate(self, kind: str) -> None:

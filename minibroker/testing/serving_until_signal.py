@@ -14,8 +14,8 @@ from typing import Any
 from minibroker.broker.clock import SystemClock
 from minibroker.broker.configs.settings import Settings
 from minibroker.broker.lifecycle import StartError, take_inherited_sockets
-from minibroker.broker.monitoring.measuring import bind_metrics, serve_metrics
-from minibroker.broker.process import Announce, make_stop_event, run_process, wait_for_stop
+from minibroker.broker.monitoring.measuring import bind_metrics_port, serve_metrics
+from minibroker.broker.process import Announce, make_event_of_stop_signals, run_until_exit_code, wait_for_stop_event
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.testing.broker import Broker
@@ -44,14 +44,14 @@ class Wishes(NamedTuple):
 
 def serve_until_signal(settings: Settings, *, nodes: int, announce: Announce, wishes: Wishes) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. Raises StartError, FaultError, OSError."""
-    return run_process(_run_broker(settings, nodes, announce, wishes))
+    return run_until_exit_code(_run_broker(settings, nodes, announce, wishes))
 
 
 async def _run_broker(settings: Settings, nodes: int, announce: Announce, wishes: Wishes) -> None:
     inherited = take_inherited_sockets()
     if inherited is not None and inherited.addresses:
         raise StartError("LISTEN_FDS: only a broker without the test kit takes over sockets, as the kit closes its own")
-    stop = make_stop_event(wishes.until_stdin_closes)
+    stop = make_event_of_stop_signals(wishes.until_stdin_closes)
     address = None
     if wishes.control is not None or wishes.explorer:
         from minibroker.testing.control.control_server import parse_address, serve_control
@@ -61,7 +61,7 @@ async def _run_broker(settings: Settings, nodes: int, announce: Announce, wishes
     async with contextlib.AsyncExitStack() as serving:
         clock = SystemClock(asyncio.get_running_loop())  # the machine's time, which the control cannot move
         measured = serving.enter_context(
-            bind_metrics(settings, wishes.metrics_port, clock.wall_ms, over_tls=wishes.metrics_tls)
+            bind_metrics_port(settings, wishes.metrics_port, clock.wall_ms, over_tls=wishes.metrics_tls)
         )
         if measured is not None:
             broker.set_measurements(measured)
@@ -85,7 +85,7 @@ async def _run_broker(settings: Settings, nodes: int, announce: Announce, wishes
         if wishes.explorer:
             others["explorer"] = f"minibroker is explored at {url}/explorer/"
         announce(listens, others)
-        await wait_for_stop(stop, listens)
+        await wait_for_stop_event(stop, listens)
 
 
 def _make_broker(settings: Settings, nodes: int, wishes: Wishes) -> Broker:

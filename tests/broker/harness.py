@@ -189,7 +189,7 @@ class Waiting:
 
     def go_away(self) -> None:
         """The client closes its connection while it waits."""
-        self._delayed.drop()
+        self._delayed.drop_for_lost_client()
 
 
 class Ending:
@@ -291,7 +291,7 @@ class Harness:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.logs.abandon()
+        self.logs.close_without_checkpoints()
 
     def _open(self, node_ids: Sequence[int]) -> None:
         self._node_ids = node_ids
@@ -319,7 +319,7 @@ class Harness:
             node = cluster.nodes[node_id] = Node(node_id, FetchSessions(slots, self.random))
             node.endpoints = {name: Endpoint(f"node{node_id}.test", port + node_id) for name, port in LISTENERS.items()}
         cluster.turn.bind_to_loop(lambda end: self.clock.call_later(0, end))
-        cluster.load()
+        cluster.load_cluster()
         self.dispatcher = Dispatcher(cluster)
 
     def restart(
@@ -333,9 +333,9 @@ class Harness:
         """Stop as a signal or, with `crash`, as SIGKILL does."""
         self.end_turn()
         if crash:
-            self.logs.abandon()
+            self.logs.close_without_checkpoints()
         else:
-            self.cluster.record_shutdown()
+            self.cluster.fence_nodes_at_shutdown()
             self.logs.close()
 
     def start(self, *, nodes: Sequence[int] | None = None, settings: Mapping[str, str] | None = None) -> None:

@@ -9,7 +9,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import make_control_record
-from minibroker.protocol.records.metadata_values import encode_metadata
+from minibroker.protocol.records.metadata_values import encode_metadata_record
 from minibroker.protocol.records.record import Record
 
 LEVEL = 30  # of metadata.version
@@ -21,7 +21,7 @@ HEADER, FOOTER = (
 
 def batch_of(messages: Sequence[Message], *, base_offset: int = 0, leader_epoch: int = 1) -> bytes:
     """One batch with these records."""
-    records = [Record(0, 0, None, encode_metadata(message, LEVEL), ()) for message in messages]
+    records = [Record(0, 0, None, encode_metadata_record(message, LEVEL), ()) for message in messages]
     return bytes(build_batch(records, base_offset=base_offset, leader_epoch=leader_epoch))
 
 

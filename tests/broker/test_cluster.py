@@ -46,7 +46,7 @@ def test_a_new_cluster_records_its_features_once(harness: Harness) -> None:
     assert harness.cluster.image.features == levels
     harness.restart()
     seen: list[Message] = []
-    harness.cluster.metadata_log.replay(seen.append)
+    harness.cluster.metadata_log.replay_all_records(seen.append)
     assert [type(record) for record in seen].count(records.FeatureLevelRecord) == len(levels)
 
 
@@ -110,7 +110,7 @@ def test_configs_known_only_to_another_kafka_version_do_not_prevent_the_start(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.create_topic("t", retention_ms="5")
-    harness.cluster.metadata_log.append(
+    harness.cluster.metadata_log.append_messages(
         [
             records.ConfigRecord(resource_type=2, resource_name="t", name="of.the.future", value="1"),
             records.ConfigRecord(resource_type=4, resource_name="", name="num.io.threads", value="8"),
@@ -133,7 +133,7 @@ def test_a_partition_without_local_replicas_has_no_log_and_no_leader(harness: Ha
     elsewhere = records.PartitionRecord(partition_id=0, topic_id=ID, replicas=[7, 8], isr=[7, 8], leader=7)
     shared = records.PartitionRecord(partition_id=1, topic_id=ID, replicas=[7, 1], isr=[7, 1], leader=7)
     config = records.ConfigRecord(resource_type=2, resource_name="t", name="segment.bytes", value="3000000")
-    harness.cluster.commit_records([topic, elsewhere, shared, config])
+    harness.cluster.commit_metadata_records([topic, elsewhere, shared, config])
     harness.restart()
     one, other = harness.partition("t", 0), harness.partition("t", 1)
     assert (one.has_local_log, one.leader_id, other.has_local_log, other.leader_id) == (False, NO_LEADER, True, 1)
@@ -187,8 +187,8 @@ def test_a_log_of_an_older_topic_of_the_same_name_is_renamed_as_stray(harness: H
     harness.create_topic("t")
     harness.produce("t", "older")
     topic = harness.cluster.image.topics["t"]
-    harness.cluster.commit_records([records.RemoveTopicRecord(topic_id=topic.topic_id)])  # and then it crashes
-    harness.logs.abandon()
+    harness.cluster.commit_metadata_records([records.RemoveTopicRecord(topic_id=topic.topic_id)])  # and then it crashes
+    harness.logs.close_without_checkpoints()
     harness.start()
     harness.create_topic("t")
     assert (contents(harness, "t"), len(directories(harness))) == (b"", 3)
@@ -210,7 +210,9 @@ def test_the_topic_id_file_that_a_crash_lost_is_written_again(harness: Harness, 
 def test_a_stray_log_loses_no_records(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "precious")
-    harness.cluster.commit_records([records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)])
+    harness.cluster.commit_metadata_records(
+        [records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)]
+    )
     harness.restart()
     (stray,) = (harness.directory / "data").glob("*-stray")
     assert b"precious" in (stray / "00000000000000000000.log").read_bytes()
@@ -356,7 +358,9 @@ def test_a_log_with_a_later_epoch_than_the_metadata_is_reported(
 def test_a_topic_deleted_before_a_kill_may_have_left_records(harness: Harness) -> None:
     harness.create_topic("t")
     harness.produce("t", "no more")
-    harness.cluster.commit_records([records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)])
+    harness.cluster.commit_metadata_records(
+        [records.RemoveTopicRecord(topic_id=harness.cluster.image.topics["t"].topic_id)]
+    )
     harness.restart(crash=True)
     assert any(name.endswith("-stray") for name in directories(harness))
 

@@ -9,7 +9,7 @@ import pytest
 from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import SettingsError
 from minibroker.broker.configs.settings_table import RACK_AWARE
-from minibroker.broker.configuration import FILE_SIZE_MAX, find_setting_of_variable, load_settings
+from minibroker.broker.configuration import FILE_SIZE_MAX, load_settings, make_setting_name_of_variable
 from tests.cases import for_each
 
 SHIPPED_WITH_KAFKA = """\
@@ -100,7 +100,7 @@ def test_segments_too_small_for_a_coordinator_topic_are_reported(name: str) -> N
     ],
 )
 def test_an_environment_variable_names_a_setting_as_in_kafkas_image(variable: str, name: str) -> None:
-    assert find_setting_of_variable(variable) == name
+    assert make_setting_name_of_variable(variable) == name
 
 
 def test_variables_of_kafkas_image_are_settings_if_enabled() -> None:

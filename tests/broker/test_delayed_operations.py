@@ -105,7 +105,7 @@ def test_a_long_operation_continues_in_later_turns(loop: Loop) -> None:
 def test_operations_alternate_with_one_slice_per_turn(loop: Loop) -> None:
     told: list[str] = []
     loop.delayed(in_slices(steps(told, "a", 7)))
-    loop.slicer.start_steps(steps(told, "b", 4))
+    loop.slicer.run_steps_in_slices(steps(told, "b", 4))
     assert told == ["a0", "a1", "a2"]
     loop.turn()
     loop.turn()
@@ -151,8 +151,8 @@ def test_a_failing_operation_does_not_stop_others(loop: Loop, caplog: pytest.Log
         raise ValueError("a mistake")
 
     told: list[str] = []
-    loop.slicer.start_steps(failing())
-    loop.slicer.start_steps(steps(told, "b", 1))
+    loop.slicer.run_steps_in_slices(failing())
+    loop.slicer.run_steps_in_slices(steps(told, "b", 1))
     loop.take_turns()
     assert told == ["b0", "b ends"]
     assert "a mistake" in caplog.text
@@ -162,7 +162,7 @@ def test_all_steps_run_immediately_without_an_event_loop() -> None:
     slicer = Slicer(None, now=iter(range(1000)).__next__)
     assert DelayedOperation(in_slices(steps([], "a", 100)), slicer, print, print).run_first_slice() == "a"
     told: list[str] = []
-    slicer.start_steps(steps(told, "b", 100))
+    slicer.run_steps_in_slices(steps(told, "b", 100))
     assert told[-1] == "b ends"
 
 
@@ -176,7 +176,7 @@ def test_an_operation_that_waits_for_another_yields_its_turn(loop: Loop) -> None
             yield WAITING
 
     loop.delayed(in_slices(waiting()))
-    loop.slicer.start_steps(steps(told, "b", 2))
+    loop.slicer.run_steps_in_slices(steps(told, "b", 2))
     assert told == ["a0"]
     loop.turn()
     assert told == ["a0", "a1"]
@@ -255,7 +255,7 @@ def test_an_operation_that_changes_state_continues_after_its_client_disconnects(
     told: list[str] = []
     loop.request.stage = stage  # type: ignore[misc]
     operation = loop.delayed(in_slices(steps(told, "a", 9)), key)
-    operation.drop()
+    operation.drop_for_lost_client()
     loop.take_turns()
     assert ("a8" in told) == goes_on
     assert told[-1] == "a ends" and not loop.answers
@@ -264,7 +264,7 @@ def test_an_operation_that_changes_state_continues_after_its_client_disconnects(
 def test_an_operation_whose_client_disconnected_ends_where_it_would_wait(loop: Loop) -> None:
     promise: Promise[str] = Promise()
     operation = loop.delayed(paused(7, promise))
-    operation.drop()
+    operation.drop_for_lost_client()
     loop.take_turns()
     assert operation.done
     promise.resolve("late")
@@ -284,8 +284,8 @@ def test_dropped_queued_operations_with_a_client_run_again(loop: Loop) -> None:
                 continue
 
     operation, gone = loop.delayed(run()), loop.delayed(in_slices(steps(told, "b", 9)))
-    gone.drop()
-    loop.slicer.drop_all()
+    gone.drop_for_lost_client()
+    loop.slicer.drop_queued_work()
     assert gone.done and not operation.done
     loop.take_turns()
     assert told == ["1-0", "1-1", "1-2", "b0", "b ends"]
@@ -346,7 +346,7 @@ def test_an_abandoned_operation_is_notified_and_closed(loop: Loop) -> None:
 def test_a_response_is_reported_as_lost_if_its_client_has_gone_when_the_handler_ends(loop: Loop) -> None:
     lost: list[bool] = []
     loop.request.on_lost = lambda: lost.append(True)  # type: ignore[method-assign]
-    loop.delayed(paused(7)).drop()
+    loop.delayed(paused(7)).drop_for_lost_client()
     assert not lost
     loop.take_turns()
     assert (lost, loop.answers) == ([True], [])

@@ -23,10 +23,10 @@ def partitions(count: int, topic: str | bytes = "t") -> list[FetchedPartition]:
 
 
 def made(sessions: FetchSessions, count: int, now_ms: float) -> FetchSession:
-    session = sessions.create(count, False, now_ms)
+    session = sessions.create_session(count, False, now_ms)
     assert session is not None
     session.add_partitions(partitions(count))
-    assert sessions.update_memory(session, now_ms)
+    assert sessions.update_session_memory(session, now_ms)
     return session
 
 
@@ -42,15 +42,15 @@ def test_a_new_session_has_an_id_and_expects_epoch_1() -> None:
 
 def test_a_session_may_start_without_partitions() -> None:
     sessions = sessions_of(2)
-    session = sessions.create(0, True, 0.0)
+    session = sessions.create_session(0, True, 0.0)
     assert session is not None
-    assert sessions.resume(session.session_id, 1, True, 0.0) is session
+    assert sessions.get_session_of_incremental_fetch(session.session_id, 1, True, 0.0) is session
 
 
 def test_a_known_session_continues_with_its_epoch() -> None:
     sessions = sessions_of(2)
     session = made(sessions, 1, 0.0)
-    assert sessions.resume(session.session_id, 1, False, 5.0) is session
+    assert sessions.get_session_of_incremental_fetch(session.session_id, 1, False, 5.0) is session
     assert session.last_used_ms == 5.0
 
 
@@ -68,7 +68,7 @@ def test_a_session_that_does_not_fit_is_rejected(
     sessions = sessions_of(2)
     session = made(sessions, 1, 0.0)
     with pytest.raises(KafkaError) as caught:
-        sessions.resume(session.session_id + session_id_change, epoch, by_id, 0.0)
+        sessions.get_session_of_incremental_fetch(session.session_id + session_id_change, epoch, by_id, 0.0)
     assert caught.value.code == code
 
 
@@ -82,24 +82,24 @@ def test_session_epochs_wrap_to_1() -> None:
 def test_a_full_cache_keeps_sessions_in_use_over_one_of_equal_size() -> None:
     sessions = sessions_of(1)
     session = made(sessions, 2, 0.0)
-    assert sessions.create(2, False, STALE_AFTER_MS) is None
-    assert sessions.resume(session.session_id, 1, False, 0.0) is session
+    assert sessions.create_session(2, False, STALE_AFTER_MS) is None
+    assert sessions.get_session_of_incremental_fetch(session.session_id, 1, False, 0.0) is session
 
 
 def test_a_full_cache_evicts_a_smaller_session_for_a_larger_one() -> None:
     sessions = sessions_of(2)
     large, small = made(sessions, 5, 0.0), made(sessions, 1, 0.0)
-    assert sessions.create(2, False, 1.0) is not None
+    assert sessions.create_session(2, False, 1.0) is not None
     assert len(sessions) == 2
-    sessions.resume(large.session_id, 1, False, 1.0)
+    sessions.get_session_of_incremental_fetch(large.session_id, 1, False, 1.0)
     with pytest.raises(KafkaError):
-        sessions.resume(small.session_id, 1, False, 1.0)
+        sessions.get_session_of_incremental_fetch(small.session_id, 1, False, 1.0)
 
 
 def test_a_full_cache_evicts_a_stale_session() -> None:
     sessions = sessions_of(1)
     made(sessions, 9, 0.0)
-    assert sessions.create(1, False, STALE_AFTER_MS + 1.0) is not None
+    assert sessions.create_session(1, False, STALE_AFTER_MS + 1.0) is not None
     assert len(sessions) == 1
 
 
@@ -108,33 +108,37 @@ TEN = 10 * (PARTITION_BYTES + 1)  # what ten partitions of the topic "t" take
 
 def grow(sessions: FetchSessions, session: FetchSession, count: int) -> bool:
     session.add_partitions(FetchedPartition("t", 1000 + index) for index in range(count))
-    return sessions.update_memory(session, 0.0)
+    return sessions.update_session_memory(session, 0.0)
 
 
 def test_the_memory_of_a_session_is_counted_and_released() -> None:
     sessions = sessions_of(2)
     session = made(sessions, 10, 0.0)
     session.add_partitions(partitions(10))
-    assert sessions.update_memory(session, 0.0) and sessions.held_bytes == TEN, "those it has already count once"
+    assert sessions.update_session_memory(session, 0.0) and sessions.held_bytes == TEN, (
+        "those it has already count once"
+    )
     session.remove_partition("t", 3)
     session.remove_partition("t", 3)
     session.remove_partition("nowhere", 0)
-    assert sessions.update_memory(session, 0.0) and sessions.held_bytes == TEN * 9 // 10
+    assert sessions.update_session_memory(session, 0.0) and sessions.held_bytes == TEN * 9 // 10
     session.add_partitions(partitions(1, "a" * 1000))
-    assert sessions.update_memory(session, 0.0) and sessions.held_bytes == TEN * 9 // 10 + PARTITION_BYTES + 1000
-    sessions.remove(session.session_id)
-    sessions.remove(session.session_id)
+    assert (
+        sessions.update_session_memory(session, 0.0) and sessions.held_bytes == TEN * 9 // 10 + PARTITION_BYTES + 1000
+    )
+    sessions.remove_session(session.session_id)
+    sessions.remove_session(session.session_id)
     assert sessions.held_bytes == 0
 
 
 def test_beyond_the_memory_limit_no_new_session_of_equal_size_is_created() -> None:
     sessions = FetchSessions(1000, random.Random(1), limit_bytes=3 * TEN)
     kept = [made(sessions, 10, 0.0) for _ in range(3)]
-    session = sessions.create(10, False, 0.0)
+    session = sessions.create_session(10, False, 0.0)
     assert session is not None and not grow(sessions, session, 10)
     assert len(sessions) == 3 and sessions.held_bytes == 3 * TEN
     for each in kept:
-        assert sessions.resume(each.session_id, 1, False, 0.0) is each
+        assert sessions.get_session_of_incremental_fetch(each.session_id, 1, False, 0.0) is each
 
 
 def test_a_session_that_grows_beyond_the_memory_limit_is_closed() -> None:
@@ -143,10 +147,10 @@ def test_a_session_that_grows_beyond_the_memory_limit_is_closed() -> None:
     assert grow(sessions, session, 10)
     assert not grow(sessions, session, 20)
     with pytest.raises(KafkaError) as caught:
-        sessions.resume(session.session_id, 1, False, 0.0)
+        sessions.get_session_of_incremental_fetch(session.session_id, 1, False, 0.0)
     assert caught.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert sessions.resume(other.session_id, 1, False, 0.0) is other
-    assert not sessions.update_memory(session, 0.0) and sessions.held_bytes == TEN, "it is not booked again"
+    assert sessions.get_session_of_incremental_fetch(other.session_id, 1, False, 0.0) is other
+    assert not sessions.update_session_memory(session, 0.0) and sessions.held_bytes == TEN, "it is not booked again"
 
 
 def test_beyond_the_memory_limit_a_much_larger_session_is_evicted_for_a_small_one() -> None:
@@ -154,8 +158,8 @@ def test_beyond_the_memory_limit_a_much_larger_session_is_evicted_for_a_small_on
     large = made(sessions, 30, 0.0)
     small = made(sessions, 3, 0.0)
     with pytest.raises(KafkaError):
-        sessions.resume(large.session_id, 1, False, 0.0)
-    assert sessions.resume(small.session_id, 1, False, 0.0) is small
+        sessions.get_session_of_incremental_fetch(large.session_id, 1, False, 0.0)
+    assert sessions.get_session_of_incremental_fetch(small.session_id, 1, False, 0.0) is small
 
 
 def test_beyond_the_memory_limit_a_stale_session_is_evicted() -> None:
@@ -171,7 +175,7 @@ def test_a_hundred_clients_with_ten_thousand_partitions_each_have_sessions() -> 
 
 
 def test_a_cache_without_slots_creates_no_sessions() -> None:
-    assert sessions_of(0).create(1, False, 0.0) is None
+    assert sessions_of(0).create_session(1, False, 0.0) is None
 
 
 def test_a_partition_moved_to_the_end_of_a_session_comes_last() -> None:
@@ -183,18 +187,18 @@ def test_a_partition_moved_to_the_end_of_a_session_comes_last() -> None:
 
 def test_records_errors_and_moved_offsets_make_a_session_partition_changed() -> None:
     partition = FetchedPartition("t", 0)
-    assert partition.has_news(10, 0, 0, 0), "nothing was told before"
-    partition.remember_sent(10, 0, 0)
-    assert not partition.has_news(10, 0, 0, 0)
-    assert partition.has_news(10, 0, 0, 5)
-    assert partition.has_news(11, 0, 0, 0)
-    assert partition.has_news(10, 3, 0, 0)
-    assert partition.has_news(10, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
-    assert not partition.has_news(10, 0, 0, 0)
+    assert partition.has_changed_for_client(10, 0, 0, 0), "nothing was told before"
+    partition.remember_sent_offsets(10, 0, 0)
+    assert not partition.has_changed_for_client(10, 0, 0, 0)
+    assert partition.has_changed_for_client(10, 0, 0, 5)
+    assert partition.has_changed_for_client(11, 0, 0, 0)
+    assert partition.has_changed_for_client(10, 3, 0, 0)
+    assert partition.has_changed_for_client(10, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0)
+    assert not partition.has_changed_for_client(10, 0, 0, 0)
 
 
 def test_the_end_of_an_error_makes_a_session_partition_changed() -> None:
     partition = FetchedPartition("t", 0)
-    partition.remember_sent(10, 0, 0)
-    partition.remember_sent(-1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert partition.has_news(10, 0, 0, 0)
+    partition.remember_sent_offsets(10, 0, 0)
+    partition.remember_sent_offsets(-1, -1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert partition.has_changed_for_client(10, 0, 0, 0)

@@ -172,7 +172,7 @@ def test_a_connection_leaves_no_reference_cycles(harness: Harness) -> None:
     async def run() -> None:
         server = Server(asyncio.get_running_loop(), harness.cluster)
         bound = bind_listener(Listener("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 0, "", 0), harness.cluster.settings)
-        await server.serve(harness.cluster.nodes[1], bound)
+        await server.serve_listener(harness.cluster.nodes[1], bound)
         try:
             for data in (HELLO, HELLO + NONSENSE):
                 await asyncio.to_thread(talk, bound.endpoint, data)

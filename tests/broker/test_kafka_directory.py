@@ -133,7 +133,7 @@ def test_records_that_are_only_in_the_snapshot_are_loaded(kafka: Harness, releas
 def test_credentials_and_acls_of_kafka_stay_in_the_metadata(kafka: Harness) -> None:
     kafka.restart()
     seen: list[Message] = []
-    kafka.cluster.metadata_log.replay(seen.append)
+    kafka.cluster.metadata_log.replay_all_records(seen.append)
     kinds = {type(record) for record in seen}
     assert {records.UserScramCredentialRecord, records.AccessControlEntryRecord} <= kinds
 

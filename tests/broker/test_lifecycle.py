@@ -19,7 +19,7 @@ from minibroker.broker.lifecycle import (
     CLEANER_RETRY_MS,
     BrokerLifecycle,
     Seams,
-    _run_cleaner,
+    _run_cleaner_in_block,
     bind_listeners,
 )
 from minibroker.broker.upkeep.cleaner_statistics import CleanerStatistics
@@ -70,7 +70,7 @@ def test_compaction_starts_later_if_its_code_cannot_be_imported_immediately(
         return really_import(name, *more)
 
     loop = asyncio.new_event_loop()
-    with closing(loop), harness, _run_cleaner(harness.cluster, SystemClock(loop), statistics):
+    with closing(loop), harness, _run_cleaner_in_block(harness.cluster, SystemClock(loop), statistics):
         with monkeypatch.context() as patched:
             patched.setattr(builtins, "__import__", fail)
             harness.clock.advance(CLEANER_DELAY_MS)

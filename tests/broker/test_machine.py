@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from minibroker.broker.machine import UNSEEN_OBJECTS, keep_freed_memory
+from minibroker.broker.machine import UNSEEN_OBJECTS, keep_freed_memory_in_malloc
 
 SHARED = """
 import sys
-from minibroker.broker.machine import shorten_thread_switches
-shorten_thread_switches()
+from minibroker.broker.machine import shorten_thread_switch_interval
+shorten_thread_switch_interval()
 print(sys.getswitchinterval())
 """
 KNOTS = """
@@ -38,12 +38,12 @@ async def look(*used):
         if seconds == machine.COLLECTION_SECONDS:
             between()
     try:
-        await machine.collect_when_idle(sleep, iter(used).__next__)
+        await machine.collect_garbage_when_idle(sleep, iter(used).__next__)
     except asyncio.CancelledError:
         pass
 """
 BUSY = """
-machine.freeze_old_objects()
+machine.freeze_objects_for_gc()
 alive, most = collections.deque(maxlen=5_000), 0
 for _ in range(1_000_000):
     alive.append(Knot())
@@ -56,7 +56,7 @@ def note(phase, info):
     if phase == "start" and info["generation"] == 2:
         looked_at.append(len(gc.get_objects(2)))
 gc.callbacks.append(note)
-machine.freeze_old_objects()
+machine.freeze_objects_for_gc()
 alive = [[number] for number in range(1_000_000)]
 print(max(looked_at), len(looked_at))
 """
@@ -86,12 +86,12 @@ print(len(list(Path("/proc/self/fd").iterdir())))
 
 
 def test_glibc_accepts_the_malloc_thresholds() -> None:
-    assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")
+    assert keep_freed_memory_in_malloc() == (platform.libc_ver()[0] == "glibc")
 
 
 def test_a_c_library_without_mallopt_is_left_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    assert not keep_freed_memory()
+    assert not keep_freed_memory_in_malloc()
 
 
 def test_the_open_file_limit_is_raised_to_its_maximum() -> None:

@@ -149,7 +149,7 @@ def serve(
             harness.create_topic("t")
             server = Server(asyncio.get_running_loop(), harness.cluster)
             taken = bind_listener(listener()._replace(security_protocol=protocol), harness.cluster.settings)
-            await server.serve(harness.cluster.nodes[1], taken)
+            await server.serve_listener(harness.cluster.nodes[1], taken)
             server.close_idle_connections()
             server.close_stalled_connections()
             with socket.socket() as client:

@@ -59,7 +59,7 @@ def test_a_batch_that_nobody_waits_for_is_written_at_the_end_of_the_turn(tmp_pat
         turn.bind_to_loop(soon.append)
         for expected in (2, 3):
             data = batch("v")
-            partition.append(turn, memoryview(data), [check_batch(data)])
+            partition.append_batches(turn, memoryview(data), [check_batch(data)])
             assert (partition.log.log_end_offset, len(soon)) == (expected - 1, 1)
             soon.pop()()
             assert partition.log.log_end_offset == expected
@@ -106,7 +106,7 @@ def test_all_batches_are_written_immediately_without_an_event_loop(loop: Loop) -
     turn = Turn()
     data = batch("a")
     partition = loop.partition(("t", 0))
-    partition.append(turn, memoryview(bytearray(data)), [check_batch(data)])
+    partition.append_batches(turn, memoryview(bytearray(data)), [check_batch(data)])
     assert loop.values() == ["first", "a"]
     assert make_wait(partition.log).is_over
 
@@ -225,7 +225,7 @@ def test_a_callback_of_a_finished_write_is_called_at_once(loop: Loop) -> None:
     turn.call_when_over(make_wait(log), told.append)
     assert told == [None]
     data = batch("a")
-    log.append_soon(memoryview(bytearray(data)), check_batch(data), log.leader_epoch)
+    log.append_pending(memoryview(bytearray(data)), check_batch(data), log.leader_epoch)
     wait = make_wait(log)
     turn.call_when_over(wait, told.append)
     assert told == [None]
@@ -242,7 +242,7 @@ def test_each_of_several_failed_writes_is_reported_before_the_callback_of_all(lo
     for where in (("t", 0), ("u", 0)):
         data = batch("a")
         partition = loop.partition(where)
-        partition.append(turn, memoryview(bytearray(data)), [check_batch(data)])
+        partition.append_batches(turn, memoryview(bytearray(data)), [check_batch(data)])
         waits.append(make_wait(partition.log))
     loop.fail_writes()
     loop.disk.suffix = "u-0/00000000000000000000.log"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from minibroker.cli.show_command import iterate_field_lines
-from minibroker.protocol.describing import list_field_rows
+from minibroker.protocol.describing import describe_fields
 from minibroker.protocol.messages.metadata import MetadataResponse
 from tests.cli.conftest import Run
 
@@ -48,7 +48,7 @@ def test_json_output_has_descriptions_and_kips(run: Run) -> None:
 
 
 def test_a_narrow_terminal_gets_narrow_lines() -> None:
-    lines = list(iterate_field_lines(list_field_rows(MetadataResponse, 13), "0+", 60))
+    lines = list(iterate_field_lines(describe_fields(MetadataResponse, 13), "0+", 60))
     assert max(map(len, lines)) <= 60
     assert "  is_internal  bool  versions 1+, default False, KIP-4" in lines
 

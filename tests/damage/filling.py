@@ -154,7 +154,7 @@ def _commit(harness: Harness, offset: int) -> None:
 def _compact(harness: Harness) -> None:
     aside = Aside()
     cleaner = Cleaner(harness.cluster, aside.take, lambda seconds: harness.clock.advance(seconds * 1000))
-    cleaner.start()
+    cleaner.start_checks()
     harness.clock.advance(0)
     while aside.jobs:
         aside.do()

@@ -83,7 +83,7 @@ def outcome(ground: Ground, folder: Path, seed: int) -> str:
             except Exception as error:
                 raise AssertionError(f"seed {seed}, {ground.name}: {done.text}: {error!r}") from error
             finally:
-                harness.logs.abandon()
+                harness.logs.close_without_checkpoints()
     finally:
         shutil.rmtree(folder)
 

@@ -119,12 +119,12 @@ def test_a_large_batch_is_not_damage_and_not_read_completely(explored: Broker, m
     explored.create_topic("orders")
     append(explored, bomb(Record(0, 0, None, b"x" * (20 * MIB))))
     read: list[int] = []
-    payload_of = inspected_records.get_payload
+    payload_of = inspected_records.get_uncompressed_payload
 
     def noted(*where: Any) -> Any:
         read.append(where[-1])
         return payload_of(*where)
 
-    monkeypatch.setattr(inspected_records, "get_payload", noted)
+    monkeypatch.setattr(inspected_records, "get_uncompressed_payload", noted)
     assert ask(explored, "files/damage?path=orders-0/00000000000000000000.log") == []
     assert read == [BATCH_BYTES]

@@ -17,7 +17,7 @@ from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class
 from minibroker.protocol.fields import Field, Kind, get_default_value
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
-from minibroker.protocol.layout import Layout, Place, make_layout, measure_least_item_bytes
+from minibroker.protocol.layout import Layout, Place, make_struct_layout, measure_smallest_item_bytes
 from minibroker.protocol.primitives import MalformedMessage, encode_unsigned_varint
 from minibroker.protocol.steps import run_all_steps
 
@@ -110,11 +110,11 @@ def _arrays_of(key: int, version: int) -> Iterator[Array]:
     message = get_request_class(key)
     flexible = version in message.flexible
     for path, item, compact in _paths(message, version, flexible):
-        yield Array(key, version, path, measure_least_item_bytes(item, version, compact))
+        yield Array(key, version, path, measure_smallest_item_bytes(item, version, compact))
 
 
 def _paths(struct: type, version: int, flexible: bool) -> Iterator[tuple[tuple[str, ...], Kind, bool]]:
-    shape = make_layout(struct, version, flexible)
+    shape = make_struct_layout(struct, version, flexible)
     for place in (*shape.body, *shape.tagged):
         item = place.kind.item
         if item is not None:
@@ -136,7 +136,7 @@ class _Writer:
 
     def struct(self, struct: type, path: tuple[str, ...]) -> bytes:
         """A struct whose field `path[0]` leads to the array."""
-        shape = make_layout(struct, self._version, self._flexible)
+        shape = make_struct_layout(struct, self._version, self._flexible)
         out = b"".join(self._place(place, path) for place in shape.body)
         return out + (self._tags(shape, path) if self._flexible else b"")
 
@@ -192,7 +192,7 @@ class _Writer:
 def _text_at(struct: type, version: int, flexible: bool) -> int | None:
     """Where the first text of a struct begins when all fields are as small as they can be; None: it has none."""
     at = 0
-    for place in make_layout(struct, version, flexible).body:
+    for place in make_struct_layout(struct, version, flexible).body:
         if place.kind.code == "string":
             return at
         at += len(_least(place, version, flexible))
@@ -201,7 +201,7 @@ def _text_at(struct: type, version: int, flexible: bool) -> int | None:
 
 @cache
 def _least_struct(struct: type, version: int, flexible: bool) -> bytes:
-    body = b"".join(_least(place, version, flexible) for place in make_layout(struct, version, flexible).body)
+    body = b"".join(_least(place, version, flexible) for place in make_struct_layout(struct, version, flexible).body)
     return body + (encode_unsigned_varint(0) if flexible else b"")
 
 

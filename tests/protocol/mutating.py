@@ -15,7 +15,7 @@ from typing import NamedTuple
 from minibroker.protocol.apis import get_request_class
 from minibroker.protocol.fields import Kind
 from minibroker.protocol.headers import get_request_header_version
-from minibroker.protocol.layout import Layout, Place, make_layout
+from minibroker.protocol.layout import Layout, Place, make_struct_layout
 from minibroker.protocol.primitives import encode_unsigned_varint
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
@@ -106,7 +106,7 @@ class Requests:
         return pieces
 
     def _struct(self, out: list[Piece], struct: type, version: int, flexible: bool) -> None:
-        shape = make_layout(struct, version, flexible)
+        shape = make_struct_layout(struct, version, flexible)
         for place in shape.body:
             self._place(out, place, version, flexible)
         if flexible:

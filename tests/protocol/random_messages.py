@@ -10,7 +10,7 @@ from typing import Any
 
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import list_messages
-from minibroker.protocol.fields import Field, Kind, list_fields
+from minibroker.protocol.fields import Field, Kind, list_declared_fields
 from tests.cases import for_each
 
 BITS = {"b": 8, "h": 16, "i": 32, "q": 64}
@@ -33,7 +33,7 @@ class _Values:
         self._random = random.Random(seed)
 
     def struct(self, struct: Any) -> Any:
-        present = [field for field in list_fields(struct) if self._version in field.facts.present]
+        present = [field for field in list_declared_fields(struct) if self._version in field.facts.present]
         return struct(**{field.name: self._field(field) for field in present})
 
     def _field(self, field: Field) -> Any:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.protocol.describing import FieldRow, find_messages, format_versions, list_field_rows, list_messages
+from minibroker.protocol.describing import (
+    FieldRow,
+    describe_fields,
+    find_messages_by_name,
+    format_versions,
+    list_messages,
+)
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.protocol.samples import Order, Parcel
 
 
 @pytest.mark.parametrize("name", ["Metadata", "metadata", "METADATA"])
 def test_an_api_name_selects_request_and_response(name: str) -> None:
-    assert find_messages(name) == [MetadataRequest, MetadataResponse]
+    assert find_messages_by_name(name) == [MetadataRequest, MetadataResponse]
 
 
 @pytest.mark.parametrize("name", ["MetadataRequest", "TopicRecord", "OffsetCommitKey", "RequestHeader", "VotersRecord"])
 def test_a_full_name_selects_one_message(name: str) -> None:
-    assert [message.__name__ for message in find_messages(name)] == [name]
+    assert [message.__name__ for message in find_messages_by_name(name)] == [name]
 
 
 def test_an_unknown_name_selects_no_message() -> None:
-    assert find_messages("Nonsense") == []
-    assert find_messages("") == []
+    assert find_messages_by_name("Nonsense") == []
+    assert find_messages_by_name("") == []
 
 
 def test_every_message_has_a_unique_name_and_a_docstring() -> None:
@@ -32,7 +38,7 @@ def test_every_message_has_a_unique_name_and_a_docstring() -> None:
 
 
 def test_field_rows_are_in_wire_order_with_nested_fields_after_their_parent() -> None:
-    rows = list_field_rows(Order, 3)
+    rows = describe_fields(Order, 3)
     assert [(row.depth, row.name) for row in rows] == [
         (0, "name"), (0, "note"), (0, "lines"), (1, "article"), (1, "count"), (1, "records"), (0, "numbers"),
         (0, "ids"), (0, "words"), (0, "payload"), (0, "buyer"), (1, "id"), (1, "city"),
@@ -41,7 +47,7 @@ def test_field_rows_are_in_wire_order_with_nested_fields_after_their_parent() ->
 
 
 def test_a_field_row_has_all_properties_of_its_field() -> None:
-    rows = {(row.depth, row.name): row for row in list_field_rows(Order, 3)}
+    rows = {(row.depth, row.name): row for row in describe_fields(Order, 3)}
     assert rows[0, "note"] == FieldRow(0, "note", "string", "1+", True, True, None, "None", "", None)
     assert rows[0, "lines"] == FieldRow(0, "lines", "[]Line", "0+", False, True, None, "[]", "", None)
     assert rows[0, "ids"] == FieldRow(0, "ids", "[]uuid", "2+", False, True, None, "[]", "", None)
@@ -50,14 +56,14 @@ def test_a_field_row_has_all_properties_of_its_field() -> None:
 
 
 def test_a_field_row_has_the_description_and_kip_of_its_field() -> None:
-    rows = list_field_rows(Parcel, 2)
+    rows = describe_fields(Parcel, 2)
     assert [(row.about, row.kip) for row in rows] == [
         ("What the parcel weighs, in grams.", None), ("Whether its loss is paid for.", 74), ("", None),
     ]  # fmt: skip
 
 
 def test_a_field_row_of_a_version_before_flexible_ones_is_described() -> None:
-    rows = {row.name: row for row in list_field_rows(Order, 1)}
+    rows = {row.name: row for row in describe_fields(Order, 1)}
     assert rows["old"].versions == "0-1"
     assert not rows["note"].compact
     assert "priority" not in rows
@@ -65,7 +71,7 @@ def test_a_field_row_of_a_version_before_flexible_ones_is_described() -> None:
 
 def test_describing_an_undeclared_version_raises_an_error() -> None:
     with pytest.raises(ValueError, match="Order has no version 4"):
-        list_field_rows(Order, 4)
+        describe_fields(Order, 4)
 
 
 @pytest.mark.parametrize(

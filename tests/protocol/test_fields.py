@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.declare import Struct, field, int32
-from minibroker.protocol.fields import Kind, get_default_maker, get_default_value, list_fields, parse_versions
+from minibroker.protocol.fields import (
+    Kind,
+    get_default_factory,
+    get_default_value,
+    list_declared_fields,
+    parse_versions,
+)
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.cases import for_each
 from tests.protocol.samples import Fixed, Order
@@ -30,26 +36,26 @@ def test_field_versions_are_in_kafkas_notation(text: str, inside: list[int], out
 
 
 def test_fixed_size_types_are_recognized() -> None:
-    letters = {each.name: each.kind.code for each in list_fields(Fixed)}
+    letters = {each.name: each.kind.code for each in list_declared_fields(Fixed)}
     assert letters == {
         "flag": "?", "tiny": "b", "small": "h", "port": "H", "number": "i",
         "hash": "I", "offset": "q", "ratio": "d", "id": "16s",
     }  # fmt: skip
-    assert sum(each.kind.size_bytes for each in list_fields(Fixed)) == 1 + 1 + 2 + 2 + 4 + 4 + 8 + 8 + 16
+    assert sum(each.kind.size_bytes for each in list_declared_fields(Fixed)) == 1 + 1 + 2 + 2 + 4 + 4 + 8 + 8 + 16
 
 
 def test_types_of_variable_size_are_recognized() -> None:
-    kinds = {each.name: each.kind for each in list_fields(Order)}
+    kinds = {each.name: each.kind for each in list_declared_fields(Order)}
     assert kinds["name"] == kinds["note"] == Kind("string")
     assert kinds["payload"] == Kind("bytes")
     assert kinds["numbers"] == Kind("array", item=Kind("i"))
     assert kinds["lines"] == Kind("array", item=Kind("struct", struct=Order.Line))
     assert kinds["buyer"] == Kind("struct", struct=Order.Buyer)
-    assert {each.name: each.kind.code for each in list_fields(Order.Line)}["records"] == "records"
+    assert {each.name: each.kind.code for each in list_declared_fields(Order.Line)}["records"] == "records"
 
 
 def test_a_struct_may_refer_to_a_later_one() -> None:
-    assert [each.name for each in list_fields(Order)][:3] == ["name", "note", "lines"]
+    assert [each.name for each in list_declared_fields(Order)][:3] == ["name", "note", "lines"]
 
 
 def test_a_type_that_kafka_lacks_is_rejected() -> None:
@@ -57,7 +63,7 @@ def test_a_type_that_kafka_lacks_is_rejected() -> None:
         value: complex = field()
 
     with pytest.raises(TypeError, match="complex"):
-        list_fields(Wrong)
+        list_declared_fields(Wrong)
 
 
 def test_a_field_annotated_with_plain_int_is_rejected() -> None:
@@ -65,10 +71,10 @@ def test_a_field_annotated_with_plain_int_is_rejected() -> None:
         value: int = field()
 
     with pytest.raises(TypeError, match="int"):
-        list_fields(Wrong)
+        list_declared_fields(Wrong)
 
 
-DEFAULTS = {field.name: field for field in (*list_fields(Fixed), *list_fields(Order))}
+DEFAULTS = {field.name: field for field in (*list_declared_fields(Fixed), *list_declared_fields(Order))}
 
 
 @for_each(
@@ -76,13 +82,13 @@ DEFAULTS = {field.name: field for field in (*list_fields(Fixed), *list_fields(Or
     [("flag", False), ("number", 0), ("ratio", 0.0), ("id", ZERO_UUID), ("old", -1), ("note", None), ("shop", None)],
 )
 def test_immutable_defaults_are_shared_by_instances(name: str, value: Any) -> None:
-    assert get_default_maker(DEFAULTS[name]) is None
+    assert get_default_factory(DEFAULTS[name]) is None
     assert get_default_value(DEFAULTS[name]) == value
 
 
 @pytest.mark.parametrize("name", ["lines", "numbers", "ids"])
 def test_each_instance_gets_its_own_list(name: str) -> None:
-    assert get_default_maker(DEFAULTS[name]) is list
+    assert get_default_factory(DEFAULTS[name]) is list
 
 
 def test_each_instance_gets_its_own_struct() -> None:
@@ -90,7 +96,7 @@ def test_each_instance_gets_its_own_struct() -> None:
         number: int32 = field()
         shop: Order.Shop = field()
 
-    assert get_default_maker(list_fields(Outer)[1]) is Order.Shop
+    assert get_default_factory(list_declared_fields(Outer)[1]) is Order.Shop
 
 
 def test_a_nullable_field_is_empty_unless_its_default_is_null() -> None:
@@ -104,6 +110,6 @@ def test_tagged_versions_are_all_versions_by_default() -> None:
         always: int32 = field("2+", tag=0)
         later: int32 = field("1+", tag=1, tagged="3+")
 
-    always, later = list_fields(Later)
+    always, later = list_declared_fields(Later)
     assert always.facts.tagged == parse_versions("2+")
     assert later.facts.tagged == parse_versions("3+")

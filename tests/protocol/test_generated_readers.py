@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import write_reader_text
+from minibroker.protocol.describing import generate_reader_text
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.groups import LeaveGroupRequest
 from minibroker.protocol.primitives import MalformedMessage, encode_unsigned_varint
@@ -93,11 +93,11 @@ def read(data, pos, end):
 
 
 def test_the_generated_reader_nests_as_the_wire_format() -> None:
-    assert write_reader_text(LeaveGroupRequest, 5) == LEAVE_GROUP_5
+    assert generate_reader_text(LeaveGroupRequest, 5) == LEAVE_GROUP_5
 
 
 def test_adjacent_fixed_size_fields_are_read_by_one_call() -> None:
-    lines = write_reader_text(Fixed, 0).splitlines()
+    lines = generate_reader_text(Fixed, 0).splitlines()
     assert len([line for line in lines if "unpack" in line]) == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from minibroker.protocol.declare import Message, field
-from minibroker.protocol.describing import write_writer_text
+from minibroker.protocol.describing import generate_writer_text
 from minibroker.protocol.messages.groups import LeaveGroupRequest
 from minibroker.protocol.primitives import Output
 from tests.protocol.samples import Answer, Fixed, Nothing, Order
@@ -50,11 +50,11 @@ class Elsewhere(NamedTuple):
 
 
 def test_the_generated_writer_nests_as_the_wire_format() -> None:
-    assert write_writer_text(LeaveGroupRequest, 5) == LEAVE_GROUP_5
+    assert generate_writer_text(LeaveGroupRequest, 5) == LEAVE_GROUP_5
 
 
 def test_adjacent_fixed_size_fields_are_written_by_one_call() -> None:
-    assert write_writer_text(Fixed, 0).count("pack") == 1
+    assert generate_writer_text(Fixed, 0).count("pack") == 1
 
 
 def test_a_message_without_fields_is_encoded() -> None:
@@ -135,7 +135,7 @@ def test_records_given_as_file_regions_follow_their_length(
     parts = [Answer.Part(records=first), Answer.Part(records=second), Answer.Part(records=None)]
     out = Output()
     Answer(parts=parts, code=7).encode_into(out, version)
-    head, one, middle, two, tail = out.list_parts()
+    head, one, middle, two, tail = out.list_bytes_and_regions()
     assert (one, two) == (first, second)
     assert isinstance(head, bytes) and head.endswith(length)
     assert middle == between + length

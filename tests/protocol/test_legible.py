@@ -6,17 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.protocol.legible import escape_unprintable, format_readable, list_few, make_legible, shorten
+from minibroker.protocol.legible import (
+    escape_unprintable,
+    format_first_names,
+    format_readable,
+    make_legible,
+    shorten_text,
+)
 from tests.cases import for_each
 
 
 def test_a_short_text_is_unchanged() -> None:
-    assert shorten("orders", 6) == "orders"
+    assert shorten_text("orders", 6) == "orders"
 
 
 def test_a_shortened_text_keeps_its_start_and_its_end() -> None:
-    assert shorten("begin" + 1000 * "x" + "end", 12) == "beginxx…xend"
-    assert len(shorten(1000 * "x", 200)) == 200
+    assert shorten_text("begin" + 1000 * "x" + "end", 12) == "beginxx…xend"
+    assert len(shorten_text(1000 * "x", 200)) == 200
 
 
 @for_each(
@@ -43,11 +49,11 @@ def test_control_characters_are_escaped(text: str, shown: str) -> None:
         (["a"], "a"),
         (["a", "b", "c"], "a, b, c"),
         (["a", "b", "c", "d"], "a, b, c and 1 more"),
-        ([1000 * "x"] * 10_000, ", ".join(3 * [shorten(1000 * "x", 300)]) + " and 9997 more"),
+        ([1000 * "x"] * 10_000, ", ".join(3 * [shorten_text(1000 * "x", 300)]) + " and 9997 more"),
     ],
 )
 def test_only_a_few_of_many_names_are_shown(names: list[str], told: str) -> None:
-    assert list_few(names) == told
+    assert format_first_names(names) == told
 
 
 def test_a_text_is_shortened_before_it_is_escaped() -> None:

@@ -87,7 +87,7 @@ def test_output_parts_are_bytes_and_regions_in_order() -> None:
     out += b"mid"
     out.put_region(second)
     assert out.regions == [(4, first), (7, second)]
-    assert out.list_parts() == [b"head", first, b"mid", second]
+    assert out.list_bytes_and_regions() == [b"head", first, b"mid", second]
 
 
 def test_empty_bytes_are_not_output_parts() -> None:
@@ -96,14 +96,14 @@ def test_empty_bytes_are_not_output_parts() -> None:
     out.put_region(first)
     out.put_region(second)
     out += b"tail"
-    assert out.list_parts() == [first, second, b"tail"]
-    assert Output().list_parts() == []
+    assert out.list_bytes_and_regions() == [first, second, b"tail"]
+    assert Output().list_bytes_and_regions() == []
 
 
 def test_output_without_regions_is_one_part() -> None:
     out = Output()
     out += b"all"
-    assert out.list_parts() == [b"all"]
+    assert out.list_bytes_and_regions() == [b"all"]
 
 
 def test_a_decoding_error_names_message_version_and_field() -> None:

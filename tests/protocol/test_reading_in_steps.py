@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.layout import estimate_item_bytes, make_layout
+from minibroker.protocol.layout import estimate_item_memory_bytes, make_struct_layout
 from minibroker.protocol.messages.groups import DescribeGroupsRequest
 from minibroker.protocol.primitives import MalformedMessage, Output
 from minibroker.protocol.source import READ_ITEMS, WRITTEN_ITEMS
@@ -48,9 +48,9 @@ def test_each_step_reads_a_bounded_number_of_items_and_long_arrays_are_returned(
 def test_arrays_that_would_use_too_much_memory_are_rejected_in_advance() -> None:
     count = 5000
     data = memoryview(DescribeGroupsRequest(groups=[""] * count).encode(6))
-    groups = make_layout(DescribeGroupsRequest, 6, True).body[0].kind
+    groups = make_struct_layout(DescribeGroupsRequest, 6, True).body[0].kind
     assert groups.item is not None
-    cost = estimate_item_bytes(groups.item, 6, True)
+    cost = estimate_item_memory_bytes(groups.item, 6, True)
     run_all_steps(DescribeGroupsRequest.decode_in_steps(data, 6, 0, count * cost))
     steps = DescribeGroupsRequest.decode_in_steps(data, 6, 0, count * cost - 1)
     with pytest.raises(MalformedMessage, match="field groups: 5000 items, which would take too much memory"):

@@ -19,9 +19,9 @@ from minibroker.protocol.source import (
 
 def test_generated_blocks_are_indented_and_lines_know_their_field() -> None:
     source = Source({})
-    with source.open_block("if a:"), source.set_current_field("topics"):
+    with source.open_block("if a:"), source.enter_field("topics"):
         source.add_line("b = 1")
-        with source.set_current_field("name"):
+        with source.enter_field("name"):
             source.add_line("c = 2")
             source.add_line("d, e = 3, 4", ("topics.d", 2), ("topics.e", 4))
     source.add_line("f = 5")
@@ -46,22 +46,22 @@ def test_a_generated_name_refers_to_one_object() -> None:
 
 def test_default_values_become_python_expressions() -> None:
     source = Source({})
-    assert [source.make_constant(value) for value in (None, True, -1, "a'b", b"\0")] == [
+    assert [source.make_default_expression(value) for value in (None, True, -1, "a'b", b"\0")] == [
         "None",
         "True",
         "-1",
         '"a\'b"',
         r"b'\x00'",
     ]
-    assert source.make_constant(bytes(16)) == "ZERO_UUID"
+    assert source.make_default_expression(bytes(16)) == "ZERO_UUID"
     assert source.names["ZERO_UUID"] == ZERO_UUID
 
 
 def test_generated_codecs_are_cached_and_have_readable_names() -> None:
     source = Source({})
-    assert source.bind_codec("unpack_from", "hi?") == "unpack_hit"
+    assert source.bind_struct_method("unpack_from", "hi?") == "unpack_hit"
     assert source.names["unpack_hit"](b"\0\1\0\0\0\2\1", 0) == (1, 2, True)
-    assert source.bind_few_codecs("pack", "i") == "pack_few_i"
+    assert source.bind_struct_methods_by_count("pack", "i") == "pack_few_i"
     assert source.names["pack_few_i"][2](1, 2) == b"\0\0\0\1\0\0\0\2"
 
 
@@ -81,7 +81,7 @@ def reader(*lines: tuple[str, str]) -> Any:
     source = Source({})
     with source.open_block("def read(data, pos, end):"):
         for field, line in lines:
-            with source.set_current_field(field):
+            with source.enter_field(field):
                 source.add_line(line)
     return compile_function(source, "read Test v0")
 
@@ -117,7 +117,7 @@ def test_an_error_inside_a_called_function_names_the_field_of_the_calling_line()
         return data[5]
 
     source = Source({"inner": inner})
-    with source.open_block("def read(data, pos, end):"), source.set_current_field("called"):
+    with source.open_block("def read(data, pos, end):"), source.enter_field("called"):
         source.add_line("return inner(data)")
     assert make_malformed_error("Test", 0, failure(compile_function(source, "read Inner v0"), b"")).field == "called"
 

@@ -8,12 +8,12 @@ from minibroker.protocol.steps import (
     RELEASED_ITEMS,
     WAITING,
     Steps,
-    are_few,
-    count_items,
+    count_items_in_steps,
+    empty_arrays_in_steps,
+    have_few_items,
     map_in_steps,
-    release_arrays,
+    remove_in_portions,
     run_all_steps,
-    take_portions,
 )
 
 
@@ -48,7 +48,7 @@ def test_each_item_of_a_sequence_takes_one_step():
 def test_arrays_are_emptied_in_steps_with_nested_ones_first():
     inner = list(range(2 * RELEASED_ITEMS))
     outer = [inner, 1]
-    steps = release_arrays([outer, inner])
+    steps = empty_arrays_in_steps([outer, inner])
     for left in RELEASED_ITEMS, 0:
         next(steps)
         assert (len(outer), len(inner)) == (2, left)
@@ -58,7 +58,7 @@ def test_arrays_are_emptied_in_steps_with_nested_ones_first():
 
 def test_items_are_removed_from_a_list_in_order_and_in_portions():
     items = list(range(5))
-    portions = take_portions(items, 2)
+    portions = remove_in_portions(items, 2)
     assert next(portions) == [0, 1]
     assert sorted(items) == [2, 3, 4]
     assert list(portions) == [[2, 3], [4]]
@@ -67,19 +67,19 @@ def test_items_are_removed_from_a_list_in_order_and_in_portions():
 
 def test_counting_stops_once_there_are_many_items():
     portions = iter([[1]] * FEW_ITEMS)
-    assert not are_few(portions)
+    assert not have_few_items(portions)
     assert len(list(portions)) == FEW_ITEMS - FEW_ITEMS // 2 - 1
-    assert are_few([[1]] * (FEW_ITEMS // 2)) and are_few([[1] * (FEW_ITEMS - 1)])
+    assert have_few_items([[1]] * (FEW_ITEMS // 2)) and have_few_items([[1] * (FEW_ITEMS - 1)])
 
 
 def test_keys_are_counted_in_steps_and_forgotten_in_steps():
     keys = [number % 2_500 for number in range(5_000)]
-    steps = count_items(iter(keys))
+    steps = count_items_in_steps(iter(keys))
     assert sum(1 for _ in steps) == 5_000 // COUNTED_ITEMS
-    counts = run_all_steps(count_items(iter(keys)))
+    counts = run_all_steps(count_items_in_steps(iter(keys)))
     assert list(counts.items()) == [(number, 2) for number in range(2_500)]
     assert (len(counts), counts[2_500], 7 in counts) == (2_500, 0, True)
-    assert sum(1 for _ in counts.release()) >= 2_500 // RELEASED_ITEMS
+    assert sum(1 for _ in counts.release_in_steps()) >= 2_500 // RELEASED_ITEMS
     assert list(counts) == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.protocol.apis import ApiKey, get_response_class
-from minibroker.protocol.fields import list_fields
+from minibroker.protocol.fields import list_declared_fields
 from minibroker.protocol.messages.cluster import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -34,7 +34,7 @@ OF_OTHERS = {ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE}
 
 def structs(of: type) -> Any:
     yield of
-    for field in list_fields(of):
+    for field in list_declared_fields(of):
         below = (field.kind.item or field.kind).struct
         if below is not None:
             yield from structs(below)
@@ -44,7 +44,8 @@ def test_the_proxy_knows_every_message_with_an_address() -> None:
     found = set()
     for key in ApiKey:
         if any(
-            {"host", "port"} <= {field.name for field in list_fields(each)} for each in structs(get_response_class(key))
+            {"host", "port"} <= {field.name for field in list_declared_fields(each)}
+            for each in structs(get_response_class(key))
         ):
             found.add(key)
     assert found - OF_OTHERS == set(FIRST_VERSIONS)

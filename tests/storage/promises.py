@@ -229,7 +229,7 @@ def _check_lookups(log: Log, expected: list[Appended]) -> None:
 def _check_indexes(log: Log) -> None:
     """Entries of both indexes are about batches that are there, and no segment believes in another largest time."""
     for segment in log.segments:
-        segment.load()
+        segment.load_last_entries()
         segment.indexes.load_entries()
         stored = list(iterate_headers(segment.file, 0, segment.size_bytes))
         positions = {header.last_offset: position for position, header in stored}
@@ -248,7 +248,7 @@ def _check_producers(log: Log, batches: list[Appended]) -> None:
         if header.is_control:
             replayed.end_transaction(header, header.base_offset, read_marker(data))
         elif header.producer_id >= 0:
-            replayed.update(header, header.base_offset)
+            replayed.apply_appended_batch(header, header.base_offset)
     known = dict(log.producers.iterate_entries())
     for producer_id, entry in replayed.iterate_entries():
         assert known[producer_id].epoch == entry.epoch

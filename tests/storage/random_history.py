@@ -17,7 +17,7 @@ from minibroker.storage.compaction.cleaning import Cleaning, CleaningAborted, Th
 from minibroker.storage.compaction.dirtiness import measure_dirtiness
 from minibroker.storage.compaction.rewriting import Limits, SyncFailed
 from minibroker.storage.directories.log_directory import OFFSET_CHECKPOINTS, LogDirectory
-from minibroker.storage.environment import Done, Environment, run_at_once
+from minibroker.storage.environment import Done, Environment, run_work_at_once
 from minibroker.storage.log import Log
 from minibroker.storage.pending import Pending
 from minibroker.storage.producers.transaction_markers import Marker, make_marker_batch
@@ -108,7 +108,7 @@ class Simulation:
             self.random,
         )
         self.directory = LogDirectory(environment, "/data")
-        self.directory.lock()
+        self.directory.create_and_lock()
         self.directory.open(1, CLUSTER_ID, lambda: "w5vfbY-LQWCgOIYhBGbkUg")
         if KEY in self.directory.list_logs():
             was_noted = self.disk.holds(f"{LOG}/{FAILED_SYNC}")
@@ -208,7 +208,7 @@ class Simulation:
 
     def _append(self, data: bytearray, header: BatchHeader) -> None:
         has_sequences = header.producer_id >= 0 and not header.is_control
-        assert not has_sequences or self.log.producers.check_batch(header) is None
+        assert not has_sequences or self.log.producers.check_epoch_and_sequence(header) is None
         self.promises.attempted(data, self.log.log_end_offset, self.leader_epoch)
         last_segment = self.log.segments[-1]
         try:
@@ -247,10 +247,10 @@ class Simulation:
         data = self._data()
         header = check_batch(data)
         has_sequences = header.producer_id >= 0 and not header.is_control
-        assert not has_sequences or self.log.producers.check_batch(header) is None
+        assert not has_sequences or self.log.producers.check_epoch_and_sequence(header) is None
         self.promises.attempted(data, self.log.next_offset, self.leader_epoch)
         try:
-            offset = self.log.append_soon(data, header, self.leader_epoch)
+            offset = self.log.append_pending(data, header, self.leader_epoch)
             self._note_pending()
             if offset < 0:
                 self.log.append(data, (header,), self.leader_epoch)
@@ -299,7 +299,7 @@ class Simulation:
     def other_thread(self) -> None:
         """One of the things given to other threads is done."""
         if self.aside:
-            run_at_once(*self.aside.pop(self.random.randrange(len(self.aside))))
+            run_work_at_once(*self.aside.pop(self.random.randrange(len(self.aside))))
 
     def other_threads(self) -> None:
         while self.aside:
@@ -319,7 +319,7 @@ class Simulation:
     def delete_records(self) -> None:
         offset = self.random.randint(self.log.log_start_offset, self.log.log_end_offset)
         self.promises.may_begin_at(offset)
-        self.log.delete_before(offset)
+        self.log.delete_records_before(offset)
         self.promises.check_open(self.log)
 
     def retention(self) -> None:
@@ -340,7 +340,7 @@ class Simulation:
             self.cleaning = None
         except SyncFailed as error:
             self.cleaning = None
-            raise self.log.on_sync_failed(error) from error
+            raise self.log.take_offline_after_sync_error(error) from error
         except (KafkaError, OSError):
             self.cleaning = None
             raise
@@ -355,13 +355,13 @@ class Simulation:
                 throttle = Throttle(float("inf"), lambda: 0.0, lambda seconds: None)
                 self.cleaning = Cleaning(self.log, dirt, LIMITS, throttle, self.now_ms)
                 self.cleaned_end = max(self.cleaned_end, dirt.end_offset)
-                self.is_written = self.cleaning.write_next_segment()
+                self.is_written = self.cleaning.clean_next_segment()
         elif self.is_written:
             self.is_written = False
-            self.cleaning.swap_segments()
+            self.cleaning.replace_cleaned_segments()
             self.counts["segment swapped in"] += 1
             self.promises.check_open(self.log)
-        elif not self.cleaning.write_next_segment():
+        elif not self.cleaning.clean_next_segment():
             self.cleaning.set_clean_offset()
             self.cleaning = None
             self.counts["cleaning done"] += 1

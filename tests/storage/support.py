@@ -19,7 +19,7 @@ from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.formats import check_batch_or_message, iterate_records_in
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
-from minibroker.storage.environment import Done, run_at_once
+from minibroker.storage.environment import Done, run_work_at_once
 from minibroker.storage.files import Bytes, Disk, File
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
@@ -71,7 +71,7 @@ class Aside:
 
     def do(self) -> None:
         """Do the oldest job, and report it."""
-        run_at_once(*self.jobs.pop(0))
+        run_work_at_once(*self.jobs.pop(0))
 
 
 def records(count: int = 1, *, value: bytes = b"v", key: bytes | None = b"k", timestamp: int = NOW_MS) -> list[Record]:

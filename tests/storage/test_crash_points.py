@@ -112,7 +112,7 @@ class Work:
         log.flush()
         self.append(log, 3, leader_epoch=1)
         log.roll_segment_if_used()
-        log.delete_before(4)
+        log.delete_records_before(4)
         surroundings.run_scheduled()
         self.append(log, 3, leader_epoch=2)
         log.close()
@@ -146,7 +146,7 @@ def check_derived(log: Log, read: list[bytes]) -> None:
         assert region is not None and region.read() == data
         assert log.epochs.find_epoch_at(header.base_offset) == header.partition_leader_epoch
     if read:
-        assert log.producers.check_batch(check_batch(read[-1])) is not None
+        assert log.producers.check_epoch_and_sequence(check_batch(read[-1])) is not None
 
 
 def test_a_process_killed_between_any_operations_loses_no_acknowledged_records(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def steps_of_a_directory(directory: LogDirectory) -> list[Callable[[], object]]:
     return [
         lambda: directory.create_log("a", 0, bytes(15) + b"\1", SETTINGS),
         lambda: append(directory.logs["a", 0], batch(3)),
-        lambda: directory.logs["a", 0].delete_before(3),
+        lambda: directory.logs["a", 0].delete_records_before(3),
         lambda: directory.write_checkpoints(),
         lambda: directory.delete_log(directory.logs["a", 0], UNIQUE),
         lambda: directory.create_log("a", 0, bytes(15) + b"\2", SETTINGS),
@@ -200,7 +200,7 @@ def test_a_directory_of_a_process_killed_at_any_time_can_be_reopened(tmp_path: P
         directory = LogDirectory(Surroundings(disk).environment, str(path))
         done = 0
         try:
-            directory.lock()
+            directory.create_and_lock()
             directory.open(1, CLUSTER_ID, lambda: "w5vfbY-LQWCgOIYhBGbkUg")
             for step in steps_of_a_directory(directory):
                 step()
@@ -208,9 +208,9 @@ def test_a_directory_of_a_process_killed_at_any_time_can_be_reopened(tmp_path: P
         except Killed:
             pass
         finally:
-            directory.abandon()
+            directory.close_without_checkpoints()
         again = LogDirectory(Surroundings().environment, str(path))
-        again.lock()
+        again.create_and_lock()
         again.open(1, CLUSTER_ID, lambda: "another-id-for-the-dir")
         assert again.clean or done < 8
         assert not (again.clean and again.list_logs()) or done >= 7

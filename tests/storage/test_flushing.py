@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.storage.environment import run_and_catch
+from minibroker.storage.environment import run_and_return_error
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
@@ -268,7 +268,7 @@ def test_closing_a_log_during_a_flush_fails_no_waiter(
 ) -> None:
     append(log, batch(2))
     log.flush_soon(waiters["first"])
-    log.abandon()
+    log.close_without_flush()
     log.flush_soon(waiters["second"])
     disk.failing = {"orders-0"}
     aside.do()
@@ -280,7 +280,7 @@ def test_files_deleted_during_a_flush_are_still_fsynced(log: Log, aside: Aside, 
     append(log, batch(2))
     log.flush_soon(waiters["first"])
     log.roll_segment_if_used()
-    log.delete_before(2)
+    log.delete_records_before(2)
     aside.do()
     assert waiters.told == [("first", None)]
 
@@ -374,7 +374,7 @@ def test_a_stop_fsyncs_the_changed_files(tmp_path: Path, log: Log, aside: Aside,
 def test_files_left_by_a_crash_are_fsynced_by_the_next_stop(tmp_path: Path, disk: NotingDisk, aside: Aside) -> None:
     log = open_at(tmp_path / "orders-0")
     append_several(log)
-    log.abandon()
+    log.close_without_flush()
     environment = Environment(disk, lambda: 0, lambda delay_ms, callback: None, aside.take)
     known = Checkpointed(clean=False, recovery_point=3)
     log = open_log(environment, str(tmp_path / "orders-0"), ("orders", 0), INDEXED, known)
@@ -384,8 +384,8 @@ def test_files_left_by_a_crash_are_fsynced_by_the_next_stop(tmp_path: Path, disk
 
 
 def test_a_flush_attempt_returns_the_error() -> None:
-    assert run_and_catch(lambda: None) is None
-    error = run_and_catch(lambda: os.stat("/nowhere/at/all"))  # type: ignore[arg-type, return-value]
+    assert run_and_return_error(lambda: None) is None
+    error = run_and_return_error(lambda: os.stat("/nowhere/at/all"))  # type: ignore[arg-type, return-value]
     assert isinstance(error, FileNotFoundError)
 
 
@@ -397,8 +397,8 @@ def test_requests_to_a_replaced_flusher_are_forwarded_to_its_successor(
         append(log, batch())
     assert old.flusher.hold_flushes()
     old.flush_soon(waiters["while it was held"])
-    old.flusher.hand_over_requests(new.flusher)
-    old.abandon()
+    old.flusher.pass_requests_to(new.flusher)
+    old.close_without_flush()
     old.flush_soon(waiters["later"])
     assert waiters.names == []
     while aside.jobs:

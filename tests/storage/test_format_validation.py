@@ -13,7 +13,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CREATE_TIME, LOG_APPEND_TIME
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in
 from minibroker.protocol.records.message import encode_message, read_message, set_message_offset
 from minibroker.protocol.records.message_set import build_message_set, iterate_headers_of_set
@@ -21,7 +21,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.validation import validate, validate_in_steps
+from minibroker.storage.validation import validate_records, validate_records_in_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import damaged
 from tests.protocol.records.test_conversion import MAGICS, bare, records_of_data
@@ -47,7 +47,7 @@ def append(
     log.update_settings(LogSettings(**settings))  # type: ignore[arg-type]
     first_offset = log.log_end_offset
     view = memoryview(bytearray(data))
-    validated, headers = validate(log, view, api_version=api_version, now_ms=now_ms)
+    validated, headers = validate_records(log, view, api_version=api_version, now_ms=now_ms)
     assert sum(header.size_bytes for header in headers) == len(validated)
     assert log.append(validated, headers, 3) == first_offset
     stored = log.read(first_offset, 1 << 20)
@@ -71,7 +71,7 @@ def moved(records: list[Record], offset: int) -> list[Record]:
 
 @pytest.mark.parametrize("magic", MAGICS)
 def test_bytes_that_end_in_the_header_are_corrupt(log: Log, magic: int) -> None:
-    data = build_in_format(RECORDS, magic)
+    data = build_records_in_format(RECORDS, magic)
     for size_bytes in range(1, 18):
         error = refused(log, data[:size_bytes], message_format_version=1)
         assert error.code == ErrorCode.CORRUPT_MESSAGE, size_bytes
@@ -83,7 +83,7 @@ def test_bytes_that_end_in_the_header_are_corrupt(log: Log, magic: int) -> None:
 def test_records_of_every_format_are_converted_to_that_of_the_log(
     log: Log, source: int, target: int, codec: int
 ) -> None:
-    data = build_in_format(RECORDS, source, compression=codec)
+    data = build_records_in_format(RECORDS, source, compression=codec)
     stored = append(log, data, api_version=VERSIONS[source], message_format_version=target)
     headers = [header for _, header in iterate_batches_in(stored)]
     assert {(header.magic, header.compression) for header in headers} == {(target, codec)}
@@ -120,7 +120,7 @@ def test_offset_deltas_that_are_not_consecutive_are_reassigned(log: Log, target:
 
 @pytest.mark.parametrize("target", [0, 1])
 def test_a_compression_level_applies_to_older_formats(log: Log, target: int) -> None:
-    data = build_in_format(
+    data = build_records_in_format(
         [Record(number, NOW_MS, None, b"some words and %d " % number**3) for number in range(200)], target
     )
     settings = {"message_format_version": target, "compression_type": "gzip"}
@@ -177,7 +177,7 @@ def test_the_topics_codec_is_applied(log: Log, source: int, target: int) -> None
 @for_each("target", MAGICS)
 @for_each("source", MAGICS)
 def test_log_append_time_is_set_where_the_format_has_timestamps(log: Log, source: int, target: int, codec: int) -> None:
-    data = build_in_format(RECORDS, source, compression=codec)
+    data = build_records_in_format(RECORDS, source, compression=codec)
     stored = append(
         log,
         data,
@@ -206,7 +206,7 @@ def test_a_producer_cannot_set_log_append_time(log: Log, codec: int, settings: d
 @for_each("codec", CODECS)
 @for_each(("source", "target"), [(1, 1), (1, 2), (1, 0), (2, 1)])
 def test_timestamps_must_be_within_bounds(log: Log, source: int, target: int, codec: int) -> None:
-    data = build_in_format(RECORDS, source, compression=codec)
+    data = build_records_in_format(RECORDS, source, compression=codec)
     settings = {"message_format_version": target, "message_timestamp_after_max_ms": 3}
     error = refused(log, data, api_version=VERSIONS[source], **settings)
     assert error.code == ErrorCode.INVALID_TIMESTAMP
@@ -222,7 +222,7 @@ def test_a_record_without_a_timestamp_is_accepted_whatever_the_bounds(log: Log) 
 @for_each("codec", CODECS)
 @for_each(("source", "target"), [(0, 0), (0, 2), (1, 1), (2, 0)])
 def test_a_compacted_topic_rejects_records_without_a_key(log: Log, source: int, target: int, codec: int) -> None:
-    data = build_in_format([RECORDS[0], RECORDS[1]._replace(key=None)], source, compression=codec)
+    data = build_records_in_format([RECORDS[0], RECORDS[1]._replace(key=None)], source, compression=codec)
     settings = {"message_format_version": target, "cleanup_policy": frozenset({"compact"})}
     error = refused(log, data, api_version=VERSIONS[source], **settings)
     assert error.code == ErrorCode.INVALID_RECORD
@@ -350,12 +350,12 @@ def test_corrupt_messages_are_never_accepted_and_do_not_crash_the_broker(
 def test_offsets_follow_the_log_end_even_if_the_log_grows_during_validation(log: Log, target: int, codec: int) -> None:
     log.update_settings(LogSettings(message_format_version=target))
     sent = [Record(offset, NOW_MS, b"k", b"v") for offset in range(1000)]
-    view = memoryview(bytearray(build_in_format(sent, 1, compression=codec)))
-    steps = validate_in_steps(log, view, api_version=2, now_ms=NOW_MS)
+    view = memoryview(bytearray(build_records_in_format(sent, 1, compression=codec)))
+    steps = validate_records_in_steps(log, view, api_version=2, now_ms=NOW_MS)
     for turn in range(3):
         next(steps)
-        other = memoryview(bytearray(build_in_format([Record(value=b"other")], 0)))
-        log.append(*validate(log, other, api_version=0, now_ms=NOW_MS), 0)
+        other = memoryview(bytearray(build_records_in_format([Record(value=b"other")], 0)))
+        log.append(*validate_records(log, other, api_version=0, now_ms=NOW_MS), 0)
         log.update_settings(LogSettings(message_format_version=(target + turn) % 3))  # the one of the begin counts
     taken, headers = run_all_steps(steps)
     first_offset = log.append(taken, headers, 3)

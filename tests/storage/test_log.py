@@ -58,7 +58,11 @@ def test_each_of_several_batches_is_known_by_its_offset(tmp_path: Path) -> None:
     several = [batch(2, producer_id=producer_id, producer_epoch=0, base_sequence=0) for producer_id in (7, 8, 9)]
     headers = [check_batch(data) for data in several]
     log.append(bytearray().join(several), headers, 0)
-    assert [original[0] for header in headers if (original := log.producers.check_batch(header))] == [0, 2, 4]
+    assert [original[0] for header in headers if (original := log.producers.check_epoch_and_sequence(header))] == [
+        0,
+        2,
+        4,
+    ]
 
 
 def test_a_truncation_to_the_end_changes_nothing(tmp_path: Path) -> None:
@@ -95,8 +99,8 @@ def test_appends_update_the_producer_states(tmp_path: Path) -> None:
     first, second = (batch(2, producer_id=7, producer_epoch=0, base_sequence=sequence) for sequence in (0, 2))
     append(log, batch(5))
     append(log, first)
-    assert log.producers.check_batch(check_batch(first)) == (5, NOW_MS)
-    assert log.producers.check_batch(check_batch(second)) is None
+    assert log.producers.check_epoch_and_sequence(check_batch(first)) == (5, NOW_MS)
+    assert log.producers.check_epoch_and_sequence(check_batch(second)) is None
 
 
 # --- cutting ----------------------------------------------------------------------------------------------------------
@@ -119,7 +123,7 @@ def test_truncation_removes_the_batch_that_contains_the_offset_and_later_ones(tm
     latest = offset_of_max_timestamp(log)
     assert (latest.timestamp if latest else None) == (NOW_MS + end // 2 - 1 if end else None)
     again = batch(2, producer_id=7, producer_epoch=0, base_sequence=end)
-    assert log.producers.check_batch(check_batch(again)) is None
+    assert log.producers.check_epoch_and_sequence(check_batch(again)) is None
     assert append(log, again) == end
     assert len(read_values(log)) == end + 2
 
@@ -131,10 +135,10 @@ def test_deleting_records_raises_the_log_start_and_removes_whole_segments_later(
         append(log, batch(2), leader_epoch=number // 10)
     second = log.segments[1].base_offset
     third = log.segments[2].base_offset
-    log.delete_before(second - 1)
+    log.delete_records_before(second - 1)
     assert log.log_start_offset == second - 1
     assert log.segments[0].base_offset == 0
-    log.delete_before(third + 1)
+    log.delete_records_before(third + 1)
     assert log.log_start_offset == third + 1
     assert log.segments[0].base_offset == third
     assert log.epochs.list_entries()[0][1] == third + 1
@@ -146,7 +150,7 @@ def test_deleting_records_raises_the_log_start_and_removes_whole_segments_later(
     assert {delay for delay, _ in surroundings.scheduled} == {77}
     surroundings.run_scheduled()
     assert not any(name.endswith(".deleted") for name in files_in(tmp_path))
-    log.delete_before(3)
+    log.delete_records_before(3)
     assert log.log_start_offset == third + 1
 
 
@@ -155,7 +159,7 @@ def test_deleting_records_within_a_segment_writes_nothing_until_the_log_is_close
     append(log, batch(4), leader_epoch=0)
     append(log, batch(4), leader_epoch=3)
     before = files_in(tmp_path)
-    log.delete_before(6)
+    log.delete_records_before(6)
     assert files_in(tmp_path) == before
     assert open_at(tmp_path, clean=False).epochs.list_entries() == [(0, 0), (3, 4)]  # nor is the new start known, then
     log.close()
@@ -164,9 +168,9 @@ def test_deleting_records_within_a_segment_writes_nothing_until_the_log_is_close
 
 def test_all_records_may_be_deleted_but_not_beyond_the_high_watermark(tmp_path: Path) -> None:
     log = log_of(tmp_path)
-    log.delete_before(60)
+    log.delete_records_before(60)
     assert log.read(60, 100) is None
     assert append(log, batch(1)) == 60
     with pytest.raises(KafkaError) as raised:
-        log.delete_before(62)
+        log.delete_records_before(62)
     assert code_of(raised) == ErrorCode.OFFSET_OUT_OF_RANGE

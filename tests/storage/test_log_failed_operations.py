@@ -145,7 +145,7 @@ def test_a_failed_fsync_takes_the_log_offline_until_the_next_start(
             attempt()
         assert code_of(raised) == ErrorCode.KAFKA_STORAGE_ERROR
     assert log.offline in caplog.text
-    log.abandon()
+    log.close_without_flush()
     assert open_at(tmp_path, clean=False).log_end_offset == 10
 
 
@@ -156,7 +156,7 @@ def test_a_segment_file_that_cannot_be_removed_stays_with_a_warning(
     log = open_at(tmp_path, SMALL, surroundings=surroundings)
     for _ in range(30):
         append(log, batch(2))
-    log.delete_before(60)
+    log.delete_records_before(60)
     monkeypatch.setattr(disk, "remove", lambda path: disk.ask("remove", path))
     disk.failing = {"remove"}
     surroundings.run_scheduled()

@@ -84,7 +84,7 @@ def test_a_disk_with_occasional_failures_leaves_the_log_intact(log: Log, disk: F
     assert failures > 5 or operation == "truncate"
     assert [offset for offset, _ in read_values(log)] == list(range(log.log_end_offset))
     assert log.log_end_offset == 20 + 2 * (100 - failures)
-    log.abandon()
+    log.close_without_flush()
     assert reopened(disk, clean=False).log_end_offset == 20 + 2 * (100 - failures)
 
 
@@ -124,7 +124,7 @@ def test_a_corrupt_newest_batch_is_not_returned_for_the_largest_timestamp(log: L
 def test_recovery_truncates_at_a_flipped_bit_and_logs_the_position(
     log: Log, disk: FaultyDisk, caplog: pytest.LogCaptureFixture, at: int, bit: int
 ) -> None:
-    log.abandon()
+    log.close_without_flush()
     size = len(batch(2))
     disk.flip_bit(FIRST, 4 * size + at, bit)
     log = reopened(disk, clean=False)
@@ -156,7 +156,7 @@ def test_a_failed_roll_leaves_no_file_that_blocks_the_next_append(disk: FaultyDi
     disk.heal()
     log.roll_segment_if_used()
     append(log, batch(2))
-    log.abandon()
+    log.close_without_flush()
     assert [offset for offset, _ in read_values(reopened(disk, clean=False))] == list(range(6))
 
 
@@ -171,7 +171,7 @@ def test_a_truncation_that_fails_halfway_takes_the_log_offline(disk: FaultyDisk)
     assert "orders-0 is offline until the next start: it could not truncate" in str(
         refused(lambda: append(log, batch(1)))
     )
-    log.abandon()
+    log.close_without_flush()
     log = reopened(disk, clean=False)
     assert [offset for offset, _ in read_values(log)] == list(range(log.log_end_offset))
 
@@ -188,7 +188,7 @@ def test_a_swap_that_fails_halfway_leaves_no_old_index_in_use(disk: FaultyDisk) 
         assert read_values(log, 3) == read_values(log) == [(4, b"v4"), (5, b"v5")]
         assert offset_for_timestamp(log, NOW_MS + 5) == (5, NOW_MS + 5, 0)
         disk.heal()
-        log.abandon()
+        log.close_without_flush()
         log = open_at(DIRECTORY, settings, clean=False, surroundings=Surroundings(disk))
 
 
@@ -202,7 +202,7 @@ def test_a_deletion_is_durable_after_a_clean_stop() -> None:
         log.roll_segment_if_used()
     log.close()
     log = reopened(disk)
-    log.delete_before(4)
+    log.delete_records_before(4)
     log.close()
     disk.cut_power()
     assert reopened(disk).log_start_offset == 4

@@ -49,7 +49,7 @@ class LogMachine(RuleBasedStateMachine):
         self.leader_epoch = 0
 
     def teardown(self) -> None:
-        self.log.abandon()
+        self.log.close_without_flush()
         remove_tree(str(self.directory))  # an abandoned log may have a file open
 
     @initialize(
@@ -84,13 +84,13 @@ class LogMachine(RuleBasedStateMachine):
     def append_in_sequence(self, count: int, producer: int) -> None:
         sequence = self.next_sequence[producer]
         data = batch(count, producer_id=producer, producer_epoch=0, base_sequence=sequence)
-        if sequence or self.log.producers.check_batch(check_batch(data)) is None:
-            assert self.log.producers.check_batch(check_batch(data)) is None
+        if sequence or self.log.producers.check_epoch_and_sequence(check_batch(data)) is None:
+            assert self.log.producers.check_epoch_and_sequence(check_batch(data)) is None
             offset = self.end
             assert append(self.log, data, self.leader_epoch) == offset
             self._appended(data)
             self.next_sequence[producer] += count
-            assert self.log.producers.check_batch(check_batch(data)) == (offset, NOW_MS)
+            assert self.log.producers.check_epoch_and_sequence(check_batch(data)) == (offset, NOW_MS)
 
     @rule(room_bytes=st.integers(0, 60))
     def append_to_a_full_disk(self, room_bytes: int) -> None:
@@ -125,7 +125,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.batches)
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
-        self.log.delete_before(data.draw(st.integers(0, self.end)))
+        self.log.delete_records_before(data.draw(st.integers(0, self.end)))
         self.surroundings.run_scheduled()
         self.start = self.log.log_start_offset
         base = self.log.segments[0].base_offset
@@ -142,7 +142,7 @@ class LogMachine(RuleBasedStateMachine):
         """The file of the last segment ends anywhere, or has nonsense at its end; its indexes are of any age."""
         last = self.log.segments[-1]
         first_unsafe = max((p for p, h in self._positions(last) if h.base_offset <= self.recovery_point), default=0)
-        self.log.abandon()
+        self.log.close_without_flush()
         path = Path(last.path + ".log")
         size = last.size_bytes
         cut = data.draw(st.integers(first_unsafe if self.recovery_point >= last.base_offset else 0, size))
@@ -222,7 +222,7 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def the_indexes_point_to_batches(self) -> None:
         for segment in self.log.segments:
-            segment.load()
+            segment.load_last_entries()
             segment.indexes.load_entries()
             ends = {position: header.last_offset for position, header in self._positions(segment)}
             assert all(ends[position] == offset for offset, position in segment.indexes.offsets.list_entries())

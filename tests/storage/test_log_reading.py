@@ -110,7 +110,7 @@ def test_a_region_can_be_read_after_its_segment_was_deleted(tmp_path: Path) -> N
     region = log.read(0, 1 << 20)
     assert region is not None
     before = region.read()
-    log.delete_before(60)
+    log.delete_records_before(60)
     surroundings.run_scheduled()
     assert region.read() == before
 
@@ -176,7 +176,7 @@ def test_timestamps_are_searched_within_compressed_batches(tmp_path: Path) -> No
 
 def test_records_before_the_log_start_are_not_found(tmp_path: Path) -> None:
     log = log_of(tmp_path)
-    log.delete_before(25)
+    log.delete_records_before(25)
     assert offset_for_timestamp(log, NOW_MS) == (25, NOW_MS + 120, 0)
 
 
@@ -201,15 +201,15 @@ def test_the_largest_timestamp_may_lie_in_an_older_segment(tmp_path: Path) -> No
 def test_the_largest_timestamp_is_that_of_a_record_after_the_log_start(tmp_path: Path, compression: int) -> None:
     log = open_at(tmp_path)
     append(log, stamped(5, 80, 6, compression=compression))
-    log.delete_before(2)
+    log.delete_records_before(2)
     assert offset_of_max_timestamp(log) == (2, NOW_MS + 6, 0)
     append(log, stamped(7, 80, 8, compression=compression))
     assert offset_of_max_timestamp(log) == (4, NOW_MS + 80, 0)
-    log.delete_before(5)
+    log.delete_records_before(5)
     assert offset_of_max_timestamp(log) == (5, NOW_MS + 8, 0)
     append(log, stamped(3))
     assert offset_of_max_timestamp(log) == (5, NOW_MS + 8, 0)
-    log.delete_before(7)
+    log.delete_records_before(7)
     assert offset_of_max_timestamp(log) is None
 
 
@@ -219,7 +219,7 @@ def test_the_largest_timestamp_after_the_log_start_may_lie_in_a_later_segment(tm
     log.roll_segment_if_used()
     append(log, stamped(7))
     append(log, stamped(80, 8))
-    log.delete_before(1)
+    log.delete_records_before(1)
     assert offset_of_max_timestamp(log) == (4, NOW_MS + 80, 0)
 
 

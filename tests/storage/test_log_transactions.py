@@ -135,7 +135,7 @@ def test_an_index_entry_that_failed_to_be_written_is_written_before_the_next_flu
 def test_deleted_records_count_as_stable(log: Log) -> None:
     Writer(log).write(3)
     assert log.last_stable_offset == 0
-    log.delete_before(2)
+    log.delete_records_before(2)
     assert log.last_stable_offset == 2
 
 
@@ -204,12 +204,12 @@ def test_random_histories_preserve_the_transactions_of_the_batches(steps: list[t
                 log.truncate_to(max(number, log.segments[0].base_offset))
                 model.truncate(max(number, log.segments[0].base_offset))
             elif what == "delete":
-                log.delete_before(min(number, log.high_watermark))
+                log.delete_records_before(min(number, log.high_watermark))
                 model.start = max(model.start, min(number, model.end))
             else:
                 start, point = log.log_start_offset, log.recovery_point
                 if what == "crash":
-                    log.abandon()
+                    log.close_without_flush()
                 else:
                     log.close()
                 clean = what == "restart"
@@ -222,7 +222,7 @@ def test_random_histories_preserve_the_transactions_of_the_batches(steps: list[t
                     log_start_offset=start,
                 )
             model.check(log)
-        log.abandon()
+        log.close_without_flush()
 
 
 # --- damaged transaction indexes -----------------------------------------------------------------
@@ -280,7 +280,7 @@ def test_a_corrupt_count_is_replaced_by_reading_the_log(tmp_path: Path) -> None:
         counts.write_bytes(text)
         log = open_at(tmp_path)
         assert aborted(log) == known
-        log.abandon()
+        log.close_without_flush()
 
 
 def test_a_log_without_aborted_transactions_has_no_counts(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_recovery_counts_aborted_transactions(tmp_path: Path, caplog: pytest.L
     log.roll_segment_if_used()
     append(log, batch(1))
     clean(log)
-    log.abandon()
+    log.close_without_flush()
     log = open_at(tmp_path, settings, clean=False)
     assert list(find_wrong_counts(str(tmp_path), [0, 4])) == []
     append(log, batch(1))

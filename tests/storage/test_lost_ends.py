@@ -143,7 +143,7 @@ def test_a_recovery_reports_decreasing_leader_epochs(tmp_path: Path, caplog: pyt
     log = open_at(tmp_path)
     for _ in range(3):
         append(log, batch(1), leader_epoch=2)
-    log.abandon()
+    log.close_without_flush()
     file = tmp_path / f"{0:020d}.log"
     data = bytearray(file.read_bytes())
     data[len(data) // 3 + 15] ^= 8  # of the second batch's leader epoch, which no checksum covers
@@ -187,6 +187,6 @@ def test_an_epoch_that_kafka_noted_at_the_log_end_is_not_a_loss(
     (tmp_path / f"{0:020d}.log").touch()
     (tmp_path / "leader-epoch-checkpoint").write_bytes(EPOCH_AT_THE_END)
     (tmp_path / f"{0:020d}.index").touch()
-    open_at(tmp_path).abandon()
+    open_at(tmp_path).close_without_flush()
     open_at(tmp_path, clean=False)
     assert told(caplog) == []

@@ -27,7 +27,7 @@ def index_at(directory: Path) -> OffsetIndex:
 def index_of(directory: Path, entries: list[tuple[int, int]]) -> OffsetIndex:
     index = index_at(directory)
     for offset, position in entries:
-        index.append(offset, position)
+        index.append_entry(offset, position)
     return index
 
 
@@ -54,7 +54,7 @@ def test_opening_reads_only_the_last_entry_and_loading_reads_all(tmp_path: Path)
     index_of(tmp_path, ENTRIES).write_file()
     index = reopened(tmp_path)
     assert (index.count, index.last_position) == (3, 12600)
-    index.append(1060, 20000)
+    index.append_entry(1060, 20000)
     index.load_entries()
     assert index.list_entries() == [*ENTRIES, (1060, 20000)]
 
@@ -63,7 +63,7 @@ def test_only_new_entries_are_written(tmp_path: Path) -> None:
     index = index_of(tmp_path, ENTRIES[:2])
     index.write_file()
     index = reopened(tmp_path)
-    index.append(*ENTRIES[2])
+    index.append_entry(*ENTRIES[2])
     index.write_file()
     index.write_file(sync=True)
     index = reopened(tmp_path)
@@ -105,7 +105,7 @@ def test_truncation_removes_the_batches_from_a_position_on(tmp_path: Path, posit
         assert index.list_entries() == ENTRIES[:left]
         assert index.count == left
         assert index.last_position == (ENTRIES[left - 1][1] if left else 0)
-    written.append(1060, 20000)
+    written.append_entry(1060, 20000)
     written.write_file()
     again = reopened(tmp_path)
     again.load_entries()
@@ -144,7 +144,7 @@ def test_an_offset_index_search_agrees_with_a_linear_search(offsets: set[int], t
     index = OffsetIndex(Disk(), "unused", BASE)
     entries = [(offset, number * 100) for number, offset in enumerate(sorted(offsets), 1)]
     for entry in entries:
-        index.append(*entry)
+        index.append_entry(*entry)
     assert index.find_floor_of_offset(target) == max(
         (position for offset, position in entries if offset <= target), default=0
     )

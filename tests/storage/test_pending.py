@@ -33,7 +33,7 @@ SEVEN = {"producer_id": 7, "producer_epoch": 0}
 
 def append_soon(log: Log, data: bytearray, leader_epoch: int = 0) -> int:
     """Append one batch that needs no validation, to be written later; its offset, or -1."""
-    return log.append_soon(data, check_batch(data), leader_epoch)
+    return log.append_pending(data, check_batch(data), leader_epoch)
 
 
 def begun(directory: Path, **options: Any) -> Log:
@@ -118,7 +118,7 @@ def test_waiters_see_the_outcome_of_a_batch_in_its_pending_object(log: Log, disk
 def test_a_duplicate_of_a_pending_batch_gets_its_offset(log: Log) -> None:
     data = batch(2, **SEVEN, base_sequence=0)
     assert append_soon(log, data) == 1
-    assert log.producers.check_batch(check_batch(data)) == (1, NOW_MS)
+    assert log.producers.check_epoch_and_sequence(check_batch(data)) == (1, NOW_MS)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,11 @@ def test_a_failed_write_discards_all_pending_batches_and_leaves_no_trace(
     disk.failing, disk.room_bytes = ({"write"}, None) if room_bytes is None else (set(), room_bytes)
     failure = log.write_pending()
     assert failure is not None and failure.code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (log.next_offset, log.log_end_offset, log.producers.check_batch(check_batch(data))) == (1, 1, None)
+    assert (log.next_offset, log.log_end_offset, log.producers.check_epoch_and_sequence(check_batch(data))) == (
+        1,
+        1,
+        None,
+    )
     assert values(log) == [b"first0"]
     assert Path(log.segments[0].path + ".log").stat().st_size == log.size_bytes, "a start would find whole batches"
     disk.failing, disk.room_bytes = set(), None
@@ -232,7 +236,7 @@ def test_a_large_append_writes_pending_batches_first(log: Log) -> None:
 def test_an_append_that_follows_a_lost_batch_is_rejected(log: Log, disk: FailingDisk) -> None:
     append_soon(log, batch(**SEVEN, base_sequence=0))
     following = batch(**SEVEN, base_sequence=1)
-    assert log.producers.check_batch(check_batch(following)) is None
+    assert log.producers.check_epoch_and_sequence(check_batch(following)) is None
     disk.room_bytes = len(following) - 1
     with pytest.raises(KafkaError) as raised:
         append(log, following)
@@ -307,10 +311,12 @@ def test_a_flush_covers_written_batches_although_pending_ones_are_lost(log: Log,
     assert log.recovery_point == log.log_end_offset == 2
 
 
-@pytest.mark.parametrize("name", ["roll_segment_if_used", "truncate_to", "delete_before", "delete_old_segments"])
+@pytest.mark.parametrize(
+    "name", ["roll_segment_if_used", "truncate_to", "delete_records_before", "delete_old_segments"]
+)
 def test_operations_that_change_the_log_write_pending_batches_first(log: Log, disk: FailingDisk, name: str) -> None:
     append_soon(log, batch(value=b"second"))
-    arguments = (1,) if name in ("truncate_to", "delete_before") else ()
+    arguments = (1,) if name in ("truncate_to", "delete_records_before") else ()
     disk.failing = {"write"}
     with pytest.raises(KafkaError) as raised:
         getattr(log, name)(*arguments)
@@ -322,7 +328,7 @@ def test_operations_that_change_the_log_write_pending_batches_first(log: Log, di
     assert log.pending_batches is None
     assert values(log) == {
         "truncate_to": [b"first0"],
-        "delete_before": [b"third0", b"fourth0"],
+        "delete_records_before": [b"third0", b"fourth0"],
     }.get(name, [b"first0", b"third0", b"fourth0"])
 
 
@@ -340,7 +346,7 @@ def test_closing_a_log_writes_pending_batches(log: Log, tmp_path: Path, flushed:
 def test_abandoning_a_log_discards_pending_batches(log: Log) -> None:
     append_soon(log, batch())
     lost = log.pending_batches
-    log.abandon()
+    log.close_without_flush()
     assert lost is not None and lost.failure is not None and "is closed" in str(lost.failure.message)
     assert log.write_pending() is None
 

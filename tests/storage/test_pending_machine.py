@@ -46,7 +46,7 @@ class PendingMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         log_module.MAX_PENDING_BYTES = self.max_pending_bytes  # type: ignore[misc]
-        self.log.abandon()
+        self.log.close_without_flush()
         remove_tree(str(self.directory))  # an abandoned log may have a file open
 
     @initialize(segment_bytes=st.integers(300, 3000), max_pending_bytes=st.integers(100, 1000), ms=st.integers(5, 500))
@@ -75,7 +75,7 @@ class PendingMachine(RuleBasedStateMachine):
         sequence = known.batches[-1][1] + 1 if known is not None and known.batches else 0
         options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence}
         data = batch(count, timestamp=self.surroundings.now_ms, **options, transactional=producer == 9)
-        assert self.log.producers.check_batch(check_batch(data)) is None
+        assert self.log.producers.check_epoch_and_sequence(check_batch(data)) is None
         return data
 
     def _placed(self, data: bytearray, offset: int) -> bytearray:
@@ -175,7 +175,7 @@ class PendingMachine(RuleBasedStateMachine):
             self.log.close()
             self._was_written()
         else:
-            self.log.abandon()
+            self.log.close_without_flush()
             self._lost()
         self.log = open_at(self.directory / "log", self.settings, clean=clean, surroundings=self.surroundings)
 
@@ -189,7 +189,7 @@ class PendingMachine(RuleBasedStateMachine):
         assert producers_of(again) == producers_of(self.log)
         assert again.producers.open_transactions == self.log.producers.open_transactions
         assert again.last_stable_offset == self.log.last_stable_offset
-        again.abandon()
+        again.close_without_flush()
         shutil.rmtree(copy)
 
     @invariant()

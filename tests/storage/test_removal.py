@@ -68,7 +68,7 @@ def test_directories_are_removed_by_at_most_one_other_thread(tmp_path: Path) -> 
     removal = TreeRemoval(surroundings.environment._replace(run_aside=aside.take))
     paths = trees(tmp_path, "a", "b", "c")
     for path in paths:
-        removal.remove_later(str(path), 1000)
+        removal.remove_tree_later(str(path), 1000)
     surroundings.run_scheduled()
     left = []
     while aside.jobs:
@@ -78,7 +78,7 @@ def test_directories_are_removed_by_at_most_one_other_thread(tmp_path: Path) -> 
     assert left == [3, 2, 1]
     assert not any(path.exists() for path in paths)
     (again,) = trees(tmp_path, "d")
-    removal.remove_later(str(again), 1000)
+    removal.remove_tree_later(str(again), 1000)
     surroundings.run_scheduled()
     aside.do()
     assert not again.exists()
@@ -91,9 +91,9 @@ def test_a_directory_that_cannot_be_removed_stays_and_the_others_are_removed(
     removal = TreeRemoval(surroundings.environment)
     paths = trees(tmp_path, "sticky", "other", "also sticky")
     for path in paths[:2]:
-        removal.remove_later(str(path), 0)
+        removal.remove_tree_later(str(path), 0)
     surroundings.run_scheduled()
-    removal.remove_now(str(paths[2]))
+    removal.remove_tree_now(str(paths[2]))
     assert [path.exists() for path in paths] == [True, False, True]
     assert f"{paths[0]} stays until the next start" in caplog.text
     assert f"{paths[2]} stays until the next start" in caplog.text

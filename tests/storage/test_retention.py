@@ -268,7 +268,7 @@ def test_an_index_that_cannot_be_renamed_is_left_to_the_next_start(
     surroundings = Surroundings(disk)
     log = rolled(tmp_path, surroundings)
     disk.failing, disk.suffix = {"rename"}, "00000.timeindex.deleted"
-    log.delete_before(2)
+    log.delete_records_before(2)
     disk.failing = set()
     assert [segment.base_offset for segment in log.segments] == [2, 4]
     assert "an index is not removed before the next start" in caplog.text

@@ -79,7 +79,7 @@ def test_a_reopened_segment_adds_index_entries_at_the_same_positions(tmp_path: P
     fill(segment, 8)
     segment.finish_indexes()
     again = opened(tmp_path)
-    again.load()
+    again.load_last_entries()
     for number in range(8, 20):
         data = batch(2, timestamp=NOW_MS + 10 * number, base_offset=100 + 2 * number)
         again.append(data, 100 + 2 * number, (check_batch(data),))
@@ -118,7 +118,7 @@ def test_corrupt_indexes_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyP
     again = opened(tmp_path)
     for number in range(20):
         assert again.find_position_of(100 + 2 * number) == number * len(batch(2))
-        found = run_all_steps(again.find_timestamp(NOW_MS + 10 * number, 0))
+        found = run_all_steps(again.find_first_record_at_timestamp(NOW_MS + 10 * number, 0))
         assert found is not None and found.offset == 100 + 2 * number
     assert known(again)[0] == expected[0]
     assert known(again)[2:] == expected[2:]
@@ -126,7 +126,7 @@ def test_corrupt_indexes_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def names_to_sync(segment: Segment) -> list[str]:
     """The kinds of files that a flush syncs of it."""
-    return [Path(file.path).suffix for file in segment.write_and_list_files(indexes=True)]
+    return [Path(file.path).suffix for file in segment.write_indexes_and_list_files(indexes=True)]
 
 
 def test_only_indexes_with_several_entries_need_an_fsync(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_only_indexes_with_several_entries_need_an_fsync(tmp_path: Path) -> None
     assert Path(segment.path + ".timeindex").stat().st_size == 12
     assert names_to_sync(segment) == [".log"]
     again = opened(tmp_path)
-    again.load()
+    again.load_last_entries()
     assert names_to_sync(again) == [".log"]
     more = batch(2, timestamp=NOW_MS + 10, base_offset=102)
     again.append(more, 102, (check_batch(more),))
@@ -152,7 +152,7 @@ def test_an_index_of_one_entry_is_rebuilt_after_a_power_loss(tmp_path: Path, dam
     path = Path(segment.path + ".timeindex")
     path.write_bytes(damage(path.read_bytes()))
     again = opened(tmp_path)
-    again.load()
+    again.load_last_entries()
     assert (again.indexes.max_timestamp, again.indexes.offset_of_max_timestamp) == (NOW_MS, 101)
 
 
@@ -179,7 +179,7 @@ def test_an_index_rebuilt_over_an_old_file_is_fsynced(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment, 1)
     segment.finish_indexes()
-    segment.clear_indexes()
+    segment.clear_indexes_to_rebuild()
     segment.index_batch(0, 101, NOW_MS)
     segment.finish_indexes()
     assert names_to_sync(segment) == [".log", ".index", ".timeindex"]
@@ -192,7 +192,7 @@ def test_indexes_are_not_rebuilt_from_batches_with_impossible_offsets(tmp_path: 
     segment.file.write(2 * len(batch(2)), offset.to_bytes(8, "big"))
     again = opened(tmp_path)
     with pytest.raises(CorruptBatch, match="the one before it ends at 104"):
-        again.load()
+        again.load_last_entries()
 
 
 def test_an_index_that_extends_beyond_the_log_is_rebuilt(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_an_index_that_extends_beyond_the_log_is_rebuilt(tmp_path: Path) -> None
     with open(segment.path + ".index", "ab") as file:
         file.write(struct.pack(">ii", 1000, segment.size_bytes))
     again = opened(tmp_path)
-    again.load()
+    again.load_last_entries()
     assert again.indexes.offsets.list_entries() == segment.indexes.offsets.list_entries()
 
 
@@ -213,7 +213,7 @@ def test_rebuilt_indexes_are_written_when_the_segment_is_finished(tmp_path: Path
     before = Path(segment.path + ".index").read_bytes(), Path(segment.path + ".timeindex").read_bytes()
     Path(segment.path + ".index").write_bytes(b"nonsense nonsense")
     again = opened(tmp_path)
-    again.load()
+    again.load_last_entries()
     again.finish_indexes()
     assert (Path(segment.path + ".index").read_bytes(), Path(segment.path + ".timeindex").read_bytes()) == before
 
@@ -275,7 +275,7 @@ def test_a_deleted_segments_files_have_kafkas_suffix(tmp_path: Path) -> None:
     segment = created(tmp_path)
     fill(segment)
     segment.finish_indexes()
-    assert sorted(segment.mark_deleted()) == sorted(str(path) for path in tmp_path.iterdir())
+    assert sorted(segment.rename_files_to_deleted()) == sorted(str(path) for path in tmp_path.iterdir())
     assert {path.suffix for path in tmp_path.iterdir()} == {".deleted"}
 
 

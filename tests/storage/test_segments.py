@@ -30,9 +30,9 @@ def segments(tmp_path: Path) -> Segments:
 def test_an_offset_belongs_to_the_last_segment_that_begins_at_or_before_it(
     segments: Segments, offset: int, index: int
 ) -> None:
-    assert segments.find_index(offset) == index
-    assert segments.list_before(offset) == segments.all[:index]
-    assert segments.list_from(offset) == segments.all[index:]
+    assert segments.find_segment_index(offset) == index
+    assert segments.list_segments_before(offset) == segments.all[:index]
+    assert segments.list_segments_from(offset) == segments.all[index:]
 
 
 def test_segments_are_added_at_the_end_and_removed_anywhere(segments: Segments, tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_segments_are_added_at_the_end_and_removed_anywhere(segments: Segments, 
 
 def test_neighbouring_segments_are_replaced_by_one(segments: Segments, tmp_path: Path) -> None:
     new = segment(tmp_path, 15)
-    segments.replace(segments.find_place(segments.all[:2]), new)
+    segments.replace_slice(segments.find_slice_of_segments(segments.all[:2]), new)
     assert segments.base_offsets == [15, 30]
     assert segments.all[0] is new
 
@@ -52,4 +52,4 @@ def test_segments_that_are_not_neighbours_cannot_be_replaced(segments: Segments,
     first, second, third = segments.all
     for group in ([first, third], [second, first], [third, segment(tmp_path, 40)], [segment(tmp_path, 5)]):
         with pytest.raises(ValueError):
-            segments.find_place(group)
+            segments.find_slice_of_segments(group)

@@ -62,7 +62,7 @@ def test_a_closed_segment_has_a_snapshot_and_all_its_transactions_written(made: 
     made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
     made.disk.heal()
     made.contents.producers.end_offset = 60
-    made.files.finish_segment([0, 25])
+    made.files.write_before_next_segment([0, 25])
     assert "00000000000000000060.snapshot" in made.names()
     assert made.disk.read_whole(f"{made.segments[0].path}.txnindex") != b""
 
@@ -71,7 +71,7 @@ def test_a_side_file_that_could_not_be_written_is_written_before_its_fsync(made:
     made.disk.failing = {"write"}
     made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
     made.disk.heal()
-    files, _ = made.files.list_to_sync()
+    files, _ = made.files.open_unsynced()
     assert f"{made.segments[0].path}.txnindex" in [file.path for file in files]
 
 
@@ -92,5 +92,5 @@ def test_entries_beyond_a_truncation_are_removed(made: Made) -> None:
 
 
 def test_snapshots_of_merged_segments_are_removed_except_the_newest(made: Made) -> None:
-    made.files.remove_strays([0])
+    made.files.remove_stray_snapshots([0])
     assert made.names() == ["00000000000000000040.snapshot", "leader-epoch-checkpoint"]

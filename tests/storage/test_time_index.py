@@ -26,7 +26,7 @@ def index_at(directory: Path) -> TimeIndex:
 def index_of(directory: Path, entries: list[tuple[int, int]]) -> TimeIndex:
     index = index_at(directory)
     for timestamp, offset in entries:
-        index.append(timestamp, offset)
+        index.append_entry(timestamp, offset)
     return index
 
 
@@ -51,8 +51,8 @@ def test_the_last_entry_is_known_after_opening_and_all_after_loading(tmp_path: P
     index_of(tmp_path, ENTRIES).write_file()
     index = reopened(tmp_path)
     assert (index.count, index.last_timestamp, index.last_offset) == (4, T + 100, 1050)
-    index.append(T + 100, 1060)
-    index.append(T + 101, 1070)
+    index.append_entry(T + 100, 1060)
+    index.append_entry(T + 101, 1070)
     index.write_file()
     index.load_entries()
     assert index.list_entries() == [*ENTRIES, (T + 101, 1070)]

@@ -29,7 +29,7 @@ class Made:
 
     def collected(self) -> tuple[list[str], list[str]]:
         """(names of the files, directories)."""
-        files, directories = self.unsynced.list_to_sync()
+        files, directories = self.unsynced.open_unsynced()
         return [file.path.removeprefix(f"{DIRECTORY}/") for file in files], directories
 
 
@@ -46,7 +46,7 @@ def test_the_file_names_of_a_new_log_are_fsynced_once(made: Made) -> None:
 
 def test_changed_names_are_fsynced_without_any_file(made: Made) -> None:
     made.unsynced.mark_synced()
-    made.unsynced.note_changed_names()
+    made.unsynced.mark_directory_unsynced()
     assert made.collected() == ([], DIRECTORIES)
 
 
@@ -66,6 +66,6 @@ def test_files_whose_fsync_could_not_begin_stay_unsynced(made: Made) -> None:
     made.epochs.assign(3, 0)
     made.disk.failing = {"open"}
     with pytest.raises(OSError, match="Input/output error"):
-        made.unsynced.list_to_sync()
+        made.unsynced.open_unsynced()
     made.disk.heal()
     assert made.collected() == (["leader-epoch-checkpoint"], DIRECTORIES)

@@ -22,7 +22,7 @@ from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import MAX_LONG, LogSettings
-from minibroker.storage.validation import validate, validate_in_steps
+from minibroker.storage.validation import validate_records, validate_records_in_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import T, similar_records
 from tests.sampling import sampled
@@ -41,7 +41,9 @@ def validated(
     log: Log, data: bytes | bytearray, *, api_version: int = 9, **settings: object
 ) -> tuple[memoryview, BatchHeader]:
     log.update_settings(LogSettings(**settings))  # type: ignore[arg-type]
-    batch_to_append, headers = validate(log, memoryview(bytearray(data)), api_version=api_version, now_ms=NOW_MS)
+    batch_to_append, headers = validate_records(
+        log, memoryview(bytearray(data)), api_version=api_version, now_ms=NOW_MS
+    )
     assert headers == (check_batch(batch_to_append),)
     assert len(batch_to_append) == headers[0].size_bytes
     return batch_to_append, headers[0]
@@ -64,7 +66,7 @@ def changed(data: bytearray, position: int, field: Struct, value: int) -> bytear
 def test_a_valid_batch_is_accepted_unchanged(log: Log, compression: Compression) -> None:
     data = batch(3, compression=compression)
     view = memoryview(data)
-    taken, headers = validate(log, view, api_version=9, now_ms=NOW_MS)
+    taken, headers = validate_records(log, view, api_version=9, now_ms=NOW_MS)
     assert taken is view
     assert headers == (check_batch(data),)
 
@@ -339,7 +341,7 @@ def test_corrupt_batches_are_never_accepted_and_do_not_crash_the_broker(
     if data.draw(st.booleans()):
         set_checksum(bad, 0, len(bad))
     try:
-        taken, headers = validate(log, memoryview(bad), api_version=9, now_ms=NOW_MS)
+        taken, headers = validate_records(log, memoryview(bad), api_version=9, now_ms=NOW_MS)
     except KafkaError:
         return
     assert len(list(iterate_records(taken))) == headers[0].record_count == 3
@@ -350,7 +352,7 @@ def test_corrupt_batches_are_never_accepted_and_do_not_crash_the_broker(
 
 def steps_of(log: Log, data: bytes | bytearray) -> tuple[int, memoryview | KafkaError]:
     """Return how many steps a batch takes, and its result."""
-    steps, count = validate_in_steps(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS), 0
+    steps, count = validate_records_in_steps(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS), 0
     try:
         while True:
             next(steps)
@@ -385,7 +387,7 @@ def test_a_large_batch_is_validated_in_many_steps_without_loss(
     assert isinstance(taken, memoryview)
     assert count >= len(sent) // 4096  # runs of equal records are checked at once
     assert [record.key for record in iterate_records(taken)] == [record.key for record in sent]
-    again = validate(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS)
+    again = validate_records(log, memoryview(bytearray(data)), api_version=9, now_ms=NOW_MS)
     assert again == (taken, (check_batch(taken),))
 
 
@@ -401,7 +403,7 @@ def test_a_decompression_bomb_is_counted_but_not_kept(log: Log) -> None:
 
 def test_settings_that_change_during_a_validation_are_ignored(log: Log) -> None:
     data = build_batch([Record(timestamp=NOW_MS, value=bytes(1000))] * 500, compression=Compression.GZIP)
-    steps = validate_in_steps(log, memoryview(data), api_version=9, now_ms=NOW_MS)
+    steps = validate_records_in_steps(log, memoryview(data), api_version=9, now_ms=NOW_MS)
     next(steps)
     log.update_settings(LogSettings(compression_type="zstd", cleanup_policy=frozenset({"compact"})))
     taken, (header,) = run_all_steps(steps)
@@ -421,11 +423,11 @@ def test_validating_mutated_batches_in_steps_gives_the_same_results_as_at_once(l
     set_checksum(data, 0, len(data))
     now_ms = T
     try:
-        expected = validate(log, memoryview(bytearray(data)), api_version=9, now_ms=now_ms)
+        expected = validate_records(log, memoryview(bytearray(data)), api_version=9, now_ms=now_ms)
     except KafkaError as error:
         with pytest.raises(type(error)) as refusal:
-            run_all_steps(validate_in_steps(log, memoryview(data), api_version=9, now_ms=now_ms))
+            run_all_steps(validate_records_in_steps(log, memoryview(data), api_version=9, now_ms=now_ms))
         assert (refusal.value.code, refusal.value.message) == (error.code, error.message)
         assert getattr(refusal.value, "record_errors", ()) == getattr(error, "record_errors", ())
     else:
-        assert run_all_steps(validate_in_steps(log, memoryview(data), api_version=9, now_ms=now_ms)) == expected
+        assert run_all_steps(validate_records_in_steps(log, memoryview(data), api_version=9, now_ms=now_ms)) == expected

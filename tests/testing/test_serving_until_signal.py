@@ -18,8 +18,8 @@ from kafka import KafkaProducer
 from prometheus_client.parser import text_string_to_metric_families
 
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.monitoring.measuring import Measurements, bind_metrics
-from minibroker.broker.monitoring.metrics import Observed, write_exposition
+from minibroker.broker.monitoring.measuring import Measurements, bind_metrics_port
+from minibroker.broker.monitoring.metrics import Observed, generate_exposition
 from minibroker.protocol.apis import ApiKey
 from minibroker.testing import Broker
 from tests.running import RunningBroker, environment_for_broker, running_broker, serve_command
@@ -120,7 +120,7 @@ def test_a_metrics_port_in_use_is_rejected_and_changes_nothing(tmp_path: Path) -
 
 @pytest.fixture
 def measured() -> Iterator[Measurements]:
-    with bind_metrics(Settings({}), 0, lambda: 0) as made:
+    with bind_metrics_port(Settings({}), 0, lambda: 0) as made:
         assert made is not None
         yield made
 
@@ -175,7 +175,7 @@ def test_a_scrape_continues_during_a_reset(measured: Measurements) -> None:
             await broker.acreate_topic("t", 400)
             running = broker.running
             observed = Observed(running.cluster, running.server, *measured[2:5], measured.started_s)
-            scrape = asyncio.ensure_future(write_exposition(observed))
+            scrape = asyncio.ensure_future(generate_exposition(observed))
             await asyncio.sleep(0)  # it has begun
             broker.reset()
             assert not scrape.done()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from minibroker.broker.configs.settings_table import INT, LIST, Setting
-from minibroker.broker.configs.settings_values import InvalidValue, normalize_text, parse_value
+from minibroker.broker.configs.settings_values import InvalidValue, normalize_setting_text, parse_setting_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 INTERVAL_MS, MATCH, METRICS = "interval.ms", "match", "metrics"
@@ -32,7 +32,7 @@ CLIENT_METRICS_SETTINGS: Final = {
 }
 
 
-def validate_client_metrics(overrides: Mapping[str, str]) -> dict[str, str]:
+def validate_client_metrics_overrides(overrides: Mapping[str, str]) -> dict[str, str]:
     """Validate the configs of a subscription together, except for the expressions; return them normalized.
 
     Raises KafkaError: INVALID_REQUEST, INVALID_CONFIG.
@@ -41,17 +41,19 @@ def validate_client_metrics(overrides: Mapping[str, str]) -> dict[str, str]:
     if unknown is not None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {unknown}")
     try:
-        texts = {name: normalize_text(CLIENT_METRICS_SETTINGS[name], name, text) for name, text in overrides.items()}
+        texts = {
+            name: normalize_setting_text(CLIENT_METRICS_SETTINGS[name], name, text) for name, text in overrides.items()
+        }
     except InvalidValue as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     if INTERVAL_MS in texts:
-        _check_interval(texts[INTERVAL_MS])
+        _check_push_interval(texts[INTERVAL_MS])
     parse_match_expressions(texts.get(MATCH, ""))
     return texts
 
 
-def _check_interval(text: str) -> None:
-    interval_ms = parse_value(CLIENT_METRICS_SETTINGS[INTERVAL_MS], INTERVAL_MS, text)
+def _check_push_interval(text: str) -> None:
+    interval_ms = parse_setting_value(CLIENT_METRICS_SETTINGS[INTERVAL_MS], INTERVAL_MS, text)
     if not isinstance(interval_ms, int) or not SHORTEST_MS <= interval_ms <= LONGEST_MS:
         bounds = f"interval must be between {SHORTEST_MS} and {LONGEST_MS} (1 hour)"
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid value {text} for {INTERVAL_MS}, {bounds}")

@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from minibroker.broker.configs.settings_table import ConfigType, Setting
-from minibroker.broker.configs.settings_values import format_value
+from minibroker.broker.configs.settings_values import format_setting_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.primitives import MAX_STRING_BYTES
 
@@ -58,7 +58,7 @@ def _apply_list_change(row: Setting | None, text: str | None, change: Change) ->
     if row is None or row.type is not ConfigType.LIST:
         message = f"Can't {change.kind.name} to key {change.name} because its type is not LIST."
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
-    elements = _split_list(format_value(row.default) or "" if text is None else text)
+    elements = _split_list(format_setting_value(row.default) or "" if text is None else text)
     given = _split_list(change.value)
     if change.kind is ChangeKind.APPEND:
         return ",".join(dict.fromkeys((*elements, *given)))
@@ -69,7 +69,7 @@ def _split_list(text: str) -> list[str]:
     return [element.strip() for element in text.split(",") if element.strip()]
 
 
-def check_config_sizes(texts: Iterable[str | None]) -> None:
+def check_config_text_sizes(texts: Iterable[str | None]) -> None:
     """Raise KafkaError(INVALID_CONFIG) for a text that is too long for a record or an answer."""
     if any(text is not None and len(text.encode()) > MAX_STRING_BYTES for text in texts):
         reason = f"it exceeds the maximum value size of {MAX_STRING_BYTES} bytes."

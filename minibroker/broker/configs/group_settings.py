@@ -20,7 +20,7 @@ from minibroker.broker.configs.settings_table import (
     ConfigType,
     Setting,
 )
-from minibroker.broker.configs.settings_values import InvalidValue, normalize_text, parse_value
+from minibroker.broker.configs.settings_values import InvalidValue, normalize_setting_text, parse_setting_value
 from minibroker.broker.configs.valid_values import OneOf, Range
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -50,7 +50,7 @@ def _make_internal_setting(
     return GroupSetting(Setting(name, type, default, text, valid, internal=True), *brokers)
 
 
-def _make_bounded_setting(name: str, default: int, valid: Range, text: str) -> GroupSetting:
+def _make_setting_with_broker_bounds(name: str, default: int, valid: Range, text: str) -> GroupSetting:
     """Return a setting that has a default and bounds in the broker settings."""
     kind, rest = name.split(".", 1)
     return _make_setting(
@@ -71,26 +71,26 @@ DURATION: Final = r"(?i)by_duration:\+?P(?=.)(\+?\d+D)?(T(?=.)(\+?\d+H)?(\+?\d+M
 GROUP_SETTINGS: Final = {
     each.row.name: each
     for each in (
-        _make_bounded_setting(
+        _make_setting_with_broker_bounds(
             *("share.session.timeout.ms", 45_000, FROM_ONE),
             "The time without heartbeats after which a member is removed from a share group.",
         ),
-        _make_bounded_setting(
+        _make_setting_with_broker_bounds(
             *("share.heartbeat.interval.ms", 5000, FROM_ONE), "How often the members of a share group send heartbeats."
         ),
-        _make_bounded_setting(
+        _make_setting_with_broker_bounds(
             *("share.record.lock.duration.ms", 30_000, Range(1000)),
             "How long a member of a share group may keep acquired records before others get them.",
         ),
-        _make_bounded_setting(
+        _make_setting_with_broker_bounds(
             *("share.delivery.count.limit", 5, Range(2)),
             "How often a record is delivered to a share group at most; then it is archived.",
         ),
-        _make_bounded_setting(
+        _make_setting_with_broker_bounds(
             *("share.partition.max.record.locks", 2000, Range(100)),
             "The most records of a partition between the first and the last one in flight, for a share group.",
         ),
-        _make_bounded_setting(
+        _make_setting_with_broker_bounds(
             *("share.assignment.interval.ms", 1000, FROM_ZERO),
             "The least time between two target assignments of a share group.",
         ),
@@ -125,15 +125,15 @@ GROUP_SETTINGS: Final = {
                 "Whether a dead letter has the key and the value of its record, besides the headers that name it.",
             )
         ),
-        _make_bounded_setting(
+        _make_setting_with_broker_bounds(
             *("streams.session.timeout.ms", 45_000, FROM_ONE),
             "The time without heartbeats after which a member is removed from a streams group.",
         ),
-        _make_bounded_setting(
+        _make_setting_with_broker_bounds(
             *("streams.heartbeat.interval.ms", 5000, FROM_ONE),
             "How often the members of a streams group send heartbeats.",
         ),
-        _make_bounded_setting(
+        _make_setting_with_broker_bounds(
             *("streams.assignment.interval.ms", 1000, FROM_ZERO),
             "The least time between two target assignments of a streams group.",
         ),
@@ -235,7 +235,7 @@ def get_group_config(cluster: Configured, group_id: str, name: str) -> Any:
     text = cluster.image.configs.get((GROUP_RESOURCE, group_id), {}).get(name)
     if text is None:
         return setting.row.default if setting.default is None else cluster.settings[setting.default]
-    value: Any = parse_value(setting.row, name, text)
+    value: Any = parse_setting_value(setting.row, name, text)
     if setting.minimum is not None:
         value = max(value, cluster.settings[setting.minimum])
     return value if setting.maximum is None else min(value, cluster.settings[setting.maximum])
@@ -252,7 +252,7 @@ def parse_duration_ms(text: str) -> int:
 
 def validate_group_overrides(settings: Values, overrides: Mapping[str, str]) -> dict[str, str]:
     """Validate the configs of a group together; return them normalized. Raises KafkaError(INVALID_CONFIG)."""
-    texts = {name: _parse_text(name, text) for name, text in overrides.items()}
+    texts = {name: _normalize_group_config(name, text) for name, text in overrides.items()}
     values: dict[str, Any] = {
         name: settings.get_value(setting.default)
         for name, setting in GROUP_SETTINGS.items()
@@ -260,47 +260,49 @@ def validate_group_overrides(settings: Values, overrides: Mapping[str, str]) -> 
     }
     for name, text in texts.items():
         setting = GROUP_SETTINGS[name]
-        value: Any = parse_value(setting.row, name, text)
-        _check_bounds(settings, setting, value)
+        value: Any = parse_setting_value(setting.row, name, text)
+        _check_broker_bounds(settings, setting, value)
         values[name] = value
     assignors = settings.get_value("group.streams.assignors")
     assignor = texts.get(ASSIGNOR)
     if assignor is not None and assignor not in assignors:
         registered = f"Registered assignors are: [{', '.join(assignors)}]."
-        raise _make_invalid_config(f"{ASSIGNOR} '{assignor}' is not a registered task assignor. {registered}")
+        raise _make_invalid_config_error(f"{ASSIGNOR} '{assignor}' is not a registered task assignor. {registered}")
     for kind in ("consumer", "share", "streams"):
         if values[f"{kind}.session.timeout.ms"] <= values[f"{kind}.heartbeat.interval.ms"]:
-            raise _make_invalid_config(f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
+            raise _make_invalid_config_error(
+                f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms"
+            )
     return texts
 
 
-def _check_bounds(settings: Values, setting: GroupSetting, value: Any) -> None:
+def _check_broker_bounds(settings: Values, setting: GroupSetting, value: Any) -> None:
     least = None if setting.minimum is None else settings.get_value(setting.minimum)
     most = None if setting.maximum is None else settings.get_value(setting.maximum)
     if (least is None or least <= value) and (most is None or value <= most):
         return
     if least is not None and most is not None:
-        raise _make_invalid_config(f"{setting.row.name} must be in the range {least} to {most} inclusive.")
+        raise _make_invalid_config_error(f"{setting.row.name} must be in the range {least} to {most} inclusive.")
     bound = f"less than or equal to {most}" if least is None else f"greater than or equal to {least}"
-    raise _make_invalid_config(f"{setting.row.name} must be {bound}")
+    raise _make_invalid_config_error(f"{setting.row.name} must be {bound}")
 
 
-def _parse_text(name: str, text: str) -> str:
+def _normalize_group_config(name: str, text: str) -> str:
     if name not in GROUP_SETTINGS:
-        raise _make_invalid_config(f"Unknown group config name: {name}")
+        raise _make_invalid_config_error(f"Unknown group config name: {name}")
     try:
-        canonical = normalize_text(GROUP_SETTINGS[name].row, name, text)
+        canonical = normalize_setting_text(GROUP_SETTINGS[name].row, name, text)
     except InvalidValue as error:
-        raise _make_invalid_config(str(error)) from None
+        raise _make_invalid_config_error(str(error)) from None
     if name == OFFSET_RESET and canonical not in ("earliest", "latest") and not re.fullmatch(DURATION, canonical):
         allowed = "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
-        raise _make_invalid_config(f"Invalid value {text} for configuration {name}: {allowed}")
+        raise _make_invalid_config_error(f"Invalid value {text} for configuration {name}: {allowed}")
     if name == DEAD_LETTER_TOPIC and canonical.startswith("__"):
-        raise _make_invalid_config(f"{name}: DLQ topic name must not start with '__'")
+        raise _make_invalid_config_error(f"{name}: DLQ topic name must not start with '__'")
     return canonical
 
 
-def _make_invalid_config(message: str) -> KafkaError:
+def _make_invalid_config_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 

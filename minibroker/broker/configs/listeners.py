@@ -53,13 +53,13 @@ def make_broker_listeners(settings: Settings, *, all_advertised: bool = True) ->
     """
     protocols = _parse_protocol_map(settings["listener.security.protocol.map"])
     controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
-    opened = _parse_endpoints("listeners", settings["listeners"])
-    advertised = _parse_endpoints("advertised.listeners", settings["advertised.listeners"] or ())
-    _check_ports(opened)
+    opened = _parse_listener_endpoints("listeners", settings["listeners"])
+    advertised = _parse_listener_endpoints("advertised.listeners", settings["advertised.listeners"] or ())
+    _check_ports_distinct(opened)
     clients = {name: endpoint for name, endpoint in opened.items() if name not in controllers}
     if not clients:
         raise SettingsError("listeners has no listener for clients")
-    _check_advertised(opened, clients if all_advertised else {}, advertised)
+    _check_advertised_listeners(opened, clients if all_advertised else {}, advertised)
     of_brokers = settings["inter.broker.listener.name"]
     if of_brokers and of_brokers.upper() not in (advertised or clients):
         raise SettingsError(f"inter.broker.listener.name: {of_brokers} is not among the listeners that are advertised")
@@ -69,7 +69,7 @@ def make_broker_listeners(settings: Settings, *, all_advertised: bool = True) ->
 def list_controller_listeners(settings: Settings) -> tuple[str, ...]:
     """Return the names in `listeners` that belong to a KRaft controller, and are not opened."""
     controllers = {name.upper() for name in settings["controller.listener.names"] or ()}
-    return tuple(name for name in _parse_endpoints("listeners", settings["listeners"]) if name in controllers)
+    return tuple(name for name in _parse_listener_endpoints("listeners", settings["listeners"]) if name in controllers)
 
 
 def list_unprotected_listeners(settings: Settings) -> tuple[Listener, ...]:
@@ -104,13 +104,15 @@ def shift_settings_to_node(settings: Settings, node_id: int, rack: str | None) -
         for name in ("listeners", "advertised.listeners"):
             if settings[name]:
                 controllers = list_controller_listeners(settings)
-                texts[name] = ",".join(_shift_address_text(text, index, controllers) for text in settings[name])
+                texts[name] = ",".join(
+                    _shift_ports_in_listeners_text(text, index, controllers) for text in settings[name]
+                )
     if rack is not None:
         texts["broker.rack"] = rack
     return settings if texts == settings.static_texts else Settings(texts)
 
 
-def _shift_address_text(text: str, by: int, controllers: Collection[str]) -> str:
+def _shift_ports_in_listeners_text(text: str, by: int, controllers: Collection[str]) -> str:
     """Return the address as a further node has it; that of a controller is not opened, and stays."""
     match = LISTENER.fullmatch(text)
     if match is None or match["name"].upper() in controllers:
@@ -132,7 +134,7 @@ class _Endpoint(NamedTuple):
     port: int
 
 
-def _parse_endpoints(setting: str, texts: tuple[str, ...]) -> dict[str, _Endpoint]:
+def _parse_listener_endpoints(setting: str, texts: tuple[str, ...]) -> dict[str, _Endpoint]:
     """Return the endpoints of a setting by listener name, in capitals as Kafka compares them."""
     endpoints: dict[str, _Endpoint] = {}
     for text in texts:
@@ -159,7 +161,7 @@ def _parse_protocol_map(text: str) -> dict[str, str]:
     return protocols
 
 
-def _check_advertised(
+def _check_advertised_listeners(
     opened: dict[str, _Endpoint], clients: dict[str, _Endpoint], advertised: dict[str, _Endpoint]
 ) -> None:
     """Check that what is advertised is opened, as Kafka does, and also that each listener for clients is advertised."""
@@ -171,7 +173,7 @@ def _check_advertised(
         raise SettingsError(f"advertised.listeners: without {', '.join(missing)} no client could use that listener")
 
 
-def _check_ports(opened: dict[str, _Endpoint]) -> None:
+def _check_ports_distinct(opened: dict[str, _Endpoint]) -> None:
     """Check that two listeners share a port only if one is IPv4 and the other IPv6 (KIP-797)."""
     taken: dict[int, list[_Endpoint]] = {}
     for endpoint in opened.values():

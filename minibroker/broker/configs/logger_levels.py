@@ -43,7 +43,7 @@ def change_logger_levels(changes: Iterable[Change], *, validate_only: bool) -> N
     wanted = list(changes)
     known = get_logger_levels()
     for change in wanted:
-        _check_change(change, known)
+        _check_level_change(change, known)
     if not validate_only:
         for change in wanted:
             logger = logging.getLogger(None if change.name == ROOT else change.name)
@@ -51,7 +51,7 @@ def change_logger_levels(changes: Iterable[Change], *, validate_only: bool) -> N
             log.warning("logger %s is at level %s now", change.name, _get_level_name(logger.getEffectiveLevel()))
 
 
-def _check_change(change: Change, known: dict[str, str]) -> None:
+def _check_level_change(change: Change, known: dict[str, str]) -> None:
     if change.kind not in (ChangeKind.SET, ChangeKind.DELETE):
         message = f"{change.kind.name} operation is not allowed for the BROKER_LOGGER resource"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -39,14 +39,14 @@ class MalformedProperties(ValueError):
     """Text that java.util.Properties rejects too; the message is one line."""
 
 
-def parse_properties(text: str) -> Iterator[Property]:
+def parse_java_properties(text: str) -> Iterator[Property]:
     """Yield the pairs in their order, duplicates included. Raises MalformedProperties."""
     for number, line in _join_continued_lines(text):
         key = KEY.match(line)
         assert key is not None  # the pattern matches the empty string too
         separator = SEPARATOR.match(line, key.end())
         end = key.end() if separator is None else separator.end()
-        yield Property(_replace_escapes(key[0], number), _replace_escapes(line[end:], number), number)
+        yield Property(_replace_java_escapes(key[0], number), _replace_java_escapes(line[end:], number), number)
 
 
 def _join_continued_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -77,7 +77,7 @@ def _is_continued(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _replace_escapes(text: str, line: int) -> str:
+def _replace_java_escapes(text: str, line: int) -> str:
     r"""Replace escapes. Drop a backslash before any other character; \u needs four hexadecimal digits."""
 
     def character(match: re.Match[str]) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS
-from minibroker.broker.configs.settings import get_broker_setting
+from minibroker.broker.configs.settings import get_broker_setting_declaration
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS, Scope, Setting
-from minibroker.broker.configs.settings_values import InvalidValue, parse_value
+from minibroker.broker.configs.settings_values import InvalidValue, parse_setting_value
 from minibroker.protocol.messages.metadata_records import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -41,24 +41,26 @@ def drop_unusable_configs(configs: Mapping[tuple[int, str], dict[str, str]]) -> 
             continue
         kind = TABLES[resource_type][1]
         for name in list(texts):
-            reason = _find_objection(_find_setting(resource_type, name), name, texts[name])
+            reason = _find_reason_to_drop(_find_setting(resource_type, name), name, texts[name])
             if reason is not None:
                 log.warning("the metadata sets %s of %s %s: ignored, %s", name, kind, resource or "(all)", reason)
                 del texts[name]
         if resource_type == BROKER_RESOURCE:
-            _warn_of_inert_configs(resource_type, resource, texts)
+            _warn_of_configs_without_effect(resource_type, resource, texts)
 
 
 def _find_setting(resource_type: int, name: str) -> Setting | None:
     """Return the row of a setting, or None; as in Kafka, a broker may have unknown ones, which get a row."""
-    return get_broker_setting(name) if resource_type == BROKER_RESOURCE else TABLES[resource_type][0].get(name)
+    return (
+        get_broker_setting_declaration(name) if resource_type == BROKER_RESOURCE else TABLES[resource_type][0].get(name)
+    )
 
 
-def _find_objection(row: Setting | None, name: str, text: str) -> str | None:
+def _find_reason_to_drop(row: Setting | None, name: str, text: str) -> str | None:
     if row is None:
         return "as this broker does not know it"
     try:
-        parse_value(row, name, text)
+        parse_setting_value(row, name, text)
     except InvalidValue as error:
         return str(error)
     return None
@@ -79,10 +81,10 @@ def warn_of_settings_without_effect(
         )
         if is_further and is_shared:
             log.warning("broker %s: %s acts only as broker %d has it, for all nodes here", resource, name, first_node)
-    _warn_of_inert_configs(resource_type, resource, configs)
+    _warn_of_configs_without_effect(resource_type, resource, configs)
 
 
-def _warn_of_inert_configs(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
+def _warn_of_configs_without_effect(resource_type: int, resource: str, configs: Mapping[str, str | None]) -> None:
     kind = TABLES[resource_type][1]
     for name in sorted(name for name, value in configs.items() if value is not None):
         row = _find_setting(resource_type, name)

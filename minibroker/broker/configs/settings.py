@@ -20,8 +20,13 @@ from minibroker.broker.configs.settings_table import (
     Setting,
     Value,
 )
-from minibroker.broker.configs.settings_values import InvalidValue, format_value, normalize_text, parse_value
-from minibroker.broker.configs.valid_values import find_format_magic
+from minibroker.broker.configs.settings_values import (
+    InvalidValue,
+    format_setting_value,
+    normalize_setting_text,
+    parse_setting_value,
+)
+from minibroker.broker.configs.valid_values import find_magic_of_format_version
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.log_settings import LogSettings
@@ -33,15 +38,15 @@ UNLIMITED = -1
 ELIDE = "record.attributes.elide"
 
 
-def get_broker_setting(name: str) -> Setting:
+def get_broker_setting_declaration(name: str) -> Setting:
     """Return the row of a broker setting, including settings without effect and unknown names."""
     row = BROKER_SETTINGS.get(name)
     if row is not None:
         return row
     # Needed only to set or list what is not in the table; a plain start does without it.
-    from minibroker.broker.configs.settings_without_effect import find_broker_setting
+    from minibroker.broker.configs.settings_without_effect import find_broker_setting_declaration
 
-    return find_broker_setting(name)
+    return find_broker_setting_declaration(name)
 
 
 class SettingsError(Exception):
@@ -116,16 +121,16 @@ class Settings:
         All are texts by broker setting name. Raises SettingsError.
         """
         self._texts = {
-            ConfigSource.DYNAMIC_BROKER: _normalize_texts(broker or {}),
-            ConfigSource.DYNAMIC_DEFAULT_BROKER: _normalize_texts(cluster or {}),
-            ConfigSource.STATIC_BROKER: _copy_node_id(_normalize_texts(static or {})),
+            ConfigSource.DYNAMIC_BROKER: _normalize_setting_texts(broker or {}),
+            ConfigSource.DYNAMIC_DEFAULT_BROKER: _normalize_setting_texts(cluster or {}),
+            ConfigSource.STATIC_BROKER: _copy_node_id_to_broker_id(_normalize_setting_texts(static or {})),
         }
-        self._set = self._parse_all()
+        self._set = self._parse_all_values()
         self._described: list[ConfigEntry] | None = None  # computed on first use
         self._log_settings: LogSettings | None = None  # of topics without overrides, computed on first use
         self._topic_entries: dict[str, ConfigEntry] = {}  # for topics that do not override them, computed on first use
         self._values = {name: self._get_effective_value(row) for name, row in BROKER_SETTINGS.items()}
-        self._check_rules()
+        self._check_rules_between_settings()
         self._topic_values: dict[str, Value] = {
             topic: row.default if row.scope is Scope.TOPIC else self._values[row.name]
             for topic, row in TOPIC_SETTINGS.items()
@@ -136,7 +141,7 @@ class Settings:
 
     def get_value(self, name: str) -> Any:
         """Return the typed value or default of a setting, including settings without effect."""
-        return self._set.get(name, get_broker_setting(name).default)
+        return self._set.get(name, get_broker_setting_declaration(name).default)
 
     @property
     def static_texts(self) -> dict[str, str]:
@@ -149,7 +154,7 @@ class Settings:
         directories: tuple[str, ...] = self["log.dirs"] or self["log.dir"]
         return directories
 
-    def with_dynamic(
+    def with_dynamic_configs(
         self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
     ) -> Settings:
         """Return these settings with other dynamic values, for all brokers, this one, or both. Raises SettingsError."""
@@ -162,7 +167,7 @@ class Settings:
     def get_topic_value(self, name: str, overrides: Mapping[str, str]) -> Any:
         """Return the value of a topic setting for a topic with these (valid) overrides."""
         if name in overrides:
-            return parse_value(TOPIC_SETTINGS[name], name, overrides[name])
+            return parse_setting_value(TOPIC_SETTINGS[name], name, overrides[name])
         return self._topic_values[name]
 
     def get_log_settings(self, overrides: Mapping[str, str]) -> LogSettings:
@@ -172,7 +177,7 @@ class Settings:
         values = dict(self._topic_values)
         values[ELIDE] = None
         for name, text in overrides.items():
-            values[name] = parse_value(TOPIC_SETTINGS[name], name, text)
+            values[name] = parse_setting_value(TOPIC_SETTINGS[name], name, text)
         made = _make_log_settings(values)
         if not overrides:
             self._log_settings = made
@@ -181,9 +186,9 @@ class Settings:
     def describe_topic_configs(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
         """Describe all settings of a topic with these (valid) overrides; internal ones only where overridden."""
         names = (name for name, row in TOPIC_SETTINGS.items() if not row.internal or name in overrides)
-        return [self._describe_topic_entry(name, overrides) for name in sorted(names)]
+        return [self._describe_topic_config(name, overrides) for name in sorted(names)]
 
-    def find_topic_config_source(self, entry: ConfigEntry) -> ConfigSource:
+    def get_topic_config_source(self, entry: ConfigEntry) -> ConfigSource:
         """Return where a topic's value comes from, also if a fallback of the setting has it, as CreateTopics says."""
         names = [name for name, _ in entry.setting.fallbacks] if entry.source is ConfigSource.DEFAULT else []
         given = (source for source, texts in self._texts.items() for name in names if name in texts)
@@ -197,7 +202,8 @@ class Settings:
             rows = (*BROKER_SETTINGS.values(), *WITHOUT_EFFECT.values())
             names = {row.name for row in rows if not row.internal} | self._set.keys()
             self._described = [
-                self._make_broker_entry(name, tuple(self._iterate_synonyms(name))) for name in sorted(names)
+                self._make_broker_config_entry(name, tuple(self._iterate_config_synonyms(name)))
+                for name in sorted(names)
             ]
         return self._described
 
@@ -206,18 +212,18 @@ class Settings:
         source = ConfigSource.DYNAMIC_DEFAULT_BROKER
         entries = []
         for name in sorted(self._texts[source]):
-            synonyms = tuple(synonym for synonym in self._iterate_synonyms(name) if synonym.source is source)
-            entries.append(self._make_broker_entry(name, synonyms)._replace(value=synonyms[0].value))
+            synonyms = tuple(synonym for synonym in self._iterate_config_synonyms(name) if synonym.source is source)
+            entries.append(self._make_broker_config_entry(name, synonyms)._replace(value=synonyms[0].value))
         return entries
 
-    def list_synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
+    def list_config_synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
         """Return the sources of a broker setting's value, in order of precedence."""
-        return tuple(self._iterate_synonyms(name))
+        return tuple(self._iterate_config_synonyms(name))
 
-    def _parse_all(self) -> dict[str, Value]:
+    def _parse_all_values(self) -> dict[str, Value]:
         """Return the typed value of every name that is set, from the source with the highest precedence."""
         return {
-            name: parse_value(get_broker_setting(name), name, text)
+            name: parse_setting_value(get_broker_setting_declaration(name), name, text)
             for source in reversed(self._texts)
             for name, text in self._texts[source].items()
         }
@@ -232,7 +238,7 @@ class Settings:
             value = None if other is None else max(other * factor, UNLIMITED)
         return value
 
-    def _check_rules(self) -> None:
+    def _check_rules_between_settings(self) -> None:
         """Check the rules between settings, as in Kafka's KafkaConfig. Raises SettingsError."""
         queued, largest = self["queued.max.request.bytes"], self["socket.request.max.bytes"]
         if 0 < queued < largest:
@@ -241,11 +247,11 @@ class Settings:
             )
         if self["log.retention.ms"] == 0:
             raise SettingsError("log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
-        objection = _find_cleaner_objection(self) or group_settings.find_group_settings_objection(self)
+        objection = _find_cleaner_settings_objection(self) or group_settings.find_group_settings_objection(self)
         if objection is not None:
             raise SettingsError(objection)
-        _check_cordoned(self.log_directories, self._get_static_value("cordoned.log.dirs"))
-        conflict = _find_lag_conflict(
+        _check_cordoned_directories(self.log_directories, self._get_static_value("cordoned.log.dirs"))
+        conflict = _find_compaction_lag_conflict(
             self["log.cleaner.min.compaction.lag.ms"], self["log.cleaner.max.compaction.lag.ms"]
         )
         if conflict is not None:
@@ -254,57 +260,64 @@ class Settings:
     def _get_static_value(self, name: str) -> Any:
         """Return the value that a setting has without dynamic ones."""
         row, text = BROKER_SETTINGS[name], self._texts[ConfigSource.STATIC_BROKER].get(name)
-        return row.default if text is None else parse_value(row, name, text)
+        return row.default if text is None else parse_setting_value(row, name, text)
 
-    def _describe_topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
+    def _describe_topic_config(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
         """Return the description of a topic's setting, the same object for all topics that do not override it."""
         if name in overrides:
-            return self._make_topic_entry(name, overrides)
+            return self._make_topic_config_entry(name, overrides)
         if name not in self._topic_entries:
-            self._topic_entries[name] = self._make_topic_entry(name, {})
+            self._topic_entries[name] = self._make_topic_config_entry(name, {})
         return self._topic_entries[name]
 
-    def _make_topic_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
+    def _make_topic_config_entry(self, name: str, overrides: Mapping[str, str]) -> ConfigEntry:
         row = TOPIC_SETTINGS[name]
-        synonyms = () if row.scope is Scope.TOPIC else tuple(self._iterate_synonyms(row.name))
+        synonyms = () if row.scope is Scope.TOPIC else tuple(self._iterate_config_synonyms(row.name))
         if name in overrides:
             synonyms = (ConfigSynonym(name, overrides[name], ConfigSource.DYNAMIC_TOPIC), *synonyms)
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
-        value = format_value(self.get_topic_value(name, overrides))
+        value = format_setting_value(self.get_topic_value(name, overrides))
         return ConfigEntry(name, value, source, row, False, synonyms)
 
-    def _make_broker_entry(self, name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
-        row = get_broker_setting(name)
-        value = None if row.sensitive else format_value(self._set.get(name, row.default))
+    def _make_broker_config_entry(self, name: str, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+        row = get_broker_setting_declaration(name)
+        value = None if row.sensitive else format_setting_value(self._set.get(name, row.default))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
         return ConfigEntry(name, value, source, row, not row.dynamic, synonyms)
 
-    def _iterate_synonyms(self, name: str) -> Iterator[ConfigSynonym]:
+    def _iterate_config_synonyms(self, name: str) -> Iterator[ConfigSynonym]:
         """Yield the sources of a broker setting's value, in order of precedence.
 
         As in Kafka, entries before the first one of the name itself are left out: while only log.roll.hours is set, it
         is no synonym of log.roll.ms, and the source of both is DEFAULT.
         """
-        row = get_broker_setting(name)
+        row = get_broker_setting_declaration(name)
         names = (name, *(fallback for fallback, _ in row.fallbacks))
         reached = False
         for source, texts in (*self._texts.items(), (ConfigSource.DEFAULT, None)):
             for synonym in names:
-                text = format_value(get_broker_setting(synonym).default) if texts is None else texts.get(synonym)
+                text = (
+                    format_setting_value(get_broker_setting_declaration(synonym).default)
+                    if texts is None
+                    else texts.get(synonym)
+                )
                 reached = reached or (text is not None and synonym == name)
                 if text is not None and reached:
                     yield ConfigSynonym(synonym, None if row.sensitive else text, source)
 
 
-def _normalize_texts(texts: Mapping[str, str]) -> dict[str, str]:
+def _normalize_setting_texts(texts: Mapping[str, str]) -> dict[str, str]:
     """Return the texts as DescribeConfigs shows them: trimmed, lists without blanks. Raises SettingsError."""
     try:
-        return {name: normalize_text(get_broker_setting(name), name, text) for name, text in texts.items()}
+        return {
+            name: normalize_setting_text(get_broker_setting_declaration(name), name, text)
+            for name, text in texts.items()
+        }
     except InvalidValue as error:
         raise SettingsError(str(error)) from None
 
 
-def _copy_node_id(static: dict[str, str]) -> dict[str, str]:
+def _copy_node_id_to_broker_id(static: dict[str, str]) -> dict[str, str]:
     """Copy node.id to broker.id, or the reverse. Raises SettingsError if they disagree."""
     ids = {static[name] for name in ("node.id", "broker.id") if name in static}
     if len(ids) > 1:
@@ -312,7 +325,7 @@ def _copy_node_id(static: dict[str, str]) -> dict[str, str]:
     return {**static, **{name: number for number in ids for name in ("node.id", "broker.id")}}
 
 
-def _find_cleaner_objection(settings: Settings) -> str | None:
+def _find_cleaner_settings_objection(settings: Settings) -> str | None:
     """Return an error in the cleaner's threads and memory, which Kafka would reject too, or None."""
     threads = settings["log.cleaner.threads"]
     if threads < 1:
@@ -328,7 +341,7 @@ def _find_cleaner_objection(settings: Settings) -> str | None:
     return None
 
 
-def _check_cordoned(directories: Sequence[str], cordoned: Sequence[str]) -> None:
+def _check_cordoned_directories(directories: Sequence[str], cordoned: Sequence[str]) -> None:
     """Raise SettingsError unless each of `cordoned` is a log directory, or all are meant.
 
     A start does not check the dynamic value: the directory may be gone by then.
@@ -344,7 +357,7 @@ def _check_cordoned(directories: Sequence[str], cordoned: Sequence[str]) -> None
         )
 
 
-def _find_lag_conflict(min_ms: int, max_ms: int) -> str | None:
+def _find_compaction_lag_conflict(min_ms: int, max_ms: int) -> str | None:
     if min_ms <= max_ms:
         return None
     return f"conflict topic config setting min.compaction.lag.ms ({min_ms}) > max.compaction.lag.ms ({max_ms})"
@@ -354,7 +367,7 @@ def _make_log_settings(values: Mapping[str, Any]) -> LogSettings:
     """Return the log settings among a topic's typed values, in the types of storage."""
     fields = {field: values[field.replace("_", ".")] for field in LogSettings._fields}
     fields["cleanup_policy"] = frozenset(fields["cleanup_policy"])
-    fields["message_format_version"] = find_format_magic(fields["message_format_version"])
+    fields["message_format_version"] = find_magic_of_format_version(fields["message_format_version"])
     fields.update(_derive_timestamp_bounds(values))
     fields["message_timestamp_type"] = TIMESTAMP_TYPES.choices.index(fields["message_timestamp_type"])
     if values["internal.segment.bytes"] is not None:
@@ -380,35 +393,35 @@ def validate_topic_overrides(settings: Settings, overrides: Mapping[str, str | N
     """
     nulls = sorted(name for name, text in overrides.items() if text is None)
     if nulls:
-        raise _make_invalid_config(f"Null value not supported for topic configs: {', '.join(nulls)}")
+        raise _make_invalid_config_error(f"Null value not supported for topic configs: {', '.join(nulls)}")
     texts = {name: _normalize_topic_text(name, text) for name, text in overrides.items() if text is not None}
-    _check_topic_rules(settings, texts)
+    _check_rules_between_topic_configs(settings, texts)
     return texts
 
 
 def _normalize_topic_text(name: str, text: str) -> str:
     if name not in TOPIC_SETTINGS:
-        raise _make_invalid_config(f"Unknown topic config name: {name}")
+        raise _make_invalid_config_error(f"Unknown topic config name: {name}")
     try:
-        return normalize_text(TOPIC_SETTINGS[name], name, text)
+        return normalize_setting_text(TOPIC_SETTINGS[name], name, text)
     except InvalidValue as error:
-        raise _make_invalid_config(str(error)) from None
+        raise _make_invalid_config_error(str(error)) from None
 
 
-def _check_topic_rules(settings: Settings, texts: Mapping[str, str]) -> None:
+def _check_rules_between_topic_configs(settings: Settings, texts: Mapping[str, str]) -> None:
     """Check the rules between the settings of a topic, as in Kafka's LogConfig. Raises KafkaError."""
     if settings.get_topic_value("remote.storage.enable", texts):
-        raise _make_invalid_config(
+        raise _make_invalid_config_error(
             "remote.storage.enable=true: Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )
     lags = (settings.get_topic_value(f"{bound}.compaction.lag.ms", texts) for bound in ("min", "max"))
-    conflict = _find_lag_conflict(*lags)
+    conflict = _find_compaction_lag_conflict(*lags)
     if conflict is not None:
-        raise _make_invalid_config(conflict)
+        raise _make_invalid_config_error(conflict)
 
 
-def _make_invalid_config(message: str) -> KafkaError:
+def _make_invalid_config_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
@@ -418,32 +431,32 @@ def validate_broker_overrides(settings: Settings, texts: Mapping[str, str], *, p
     As in Kafka, unknown names are allowed. Raises KafkaError(INVALID_REQUEST) with the name of the setting.
     """
     from minibroker.broker.configs.settings_without_effect import (
-        is_fixed_setting,
         is_listener_only_setting,
         is_per_broker_setting,
+        is_read_only_setting,
     )
 
-    _refuse_settings(texts, is_fixed_setting, "Cannot update these configs dynamically")
+    _refuse_wrong_settings(texts, is_read_only_setting, "Cannot update these configs dynamically")
     reason = "These security configs can be dynamically updated only per-listener using the listener prefix"
-    _refuse_settings(texts, is_listener_only_setting, reason)
+    _refuse_wrong_settings(texts, is_listener_only_setting, reason)
     try:
-        changed = settings.with_dynamic(**{"broker" if per_broker else "cluster": texts})
-        _check_cordoned(changed.log_directories, changed["cordoned.log.dirs"])
+        changed = settings.with_dynamic_configs(**{"broker" if per_broker else "cluster": texts})
+        _check_cordoned_directories(changed.log_directories, changed["cordoned.log.dirs"])
     except SettingsError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
     if not per_broker:
         reason = "Cannot update these configs at default cluster level, broker id must be specified"
-        _refuse_settings(texts, is_per_broker_setting, reason)
-    _check_cleaner_threads(settings["log.cleaner.threads"], changed["log.cleaner.threads"])
+        _refuse_wrong_settings(texts, is_per_broker_setting, reason)
+    _check_cleaner_thread_change(settings["log.cleaner.threads"], changed["log.cleaner.threads"])
 
 
-def _refuse_settings(names: Iterable[str], is_wrong: Callable[[str], bool], reason: str) -> None:
+def _refuse_wrong_settings(names: Iterable[str], is_wrong: Callable[[str], bool], reason: str) -> None:
     wrong = sorted(name for name in names if is_wrong(name))
     if wrong:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(wrong)}]")
 
 
-def _check_cleaner_threads(current: int, wanted: int) -> None:
+def _check_cleaner_thread_change(current: int, wanted: int) -> None:
     """Reject a change of the number of threads by more than a factor of two, as Kafka does."""
     if wanted < current // 2:
         change, bound = "reduced", "less than half"

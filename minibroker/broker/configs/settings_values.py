@@ -25,33 +25,33 @@ class InvalidValue(ValueError):
     """A text that is no valid value of its setting; the message is Kafka's, in one line."""
 
 
-def parse_value(setting: Setting, name: str, text: str) -> Value:
+def parse_setting_value(setting: Setting, name: str, text: str) -> Value:
     """Return the typed value of a text.
 
     `name` is the setting's name in error messages, that of the broker or of the topic. Raises InvalidValue.
     """
     try:
-        value = _parse_as_type(setting.type, text.strip())
+        value = _parse_as_config_type(setting.type, text.strip())
     except ValueError as error:
         raise InvalidValue(f"Invalid value {text} for configuration {name}: {error}") from None
     if isinstance(value, tuple):
-        value = _remove_duplicates(value, name, may_repeat=name == setting.topic)
-    objection = setting.valid.find_objection(value) if setting.valid is not None else None
+        value = _remove_duplicates_of_list(value, name, may_repeat=name == setting.topic)
+    objection = setting.valid.find_validation_error(value) if setting.valid is not None else None
     if objection is not None:
         raise InvalidValue(
-            f"Invalid value {_find_offending_text(setting, value)} for configuration {name}: {objection}"
+            f"Invalid value {_find_unparsable_part(setting, value)} for configuration {name}: {objection}"
         )
     return value
 
 
-def _find_offending_text(setting: Setting, value: Value) -> str | None:
+def _find_unparsable_part(setting: Setting, value: Value) -> str | None:
     """Return the text that an error names: in a list, the first element that is not allowed."""
     if isinstance(setting.valid, OneOf) and isinstance(value, tuple):
         return next((word for word in value if word not in setting.valid.choices), "")
-    return format_value(value)
+    return format_setting_value(value)
 
 
-def _parse_as_type(type: ConfigType, text: str) -> Value:
+def _parse_as_config_type(type: ConfigType, text: str) -> Value:
     if type is ConfigType.BOOLEAN:
         return _parse_boolean(text)
     if type in BITS:
@@ -87,7 +87,7 @@ def _parse_list(text: str) -> tuple[str, ...]:
     return tuple(element.strip() for element in text.split(",")) if text else ()
 
 
-def _remove_duplicates(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
+def _remove_duplicates_of_list(elements: tuple[str, ...], name: str, *, may_repeat: bool) -> tuple[str, ...]:
     """Return the list without duplicates, which Kafka accepts for a topic and rejects for a broker."""
     if not all(elements):
         raise InvalidValue(f"Configuration '{name}' values must not be empty.")
@@ -97,7 +97,7 @@ def _remove_duplicates(elements: tuple[str, ...], name: str, *, may_repeat: bool
     return once
 
 
-def format_value(value: Any) -> str | None:
+def format_setting_value(value: Any) -> str | None:
     """Return the text of a typed value, as DescribeConfigs shows it; None for None."""
     if value is None:
         return None
@@ -119,6 +119,6 @@ def _format_double(value: float) -> str:
     return f"{mantissa}E{int(exponent)}"
 
 
-def normalize_text(setting: Setting, name: str, text: str) -> str:
+def normalize_setting_text(setting: Setting, name: str, text: str) -> str:
     """Return the normalized text: trimmed, a list without blanks and duplicates. Raises InvalidValue."""
-    return format_value(parse_value(setting, name, text)) or ""
+    return format_setting_value(parse_setting_value(setting, name, text)) or ""

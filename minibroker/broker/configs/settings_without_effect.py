@@ -300,7 +300,7 @@ _OF_LISTENERS_ONLY = frozenset(
 
 
 @lru_cache(1000)
-def find_broker_setting(name: str) -> Setting:
+def find_broker_setting_declaration(name: str) -> Setting:
     """Return the row of a broker setting: from either table, for a listener, or for an unknown name.
 
     A name that Kafka does not know may be meant for a plugin; its type is UNKNOWN.
@@ -308,12 +308,12 @@ def find_broker_setting(name: str) -> Setting:
     row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
     if row is not None:
         return row
-    base = _find_base_name(name)
+    base = _find_name_without_listener_prefix(name)
     if base is None:
         # Kafka lets each mechanism have its own, but knows no type for such a name.
         acts = _LISTENER.sub(r"\2", name).removeprefix("oauthbearer.") in _ACTING
         return Setting(name, ConfigType.UNKNOWN, None, "", inert="" if acts else _UNKNOWN, in_kafka=False)
-    of_all = find_broker_setting(base)
+    of_all = find_broker_setting_declaration(base)
     acts = base in _ACTING or base.startswith("ssl.") and of_all.has_effect
     acts = acts or (base == _JAAS and not name.endswith(f"{name.split('.')[2]}.{_JAAS}"))
     inert = "" if acts else of_all.inert or _NOT_OF_ONE
@@ -322,7 +322,7 @@ def find_broker_setting(name: str) -> Setting:
     )
 
 
-def _find_base_name(name: str) -> str | None:
+def _find_name_without_listener_prefix(name: str) -> str | None:
     """Return the name of the known setting that `name` sets for one listener, or None."""
     match = _LISTENER.fullmatch(name)
     rest = match[2] if match else ""
@@ -342,7 +342,7 @@ def is_fixed_while_listener_open(name: str) -> bool:
     return match is not None and match[2] not in _OF_LISTENERS_ONLY and match[2] not in _OF_ALL_BROKERS
 
 
-def is_fixed_setting(name: str) -> bool:
+def is_read_only_setting(name: str) -> bool:
     """Return whether this is a known setting that cannot change at run time."""
     row = BROKER_SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
     return row is not None and not row.dynamic
@@ -356,4 +356,4 @@ def is_listener_only_setting(name: str) -> bool:
 def is_per_broker_setting(name: str) -> bool:
     """Return whether the setting can change only per broker, not for all brokers."""
     match = _LISTENER.fullmatch(name)
-    return match[2] not in _OF_ALL_BROKERS if match else find_broker_setting(name).update is PER_BROKER
+    return match[2] not in _OF_ALL_BROKERS if match else find_broker_setting_declaration(name).update is PER_BROKER

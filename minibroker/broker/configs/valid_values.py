@@ -52,7 +52,7 @@ _LATEST_FORMAT = 2
 class Valid(Protocol):
     """What a value may be."""
 
-    def find_objection(self, value: Any) -> str | None:
+    def find_validation_error(self, value: Any) -> str | None:
         """Return Kafka's objection to the value, or None."""
 
 
@@ -63,7 +63,7 @@ class Range(NamedTuple):
     maximum: float | None = None
     or_equal_to: int | None = None
 
-    def find_objection(self, value: Any) -> str | None:
+    def find_validation_error(self, value: Any) -> str | None:
         """Return Kafka's objection to the value, or None."""
         if self.or_equal_to is not None:
             allowed = value == self.or_equal_to or (self.minimum or 0) <= value <= (self.maximum or 0)
@@ -82,7 +82,7 @@ class OneOf(NamedTuple):
     choices: tuple[str, ...]
     some: bool = False
 
-    def find_objection(self, value: Any) -> str | None:
+    def find_validation_error(self, value: Any) -> str | None:
         """Return Kafka's objection to the value, or None."""
         words = value if isinstance(value, tuple) else (value,)
         if self.some and not words:
@@ -97,7 +97,7 @@ class AnyCaseOf(NamedTuple):
 
     choices: tuple[str, ...]
 
-    def find_objection(self, value: Any) -> str | None:
+    def find_validation_error(self, value: Any) -> str | None:
         """Return Kafka's objection to the value, or None."""
         if value.upper() in self.choices:
             return None
@@ -107,7 +107,7 @@ class AnyCaseOf(NamedTuple):
 class ReplicaList(NamedTuple):
     """`*`, or `partition:broker` pairs."""
 
-    def find_objection(self, value: Any) -> str | None:
+    def find_validation_error(self, value: Any) -> str | None:
         """Return Kafka's objection to the value, or None."""
         if value == ("*",) or all(_is_replica_pair(pair) for pair in value):
             return None
@@ -117,15 +117,15 @@ class ReplicaList(NamedTuple):
 class FormatVersion(NamedTuple):
     """A version of Kafka, as in `message.format.version` before Kafka 4; it selects that version's message format."""
 
-    def find_objection(self, value: Any) -> str | None:
+    def find_validation_error(self, value: Any) -> str | None:
         """Return Kafka's objection to the value, or None."""
-        return None if find_format_magic(value) is not None else f"Version {value} is not a valid version"
+        return None if find_magic_of_format_version(value) is not None else f"Version {value} is not a valid version"
 
 
 class NonEmpty(NamedTuple):
     """A list of at least one element."""
 
-    def find_objection(self, value: Any) -> str | None:
+    def find_validation_error(self, value: Any) -> str | None:
         """Return an objection to the value, or None."""
         return None if value else "must not be empty"
 
@@ -133,16 +133,16 @@ class NonEmpty(NamedTuple):
 class ConnectionCounts(NamedTuple):
     """`address:number` pairs."""
 
-    def find_objection(self, value: Any) -> str | None:
+    def find_validation_error(self, value: Any) -> str | None:
         """Return an objection to the value, or None."""
         try:
-            parse_counts_of_addresses(value)
+            parse_connection_counts(value)
         except ValueError as error:
             return f"must be a list of address:number, and {error}"
         return None
 
 
-def parse_counts_of_addresses(text: str) -> dict[str, int]:
+def parse_connection_counts(text: str) -> dict[str, int]:
     """Return a comma-separated list of address:number as a dict. Raises ValueError."""
     import ipaddress  # which hardly a broker needs
 
@@ -156,7 +156,7 @@ def parse_counts_of_addresses(text: str) -> dict[str, int]:
 class AuthorizerClass(NamedTuple):
     """The name of Kafka's own authorizer, or nothing."""
 
-    def find_objection(self, value: Any) -> str | None:
+    def find_validation_error(self, value: Any) -> str | None:
         """Return an objection to the value, or None."""
         return None if value in ("", STANDARD_AUTHORIZER) else f"The only authorizer is {STANDARD_AUTHORIZER}"
 
@@ -169,7 +169,7 @@ def parse_super_users(text: str) -> frozenset[str]:
 class Principals(NamedTuple):
     """Principals as type:name, with semicolons between them."""
 
-    def find_objection(self, value: Any) -> str | None:
+    def find_validation_error(self, value: Any) -> str | None:
         """Return Kafka's objection to the value, or None."""
         wrong = next((text for text in sorted(parse_super_users(value)) if ":" not in text), None)
         return wrong and f"expected a string in format principalType:principalName but got {wrong}"
@@ -181,7 +181,7 @@ def _is_replica_pair(pair: str) -> bool:
 
 
 @cache
-def find_format_magic(version: str) -> int | None:
+def find_magic_of_format_version(version: str) -> int | None:
     """Return the magic byte of the format of a version of Kafka, or None if there is no such version.
 
     As in Kafka, a release may have more parts than it needs: 0.10.0.1 is 0.10.0, and 2.8.2 is 2.8.

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.configs.recorded_configs import warn_of_settings_without_effect
 from minibroker.broker.configs.settings import validate_topic_overrides
-from minibroker.broker.control.elections import elect_leaders_at_start_in_steps, remove_absent_nodes
+from minibroker.broker.control.elections import elect_leaders_at_start_in_steps, remove_absent_nodes_from_isr
 from minibroker.broker.control.placement import (
     DEFAULT,
     Assignment,
-    check_assignment,
-    choose_assignment,
+    check_replica_assignment,
+    choose_replica_assignment,
     place_replicas,
-    validate_assignment,
+    validate_manual_assignment,
 )
 from minibroker.broker.control.registration import record_cordoned_directories
 from minibroker.broker.metadata.cordoning import CORDONED
@@ -38,7 +38,7 @@ from minibroker.broker.metadata.partitions import (
     NO_LEADER,
     Topic,
     check_topic_name,
-    normalize_colliding_name,
+    make_metric_collision_key,
 )
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -62,7 +62,7 @@ DELETED_AT_ONCE = 4  # logs, a tenth of a millisecond each
 Charge = Callable[[int], None]  # of partitions that are about to be created
 
 
-def _charge_nobody(count: int) -> None:
+def _charge_no_quota(count: int) -> None:
     """Create without a quota."""
 
 
@@ -89,7 +89,7 @@ class Controller:
         assignment: Sequence[tuple[int, Sequence[int]]] = (),
         overrides: Mapping[str, str | None] | None = None,
         validate_only: bool = False,
-        charge: Charge = _charge_nobody,
+        charge: Charge = _charge_no_quota,
     ) -> Steps[tuple[bytes, Assignment]]:
         """Create a topic; return its id (16 raw bytes) and replicas. With `validate_only`, create nothing; the id is 0.
 
@@ -102,9 +102,9 @@ class Controller:
         self._check_new_topic_name(name)
         configs = validate_topic_overrides(self._cluster.settings, overrides or {})
         if assignment:
-            replicas = validate_assignment(self._cluster, assignment, partition_count, replication_factor)
+            replicas = validate_manual_assignment(self._cluster, assignment, partition_count, replication_factor)
         else:
-            replicas = choose_assignment(self._cluster, partition_count, replication_factor)
+            replicas = choose_replica_assignment(self._cluster, partition_count, replication_factor)
         charge(len(replicas))
         if validate_only:
             return ZERO_UUID, replicas
@@ -114,8 +114,8 @@ class Controller:
             records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key, value=value)
             for key, value in configs.items()
         ]
-        with self._lock_topic_changes(name):
-            yield from self._add_partitions(name, topic_id, 0, configs, decided, replicas)
+        with self._hold_topic_for_change(name):
+            yield from self._create_and_commit_partitions(name, topic_id, 0, configs, decided, replicas)
         warn_of_settings_without_effect(TOPIC_RESOURCE, name, configs, self._cluster.controller_id)
         return topic_id, replicas
 
@@ -128,7 +128,7 @@ class Controller:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         if "." in name or "_" in name:
             others = [
-                *image.topics_by_colliding_name.get(normalize_colliding_name(name), ()),
+                *image.topics_by_colliding_name.get(make_metric_collision_key(name), ()),
                 *self._list_colliding_topics(name),
             ]
             for other in others:
@@ -141,11 +141,11 @@ class Controller:
 
     def _list_colliding_topics(self, name: str) -> list[str]:
         """Return the topics with a colliding name that are being created, extended or deleted in steps."""
-        wanted = normalize_colliding_name(name)
-        return [other for other in self._changing if normalize_colliding_name(other) == wanted]
+        wanted = make_metric_collision_key(name)
+        return [other for other in self._changing if make_metric_collision_key(other) == wanted]
 
     @contextlib.contextmanager
-    def _lock_topic_changes(self, name: str) -> Iterator[None]:
+    def _hold_topic_for_change(self, name: str) -> Iterator[None]:
         """Lock the topic against other changes inside the block, which runs in steps.
 
         Raises KafkaError(REASSIGNMENT_IN_PROGRESS) if another request is changing it.
@@ -158,7 +158,7 @@ class Controller:
         finally:
             self._changing.discard(name)
 
-    def _add_partitions(
+    def _create_and_commit_partitions(
         self,
         name: str,
         topic_id: bytes,
@@ -176,14 +176,14 @@ class Controller:
         try:
             settings = cluster.settings.get_log_settings(configs)
             for index, replicas in enumerate(assignment, first):
-                logs.append(cluster.create_log(name, index, topic_id, settings, replicas))
+                logs.append(cluster.create_partition_log(name, index, topic_id, settings, replicas))
                 yield
             added = yield from map_in_steps(self._make_partition_record, list(zip(logs, assignment, strict=True)))
             yield from cluster.commit_new_partitions(name, topic_id, [*decided, *added], logs)
         except BaseException:
-            cluster.delete_logs(logs)
+            cluster.delete_partition_logs(logs)
             raise
-        yield from self._apply_missed_changes(topic_id, logs)
+        yield from self._apply_changes_made_meanwhile(topic_id, logs)
 
     def _make_partition_record(self, new: tuple[Log, Sequence[int]]) -> Message:
         """Return the record of a new partition whose log exists; its live replicas are in sync."""
@@ -210,7 +210,7 @@ class Controller:
         assignment: Assignment | None = None,
         *,
         validate_only: bool = False,
-        charge: Charge = _charge_nobody,
+        charge: Charge = _charge_no_quota,
     ) -> Steps[None]:
         """Extend a topic to `count` partitions. Raises KafkaError with codes of CreatePartitions, or of `charge`."""
         topic = self._cluster.image.topics.get(name)
@@ -225,11 +225,11 @@ class Controller:
             message = f"Attempted to add {new} additional partition(s), but {given}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)
         else:
-            check_assignment(self._cluster, assignment, replication_factor, first=len(topic.partitions))
+            check_replica_assignment(self._cluster, assignment, replication_factor, first=len(topic.partitions))
         charge(new)
         if not validate_only:
-            with self._lock_topic_changes(name):
-                yield from self._add_partitions(
+            with self._hold_topic_for_change(name):
+                yield from self._create_and_commit_partitions(
                     name, topic.topic_id, len(topic.partitions), topic.overrides, [], assignment
                 )
 
@@ -249,14 +249,14 @@ class Controller:
     def delete_topic_in_steps(self, topic: Topic) -> Steps[None]:
         """Delete a topic. After the first step no reader sees its records."""
         cluster = self._cluster
-        with self._lock_topic_changes(topic.name):
-            cluster.commit_records([records.RemoveTopicRecord(topic_id=topic.topic_id)])
+        with self._hold_topic_for_change(topic.name):
+            cluster.commit_metadata_records([records.RemoveTopicRecord(topic_id=topic.topic_id)])
             for partition in topic.partitions:
                 partition.leader_id = NO_LEADER
             for portion in split_into_portions(topic.partitions, DELETED_AT_ONCE):
-                cluster.delete_logs([partition.log for partition in portion if partition.has_local_log])
+                cluster.delete_partition_logs([partition.log for partition in portion if partition.has_local_log])
                 for partition in portion:
-                    partition.wake_waiters()
+                    partition.wake_all_waiters()
                 yield
             for watcher in cluster.watchers:
                 yield from watcher.on_topic_deleted(topic)
@@ -266,7 +266,7 @@ class Controller:
                 del partitions[-DELETED_AT_ONCE:]
                 yield
 
-    def _apply_missed_changes(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
+    def _apply_changes_made_meanwhile(self, topic_id: bytes, logs: list[Log]) -> Steps[None]:
         """Apply the changes of configs and nodes that happened while the logs of new partitions were created."""
         for log in logs:
             topic = self._cluster.image.topics_by_id.get(topic_id)
@@ -274,19 +274,19 @@ class Controller:
                 return  # deleted meanwhile
             partition = topic.partitions[log.partition]
             if not self._cluster.nodes.keys() >= set(partition.isr):
-                remove_absent_nodes(self._cluster, [partition])
+                remove_absent_nodes_from_isr(self._cluster, [partition])
             log.update_settings(self._cluster.get_log_settings(partition))
             yield
 
     # --- configs --------------------------------------------------------------------------------
 
-    def apply_changed_settings(self, topic: Topic | None) -> Steps[None]:
+    def apply_changed_log_settings(self, topic: Topic | None) -> Steps[None]:
         """Apply the changed configs of `topic`, or of the brokers (None). New topics already have them."""
         if topic is None:
             self._cluster.apply_broker_configs()
         for portion in self._cluster.iterate_partition_portions(None if topic is None else [topic]):
             for changed in {partition.topic for partition in portion}:
-                self._cluster.apply_topic_configs(changed)
+                self._cluster.apply_configs_to_topic(changed)
             self._cluster.apply_log_settings(portion)
             yield
 
@@ -305,10 +305,10 @@ class Controller:
         ]
         if MINIMUM_ISR in changes and self._cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
             decided.append(records.ClearElrRecord(topic_name=name if resource_type == TOPIC_RESOURCE else ""))
-        self._cluster.commit_records(decided)
+        self._cluster.commit_metadata_records(decided)
         if resource_type in (TOPIC_RESOURCE, BROKER_RESOURCE):
             topic = self._cluster.image.topics.get(name) if resource_type == TOPIC_RESOURCE else None
-            yield from self.apply_changed_settings(topic)
+            yield from self.apply_changed_log_settings(topic)
         if CORDONED in changes:
             record_cordoned_directories(self._cluster)
         if UNCLEAN_ELECTION in changes:
@@ -317,7 +317,7 @@ class Controller:
 
     # --- features -------------------------------------------------------------------------------
 
-    def make_first_records(self, formatted: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
+    def make_bootstrap_records(self, formatted: Sequence[Message], levels: Mapping[str, int]) -> list[Message]:
         """Return the first records of a new cluster: those of Kafka's format command, or else these feature levels.
 
         With eligible leader replicas, min.insync.replicas is recorded for all brokers from the beginning.
@@ -326,9 +326,9 @@ class Controller:
         first: list[Message] = list(formatted or made)
         begun = Image()
         for record in first:
-            begun.apply(record)
+            begun.apply_record(record)
         if begun.features.get(ELIGIBLE_LEADER_REPLICAS):
-            first += self._make_minimum_isr_equal(begun)
+            first += self._make_min_isr_records_of_brokers(begun)
         return first
 
     def update_features_in_steps(self, updates: Sequence[Update], *, validate_only: bool = False) -> Steps[None]:
@@ -338,7 +338,7 @@ class Controller:
         leader = min(cluster.nodes, default=cluster.static_settings["node.id"])
         supported = [(f"Local controller {leader}", SUPPORTED)]
         supported += [
-            (f"Broker {broker.broker_id}", list_supported_levels(broker))
+            (f"Broker {broker.broker_id}", list_supported_feature_levels(broker))
             for broker in image.brokers.values()
             if broker.broker_id not in cluster.nodes
         ]
@@ -346,14 +346,14 @@ class Controller:
         if validate_only:
             return
         levels = {update.name: update.level for update in updates if update.name != KRAFT_VERSION}
-        decided = self._make_minimum_isr_equal(image) if levels.get(ELIGIBLE_LEADER_REPLICAS) else []
+        decided = self._make_min_isr_records_of_brokers(image) if levels.get(ELIGIBLE_LEADER_REPLICAS) else []
         decided += [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
         if decided:
-            cluster.commit_records(decided)
+            cluster.commit_metadata_records(decided)
             record_cordoned_directories(self._cluster)
-            yield from self.apply_changed_settings(None)
+            yield from self.apply_changed_log_settings(None)
 
-    def _make_minimum_isr_equal(self, image: Image) -> list[Message]:
+    def _make_min_isr_records_of_brokers(self, image: Image) -> list[Message]:
         """Return records that make min.insync.replicas equal for all brokers, as eligible leaders need it (KIP-966)."""
         decided: list[Message] = []
         configs = image.configs
@@ -382,13 +382,13 @@ class Controller:
             block = records.ProducerIdsRecord(
                 broker_id=node.node_id, broker_epoch=node.broker_epoch, next_producer_id=following
             )
-            self._cluster.commit_records([block])
+            self._cluster.commit_metadata_records([block])
             self._producer_ids = range(first, following)
         producer_id, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
         return producer_id
 
 
-def list_supported_levels(broker: records.RegisterBrokerRecord) -> dict[str, range]:
+def list_supported_feature_levels(broker: records.RegisterBrokerRecord) -> dict[str, range]:
     """Return the levels of each feature that a broker supports according to its registration."""
     return {
         feature.name: range(feature.min_supported_version, feature.max_supported_version + 1)

@@ -44,7 +44,7 @@ def make_partition_change(cluster: Cluster, partition: Partition, away: Collecti
     return PartitionChange(partition, may_lead, minimum)
 
 
-def apply_partition_changes(
+def commit_partition_changes(
     cluster: Cluster, changes: Iterable[PartitionChangeRecord | None], beside: Iterable[Message] = ()
 ) -> None:
     """Commit the changes and the records `beside` them, all or none, and wake requests that wait at these partitions.
@@ -54,14 +54,14 @@ def apply_partition_changes(
     decided = [change for change in changes if change is not None]
     committed: list[Message] = [*decided, *beside]
     if committed:
-        cluster.commit_records(committed)
+        cluster.commit_metadata_records(committed)
     for change in decided:
         partition = cluster.image.topics_by_id[change.topic_id].partitions[change.partition_id]
         cluster.open_log_if_hosted(partition)
         if change.leader != LEADER_UNCHANGED:
             cluster.on_leader_changed(partition)
         partition.hold_or_release_watermark()
-        partition.wake_waiters()
+        partition.wake_all_waiters()
 
 
 def elect_leaders_at_start(cluster: Cluster) -> None:
@@ -72,35 +72,35 @@ def elect_leaders_at_start(cluster: Cluster) -> None:
 def elect_leaders_at_start_in_steps(cluster: Cluster) -> Steps[None]:
     """Elect a live leader for every partition, if possible, and add the live replicas to the ISR."""
     for portion in cluster.iterate_partition_portions():
-        remove_absent_nodes(cluster, portion)
+        remove_absent_nodes_from_isr(cluster, portion)
         yield
     for portion in cluster.iterate_partition_portions():
-        add_live_replicas_to_isr(cluster, portion)
+        return_live_replicas_to_isr(cluster, portion)
         yield
 
 
-def remove_absent_nodes(
+def remove_absent_nodes_from_isr(
     cluster: Cluster, partitions: Iterable[Partition], away: Collection[int] = (), beside: Iterable[Message] = ()
 ) -> None:
-    """Remove absent nodes and those in `away` from leadership and the ISR; `beside` as in `apply_partition_changes`."""
-    apply_partition_changes(
-        cluster, [_make_change_without_absent(cluster, partition, away) for partition in partitions], beside
+    """Remove absent nodes and those in `away` as leaders and from ISRs; `beside` as in `commit_partition_changes`."""
+    commit_partition_changes(
+        cluster, [_make_change_without_absent_nodes(cluster, partition, away) for partition in partitions], beside
     )
 
 
-def _make_change_without_absent(
+def _make_change_without_absent_nodes(
     cluster: Cluster, partition: Partition, away: Collection[int]
 ) -> PartitionChangeRecord | None:
     change = make_partition_change(cluster, partition, away)
     if cluster.settings.get_topic_value("unclean.leader.election.enable", partition.topic.overrides):
         change.election = Election.UNCLEAN
     change.isr = [node for node in partition.isr if node in cluster.nodes and node not in away]
-    return change.make_record()
+    return change.make_change_record()
 
 
-def add_live_replicas_to_isr(cluster: Cluster, partitions: Iterable[Partition]) -> None:
+def return_live_replicas_to_isr(cluster: Cluster, partitions: Iterable[Partition]) -> None:
     """Add all replicas of live nodes to the ISR where there is a leader; this may complete reassignments."""
-    apply_partition_changes(cluster, [_make_change_with_followers(cluster, partition) for partition in partitions])
+    commit_partition_changes(cluster, [_make_change_with_followers(cluster, partition) for partition in partitions])
 
 
 def _make_change_with_followers(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
@@ -108,7 +108,7 @@ def _make_change_with_followers(cluster: Cluster, partition: Partition) -> Parti
     if partition.leader_id in cluster.nodes and not partition.is_offline:
         change.isr += [node for node in partition.replicas if node in cluster.nodes and node not in partition.isr]
     change.directories |= _list_present_directories(cluster, partition)
-    return change.make_record()
+    return change.make_change_record()
 
 
 def _list_present_directories(cluster: Cluster, partition: Partition) -> dict[int, bytes]:
@@ -120,7 +120,7 @@ def _list_present_directories(cluster: Cluster, partition: Partition) -> dict[in
 
 def elect_preferred_leaders(cluster: Cluster, partitions: Iterable[Partition]) -> None:
     """Elect preferred replicas that can lead but do not."""
-    apply_partition_changes(cluster, [_make_preferred_election_change(cluster, partition) for partition in partitions])
+    commit_partition_changes(cluster, [_make_preferred_election_change(cluster, partition) for partition in partitions])
 
 
 def _make_preferred_election_change(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
@@ -128,17 +128,17 @@ def _make_preferred_election_change(cluster: Cluster, partition: Partition) -> P
         return None
     change = make_partition_change(cluster, partition)
     change.election = Election.PREFERRED
-    return change.make_record()
+    return change.make_change_record()
 
 
-def bump_leader_epochs(cluster: Cluster) -> None:
+def bump_all_leader_epochs(cluster: Cluster) -> None:
     """Begin a new epoch of each live leader.
 
     After a crash, records that a client has read may be lost, and new records get their offsets. Only the epoch tells
     them apart (KIP-320). Kafka elects a returning leader again for the same reason.
     """
     live = (partition for partition in cluster.iterate_partitions() if partition.leader_id in cluster.nodes)
-    cluster.commit_records(
+    cluster.commit_metadata_records(
         PartitionChangeRecord(
             partition_id=partition.index, topic_id=partition.topic.topic_id, leader=partition.leader_id
         )
@@ -154,14 +154,14 @@ def check_election_needed(partition: Partition, election: Election) -> None:
 
 
 def make_election_change(cluster: Cluster, partition: Partition, kind: Election) -> PartitionChangeRecord:
-    """Return the change of an election that a client requests, for `apply_partition_changes`.
+    """Return the change of an election that a client requests, for `commit_partition_changes`.
 
     Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     check_election_needed(partition, kind)
     change = make_partition_change(cluster, partition)
     change.election = kind
-    record = change.make_record()
+    record = change.make_change_record()
     if record is None or record.leader < 0:
         raise KafkaError(*NOT_AVAILABLE[kind])
     return record

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.control.elections import add_live_replicas_to_isr
+from minibroker.broker.control.elections import return_live_replicas_to_isr
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import KafkaError
 from minibroker.storage.directories.log_copying import TAIL_BYTES, LogCopy, Work
@@ -33,15 +33,17 @@ class Move:
         self.partition = partition
         self.directory = directory
         self.is_cancelled = False
-        self.copy = LogCopy(partition.log, directory.make_future_path(partition.topic.name, partition.index, unique))
+        self.copy = LogCopy(
+            partition.log, directory.make_future_log_path(partition.topic.name, partition.index, unique)
+        )
 
     @property
-    def is_void(self) -> bool:
+    def is_obsolete(self) -> bool:
         """Return whether the move was cancelled, or the log was replaced or closed."""
         return self.is_cancelled or self.partition.log is not self.copy.log or not self.copy.log.is_in_use
 
     @property
-    def lag(self) -> int:
+    def offset_lag(self) -> int:
         """Return how many offsets the copy is behind."""
         return self.copy.log.log_end_offset - self.copy.end_offset
 
@@ -57,7 +59,7 @@ class LogMoves:
     def start_move(self, partition: Partition, directory: LogDirectory) -> None:
         """Move the partition's log to `directory`; this replaces a move to another directory."""
         known = self._moves.get(partition)
-        if known is not None and known.directory is directory and not known.is_void:
+        if known is not None and known.directory is directory and not known.is_obsolete:
             return
         self.cancel_move(partition)
         if self._cluster.logs.find_directory_of(partition.log) is directory:
@@ -73,7 +75,7 @@ class LogMoves:
 
     def list_moves_to(self, directory: LogDirectory) -> list[Move]:
         """Return the moves to this directory."""
-        return [move for move in self._moves.values() if move.directory is directory and not move.is_void]
+        return [move for move in self._moves.values() if move.directory is directory and not move.is_obsolete]
 
     def _make_unique_suffix(self) -> str:
         return self._cluster.random.randbytes(16).hex()
@@ -93,14 +95,16 @@ class LogMoves:
     def _copy_next_segment(self, move: Move) -> None:
         """Copy the next segment, or the whole rest if it is small."""
         copy = move.copy
-        if move.is_void:
-            self._end_move(move)
+        if move.is_obsolete:
+            self._end_and_run_next_move(move)
             return
-        segment = copy.find_missing_segment()
+        segment = copy.find_segment_to_copy()
         if segment is not None:
-            self._run_aside(move, copy.make_segment_work(segment), partial(copy.note_copied, segment))
-        elif (sync := copy.make_sync_work()) is not None:
-            self._run_aside(move, sync, lambda: None)
+            self._run_move_work_aside(
+                move, copy.make_work_copying_segment(segment), partial(copy.note_part_copied, segment)
+            )
+        elif (sync := copy.make_work_syncing_segments()) is not None:
+            self._run_move_work_aside(move, sync, lambda: None)
         elif copy.log.segments[-1].size_bytes > TAIL_BYTES:
             try:
                 copy.log.roll_segment_if_used()
@@ -109,16 +113,16 @@ class LogMoves:
                 return
             self._copy_next_segment(move)
         else:
-            self._copy_rest_and_finish(move)
+            self._copy_tail_and_finish_move(move)
 
-    def _run_aside(self, move: Move, work: Work, then: Callable[[], None]) -> None:
-        segment = move.copy.find_missing_segment()
+    def _run_move_work_aside(self, move: Move, work: Work, then: Callable[[], None]) -> None:
+        segment = move.copy.find_segment_to_copy()
 
         def done(error: Exception | None) -> None:
             if error is None:
                 then()
             elif (
-                segment is None or segment is move.copy.find_missing_segment()
+                segment is None or segment is move.copy.find_segment_to_copy()
             ):  # otherwise it was deleted while it was copied
                 self._fail_move(move, error)
                 return
@@ -128,20 +132,22 @@ class LogMoves:
 
     # --- the last part --------------------------------------------------------------------------
 
-    def _copy_rest_and_finish(self, move: Move) -> None:
+    def _copy_tail_and_finish_move(self, move: Move) -> None:
         """Hold flushes and copy the rest, so that no record is acknowledged as synced that the copy lacks."""
-        if move.is_void:
+        if move.is_obsolete:
             move.copy.log.flusher.release_flushes()
-            self._end_move(move)
+            self._end_and_run_next_move(move)
         elif move.copy.log.flusher.hold_flushes():
-            self._cluster.clock.run_aside(move.copy.make_tail_work(), partial(self._finish_move, move))
+            self._cluster.clock.run_aside(
+                move.copy.make_work_copying_tail(), partial(self._replace_log_when_copied, move)
+            )
         else:
-            self._cluster.clock.call_later(FLUSH_WAIT_MS, partial(self._copy_rest_and_finish, move))
+            self._cluster.clock.call_later(FLUSH_WAIT_MS, partial(self._copy_tail_and_finish_move, move))
 
-    def _finish_move(self, move: Move, error: Exception | None) -> None:
+    def _replace_log_when_copied(self, move: Move, error: Exception | None) -> None:
         flusher = move.copy.log.flusher
         move.copy.log.write_pending()  # so that the copy includes it
-        if error is None and not move.is_void and move.copy.is_current():
+        if error is None and not move.is_obsolete and move.copy.is_almost_complete():
             try:
                 self._replace_log_by_copy(move)
                 return
@@ -156,47 +162,49 @@ class LogMoves:
     def _replace_log_by_copy(self, move: Move) -> None:
         """Replace the log with the copy, within one turn of the loop, so that nothing is read or appended meanwhile."""
         cluster, partition, old = self._cluster, move.partition, move.copy.log
-        move.copy.copy_appended()
+        move.copy.copy_last_appends()
         source = cluster.logs.find_directory_of(old)
         try:
-            new = cluster.logs.replace_by_copy(
+            new = cluster.logs.replace_log_by_copy(
                 move.copy, move.directory, partition.topic.settings, self._make_unique_suffix()
             )
         except LogDirectoryError as error:
             old.take_offline(str(error))
-            self._end_move(move)
+            self._end_and_run_next_move(move)
             return
         partition.log = new
         if old.is_watermark_held:
             new.high_watermark = old.high_watermark
         partition.hold_or_release_watermark()
-        old.flusher.hand_over_requests(new.flusher)
-        partition.wake_waiters()
+        old.flusher.pass_requests_to(new.flusher)
+        partition.wake_all_waiters()
         for checkpoint in OFFSET_CHECKPOINTS:
             move.directory.write_checkpoint_soon(checkpoint)
         log.info("%s has moved from %s to %s", partition, source.path, move.directory.path)
         try:
-            add_live_replicas_to_isr(cluster, [partition])
+            return_live_replicas_to_isr(cluster, [partition])
         except KafkaError as error:
             log.warning("the metadata log could not record that %s has moved: %s", partition, error)
-        conclusion = partial(cluster.logs.conclude_move, source, move.directory, new, move.copy.list_unsynced_names())
-        cluster.clock.run_aside(conclusion, partial(self._conclude_move, move))
+        conclusion = partial(
+            cluster.logs.sync_moved_log, source, move.directory, new, move.copy.list_unsynced_indexes()
+        )
+        cluster.clock.run_aside(conclusion, partial(self._end_move_or_log_error, move))
 
-    def _conclude_move(self, move: Move, error: Exception | None) -> None:
+    def _end_move_or_log_error(self, move: Move, error: Exception | None) -> None:
         if error is not None:
             log.warning("the next start will check whether %s has moved: %s", move.partition, error)
-        self._end_move(move)
+        self._end_and_run_next_move(move)
 
     # --- the end --------------------------------------------------------------------------------
 
     def _fail_move(self, move: Move, error: Exception) -> None:
         log.error("%s stays where it is: %s", move.partition, error)
-        self._end_move(move)
+        self._end_and_run_next_move(move)
 
-    def _end_move(self, move: Move) -> None:
+    def _end_and_run_next_move(self, move: Move) -> None:
         """Remove the move and its copy, if any, and start the next move."""
         if self._cluster.logs.disk.exists(move.copy.path):
-            move.directory.discard_directory(move.copy.path)
+            move.directory.remove_directory_soon(move.copy.path)
         if self._moves.get(move.partition) is move:
             del self._moves[move.partition]
         self._running = None

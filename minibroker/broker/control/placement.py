@@ -23,7 +23,7 @@ Item = TypeVar("Item")
 Assignment = Sequence[Sequence[int]]  # the node ids of each partition's replicas, the preferred leader first
 
 
-def choose_assignment(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
+def choose_replica_assignment(cluster: Cluster, partition_count: int, replication_factor: int) -> Assignment:
     """Return replicas for a new topic that the broker assigns.
 
     Raises KafkaError: INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, POLICY_VIOLATION.
@@ -74,22 +74,25 @@ def place_replicas(cluster: Cluster, partition_count: int, replication_factor: i
         racks.setdefault(cluster.nodes[node_id].rack or "", []).append(node_id)
     of_racks = [racks[rack] for rack in sorted(racks)]
     first = cluster.random.randrange(len(live))
-    return [(_alternate_racks(of_racks, first + index) + away)[:replication_factor] for index in range(partition_count)]
+    return [
+        (_list_nodes_in_turn_of_racks(of_racks, first + index) + away)[:replication_factor]
+        for index in range(partition_count)
+    ]
 
 
-def _alternate_racks(racks: Sequence[Sequence[int]], number: int) -> list[int]:
+def _list_nodes_in_turn_of_racks(racks: Sequence[Sequence[int]], number: int) -> list[int]:
     """Return all nodes for the partition of a number: the racks in turn, each with its nodes in turn."""
     turn, first_rack = divmod(number, len(racks))
-    in_turn = [_rotate_to(nodes, turn) for nodes in _rotate_to(racks, first_rack)]
+    in_turn = [_rotate_list_to(nodes, turn) for nodes in _rotate_list_to(racks, first_rack)]
     return [node for row in itertools.zip_longest(*in_turn) for node in row if node is not None]
 
 
-def _rotate_to(items: Sequence[Item], first: int) -> Sequence[Item]:
+def _rotate_list_to(items: Sequence[Item], first: int) -> Sequence[Item]:
     start = first % len(items)
     return [*items[start:], *items[:start]]
 
 
-def validate_assignment(
+def validate_manual_assignment(
     cluster: Cluster, assignment: Sequence[tuple[int, Sequence[int]]], partition_count: int, replication_factor: int
 ) -> Assignment:
     """Validate and return the replicas that a client assigns to a new topic: (partition, replicas) in any order.
@@ -105,52 +108,54 @@ def validate_assignment(
     indexes = sorted(index for index, _ in assignment)
     for index, following in itertools.pairwise(indexes):
         if index == following:
-            raise _make_invalid_assignment(f"Found multiple manual partition assignments for partition {index}")
+            raise _make_invalid_assignment_error(f"Found multiple manual partition assignments for partition {index}")
     if indexes != list(range(len(indexes))):
-        raise _make_invalid_assignment("partitions should be a consecutive 0-based integer sequence")
+        raise _make_invalid_assignment_error("partitions should be a consecutive 0-based integer sequence")
     replicas = [nodes for _, nodes in sorted(assignment, key=lambda given: given[0])]
-    check_assignment(cluster, replicas, len(replicas[0]))
+    check_replica_assignment(cluster, replicas, len(replicas[0]))
     return replicas
 
 
-def check_assignment(cluster: Cluster, assignment: Assignment, replication_factor: int, *, first: int = 0) -> None:
+def check_replica_assignment(
+    cluster: Cluster, assignment: Assignment, replication_factor: int, *, first: int = 0
+) -> None:
     """Validate the assignment of the partitions from number `first` on.
 
     Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) unless each has that many different brokers, one of them live.
     """
     for index, replicas in enumerate(assignment, first):
-        check_replicas(cluster, replicas)
+        check_replicas_of_partition(cluster, replicas)
         if len(replicas) != replication_factor:
-            raise _make_invalid_assignment(
+            raise _make_invalid_assignment_error(
                 f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
                 f"is not consistent with previous partitions, which have {replication_factor} replica(s)."
             )
         if not any(node in cluster.nodes for node in replicas):
-            raise _make_invalid_assignment(
+            raise _make_invalid_assignment_error(
                 f"All brokers specified in the manual partition assignment for partition {index} are fenced or in "
                 "controlled shutdown."
             )
 
 
-def check_replicas(cluster: Cluster, replicas: Sequence[int]) -> None:
+def check_replicas_of_partition(cluster: Cluster, replicas: Sequence[int]) -> None:
     """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) unless these are different registered brokers with room."""
     if not replicas:
-        raise _make_invalid_assignment("The manual partition assignment includes an empty replica list.")
+        raise _make_invalid_assignment_error("The manual partition assignment includes an empty replica list.")
     last = None
     for node in sorted(replicas):
         if node not in cluster.image.brokers:
-            raise _make_invalid_assignment(
+            raise _make_invalid_assignment_error(
                 f"The manual partition assignment includes broker {node}, but no such broker is registered."
             )
         if cluster.is_cordoned(node):
             reason = "but all its log directories are cordoned."
-            raise _make_invalid_assignment(f"The manual partition assignment includes broker {node}, {reason}")
+            raise _make_invalid_assignment_error(f"The manual partition assignment includes broker {node}, {reason}")
         if node == last:
-            raise _make_invalid_assignment(
+            raise _make_invalid_assignment_error(
                 f"The manual partition assignment includes the broker {node} more than once."
             )
         last = node
 
 
-def _make_invalid_assignment(message: str) -> KafkaError:
+def _make_invalid_assignment_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

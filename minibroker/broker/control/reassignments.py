@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from minibroker.broker.control.elections import make_partition_change
-from minibroker.broker.control.placement import check_replicas
+from minibroker.broker.control.placement import check_replicas_of_partition
 from minibroker.broker.metadata.partition_changes import Election
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -28,7 +28,7 @@ def make_reassignment(
     It replaces a reassignment in progress. With `keep_factor` the number of replicas must not change.
     Raises KafkaError: INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
     """
-    check_replicas(cluster, replicas)
+    check_replicas_of_partition(cluster, replicas)
     factor = len(partition.replicas) - len(partition.removing_replicas)
     if keep_factor and factor != len(replicas):
         message = f"The replication factor is changed from {factor} to {len(replicas)}"
@@ -39,7 +39,7 @@ def make_reassignment(
     change.replicas = [*replicas, *removing]
     change.removing = removing or change.removing
     change.adding = adding or change.adding
-    return change.make_record()
+    return change.make_change_record()
 
 
 def make_cancellation(cluster: Cluster, partition: Partition) -> PartitionChangeRecord | None:
@@ -62,4 +62,4 @@ def make_cancellation(cluster: Cluster, partition: Partition) -> PartitionChange
             message = f"Unable to revert partition assignment for {partition} because it would require an unclean "
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{message}leader election.")
         change.isr = change.replicas[:1]
-    return change.make_record()
+    return change.make_change_record()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.listeners import make_broker_listeners
 from minibroker.broker.configs.settings_table import PROTOCOLS
-from minibroker.broker.control.elections import remove_absent_nodes
+from minibroker.broker.control.elections import remove_absent_nodes_from_isr
 from minibroker.broker.metadata.cordoning import supports_cordoning
 from minibroker.broker.metadata.features import SUPPORTED
 from minibroker.protocol.declare import Message
@@ -38,26 +38,28 @@ def register_nodes(cluster: Cluster) -> None:
         node.broker_epoch = epoch  # as in Kafka, the offset of the record
         registrations.append(_make_registration_record(cluster, node))
     absent = [broker for broker in cluster.image.brokers.values() if broker.broker_id not in cluster.nodes]
-    cluster.commit_records(
+    cluster.commit_metadata_records(
         [*registrations, *(_make_fence_record(one.broker_id, one.broker_epoch) for one in absent if not one.fenced)]
     )
 
 
 def fence_nodes(cluster: Cluster) -> None:
     """Fence the nodes, so that a broker with the same id can register without waiting for the end of their session."""
-    cluster.commit_records(_make_fence_record(node.node_id, node.broker_epoch) for node in cluster.nodes.values())
+    cluster.commit_metadata_records(
+        _make_fence_record(node.node_id, node.broker_epoch) for node in cluster.nodes.values()
+    )
 
 
 def register_joining_node(cluster: Cluster, node: Node) -> None:
     """Register another node, and set its broker epoch."""
     node.broker_epoch = cluster.metadata_log.storage.log_end_offset
-    cluster.commit_records([_make_registration_record(cluster, node)])
+    cluster.commit_metadata_records([_make_registration_record(cluster, node)])
 
 
 def fence_leaving_node(cluster: Cluster, node: Node) -> None:
     """Fence a node that is no longer in `cluster.nodes`, and remove it from leadership and all ISRs."""
     concerned = (partition for partition in cluster.iterate_partitions() if node.node_id in partition.replicas)
-    remove_absent_nodes(
+    remove_absent_nodes_from_isr(
         cluster, concerned, away=[node.node_id], beside=[_make_fence_record(node.node_id, node.broker_epoch)]
     )
 
@@ -74,7 +76,7 @@ def record_cordoned_directories(cluster: Cluster) -> None:
         return
     epoch = cluster.nodes[owner].broker_epoch
     change = BrokerRegistrationChangeRecord(broker_id=owner, broker_epoch=epoch, cordoned_log_dirs=cordoned)
-    cluster.commit_records([change])
+    cluster.commit_metadata_records([change])
 
 
 def unregister_broker_in_steps(cluster: Cluster, broker_id: int) -> Steps[None]:
@@ -87,11 +89,11 @@ def unregister_broker_in_steps(cluster: Cluster, broker_id: int) -> Steps[None]:
     if broker is None:
         message = f"Broker ID {broker_id} is not currently registered"
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, message)
-    cluster.commit_records([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)])
+    cluster.commit_metadata_records([UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)])
     cluster.nodes.pop(broker_id, None)  # before the steps, so that no new replica is placed there meanwhile
     for portion in cluster.iterate_partition_portions():
         concerned = [one for one in portion if broker_id in one.isr or broker_id in one.eligible_leader_replicas]
-        remove_absent_nodes(cluster, concerned, away=[broker_id])
+        remove_absent_nodes_from_isr(cluster, concerned, away=[broker_id])
         yield
 
 
@@ -108,7 +110,7 @@ def _list_cordoned_ids(cluster: Cluster) -> list[bytes] | None:
     """Return the ids of the log directories that take no new replicas, or None if records cannot say so yet."""
     if not supports_cordoning(cluster.image):
         return None
-    paths = cluster.cordoned_log_dirs(cluster.directory_owner_id)
+    paths = cluster.list_cordoned_log_dirs(cluster.directory_owner_id)
     found = (directory for directory in cluster.logs.directories if directory.path in paths)
     return sorted(parse_uuid(directory.directory_id) for directory in found)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.metadata.features import LOWEST_METADATA_VERSION, METADATA_VERSION
-from minibroker.broker.security.delegation import is_expired
+from minibroker.broker.security.delegation import is_token_expired
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
@@ -33,7 +33,7 @@ def issue_token(
     if any(renewer.type != USER for renewer in renewers):
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     now_ms = cluster.clock.wall_ms()
-    max_timestamp = _add_capped_period(now_ms, lifetime_ms, cluster.settings["delegation.token.max.lifetime.ms"])
+    max_timestamp = _compute_expiry_ms(now_ms, lifetime_ms, cluster.settings["delegation.token.max.lifetime.ms"])
     record = DelegationTokenRecord(
         owner=str(owner),
         requester=str(requester),
@@ -41,11 +41,11 @@ def issue_token(
         issue_timestamp=now_ms,
         max_timestamp=max_timestamp,
         expiration_timestamp=min(
-            max_timestamp, _add_capped_period(now_ms, 0, cluster.settings["delegation.token.expiry.time.ms"])
+            max_timestamp, _compute_expiry_ms(now_ms, 0, cluster.settings["delegation.token.expiry.time.ms"])
         ),
         token_id=format_uuid(cluster.make_uuid()),
     )
-    cluster.commit_records([record])
+    cluster.commit_metadata_records([record])
     return record
 
 
@@ -57,9 +57,9 @@ def renew_token(cluster: Cluster, secret: bytes, renewer: Principal, period_ms: 
     """
     record, now_ms = _find_token(cluster, secret), cluster.clock.wall_ms()
     _check_not_expired(record, now_ms)
-    _check_renewer(record, renewer)
+    _check_may_renew(record, renewer)
     return _set_token_expiry(
-        cluster, record, _add_capped_period(now_ms, period_ms, cluster.settings["delegation.token.expiry.time.ms"])
+        cluster, record, _compute_expiry_ms(now_ms, period_ms, cluster.settings["delegation.token.expiry.time.ms"])
     )
 
 
@@ -70,9 +70,9 @@ def expire_token(cluster: Cluster, secret: bytes, renewer: Principal, period_ms:
     OWNER_MISMATCH, EXPIRED, in this order.
     """
     record, now_ms = _find_token(cluster, secret), cluster.clock.wall_ms()
-    _check_renewer(record, renewer)
+    _check_may_renew(record, renewer)
     if period_ms < 0:
-        cluster.commit_records([RemoveDelegationTokenRecord(token_id=record.token_id)])
+        cluster.commit_metadata_records([RemoveDelegationTokenRecord(token_id=record.token_id)])
         return now_ms
     _check_not_expired(record, now_ms)
     return _set_token_expiry(cluster, record, _add_without_overflow(now_ms, period_ms))
@@ -81,8 +81,8 @@ def expire_token(cluster: Cluster, secret: bytes, renewer: Principal, period_ms:
 def remove_token_if_expired(cluster: Cluster, token_id: str) -> None:
     """Remove a token if it has expired. Raises KafkaError(KAFKA_STORAGE_ERROR)."""
     record = cluster.image.tokens.by_id.get(token_id)
-    if record is not None and is_expired(record, cluster.clock.wall_ms()):
-        cluster.commit_records([RemoveDelegationTokenRecord(token_id=token_id)])
+    if record is not None and is_token_expired(record, cluster.clock.wall_ms()):
+        cluster.commit_metadata_records([RemoveDelegationTokenRecord(token_id=token_id)])
 
 
 def _check_tokens_enabled(cluster: Cluster) -> None:
@@ -95,23 +95,23 @@ def _check_tokens_enabled(cluster: Cluster) -> None:
 
 def _find_token(cluster: Cluster, secret: bytes) -> DelegationTokenRecord:
     _check_tokens_enabled(cluster)
-    record = cluster.image.tokens.find_by_secret(secret)
+    record = cluster.image.tokens.find_token_by_secret(secret)
     if record is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
     return record
 
 
 def _check_not_expired(record: DelegationTokenRecord, now_ms: int) -> None:
-    if is_expired(record, now_ms):
+    if is_token_expired(record, now_ms):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
 
 
-def _check_renewer(record: DelegationTokenRecord, renewer: Principal) -> None:
+def _check_may_renew(record: DelegationTokenRecord, renewer: Principal) -> None:
     if str(renewer) not in (record.owner, *record.renewers):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 
 
-def _add_capped_period(now_ms: int, asked_ms: int, longest_ms: int) -> int:
+def _compute_expiry_ms(now_ms: int, asked_ms: int, longest_ms: int) -> int:
     return _add_without_overflow(now_ms, min(asked_ms, longest_ms) if asked_ms > 0 else longest_ms)
 
 
@@ -129,5 +129,5 @@ def _set_token_expiry(cluster: Cluster, record: DelegationTokenRecord, expiry_ms
         expiration_timestamp=min(record.max_timestamp, expiry_ms),
         token_id=record.token_id,
     )
-    cluster.commit_records([changed])
+    cluster.commit_metadata_records([changed])
     return changed.expiration_timestamp

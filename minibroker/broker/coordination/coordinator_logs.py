@@ -68,20 +68,20 @@ class CoordinatorLogSettings(NamedTuple):
 class Shard(Protocol):
     """The state of a coordinator from one partition of its topic: a fold over the records."""
 
-    def replay(self, record: Record, producer_id: int) -> None:
+    def replay_record(self, record: Record, producer_id: int) -> None:
         """Apply a record to the state.
 
-        A record of a transaction has its `producer_id`, else -1; `on_transaction_ended` follows with its marker.
+        A record of a transaction has its `producer_id`, else -1; `apply_transaction_end` follows with its marker.
         May raise KafkaError or ValueError for an invalid record, which is then skipped.
         """
 
-    def on_transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+    def apply_transaction_end(self, producer_id: int, *, committed: bool) -> None:
         """Commit or discard the records of this producer's transaction."""
 
-    def on_loaded(self) -> None:
+    def start_timers_after_load(self) -> None:
         """Start timers and continue unfinished work, as the partition is read to its end. Append only from a timer."""
 
-    def unload(self) -> None:
+    def discard_state(self) -> None:
         """Discard the state, and answer waiting requests with NOT_COORDINATOR."""
 
 
@@ -140,7 +140,7 @@ class CoordinatorLog:
         """Return the index of the partition with the state of `key`, by Java's hash of the key."""
         topic = self.topic
         count = self._cluster.settings[self._settings.partition_count] if topic is None else len(topic.partitions)
-        return _make_non_negative(key) % int(count)
+        return _hash_key_as_kafka(key) % int(count)
 
     def get_partition(self, index: int) -> Partition:
         """Return the partition, which can be written to. Raises KafkaError: NOT_COORDINATOR."""
@@ -156,7 +156,7 @@ class CoordinatorLog:
         """Return the partition with the state of `key`. Raises KafkaError as `get_partition`."""
         topic = self._cluster.image.topics.get(self.name)
         if topic is not None:
-            partition = topic.partitions[_make_non_negative(key) % len(topic.partitions)]
+            partition = topic.partitions[_hash_key_as_kafka(key) % len(topic.partitions)]
             if partition.leader_id != NO_LEADER and not partition.log.offline:
                 return partition
         return self.get_partition(self.get_partition_index(key))  # which raises the error
@@ -225,7 +225,7 @@ class CoordinatorLog:
         if len(batch) > limit:
             message = f"{header.record_count} record(s) make {len(batch)} bytes, {partition} takes batches of {limit}."
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
-        return partition.append(self._cluster.turn, batch, [header])
+        return partition.append_batches(self._cluster.turn, batch, [header])
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -271,28 +271,28 @@ def iterate_stored_batches(kept: Log, offset: int, load_bytes: int) -> Iterator[
 def _replay_record(partition: Partition, header: BatchHeader, record: Record, shard: Shard) -> None:
     try:
         if not header.is_control:
-            shard.replay(record, header.producer_id if header.is_transactional else NO_PRODUCER)
+            shard.replay_record(record, header.producer_id if header.is_transactional else NO_PRODUCER)
             return
         kind = decode_control_type(record.key)
         if kind in (ControlType.COMMIT, ControlType.ABORT):
-            shard.on_transaction_ended(header.producer_id, committed=kind == ControlType.COMMIT)
+            shard.apply_transaction_end(header.producer_id, committed=kind == ControlType.COMMIT)
     except (KafkaError, ValueError) as error:
         log.error("%s: the record at offset %d is skipped: %s", partition, record.offset, error)
 
 
-def encode_entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
+def encode_record_entry(key: Message, value: Message | None = None, version: int = 0) -> Entry:
     """Return key and value encoded for the log, each with its int16 prefix; without a value, a tombstone."""
     start = _INT16.pack(key.api_key)
-    return start + key.encode(KEY_VERSION), None if value is None else encode_with_version(value, version)
+    return start + key.encode(KEY_VERSION), None if value is None else encode_versioned_value(value, version)
 
 
-def encode_with_version(message: Message, version: int) -> bytes:
+def encode_versioned_value(message: Message, version: int) -> bytes:
     """Return a value encoded for the log, with its version as a prefix."""
     return _INT16.pack(version) + message.encode(version)
 
 
 @lru_cache(maxsize=256)  # a commit needs it three times, which was a fifth of its cost; a key has at most 32 KiB
-def _make_non_negative(key: str) -> int:
+def _hash_key_as_kafka(key: str) -> int:
     """Return the hash made non-negative as in Kafka: the smallest int, which has no positive counterpart, is 0."""
     value = hash_as_java(key)
     return 0 if value == SMALLEST_INT else abs(value)

@@ -53,7 +53,7 @@ class Coordinators:
         self._controller = controller
         self.made: dict[str, CoordinatorRuntime[Any]] = {}
 
-    def find_by_topic(self, topic: str) -> CoordinatorRuntime[Any] | None:
+    def find_coordinator_by_state_topic(self, topic: str) -> CoordinatorRuntime[Any] | None:
         """Return the coordinators whose state is in this topic, or None."""
         if topic not in self.made:
             for kind in KINDS:
@@ -61,20 +61,22 @@ class Coordinators:
                     self.made[topic] = getattr(import_module(kind.module), kind.name)(self._cluster, self._controller)
         return self.made.get(topic)
 
-    def get_by_key_type(self, key_type: int) -> CoordinatorRuntime[Any]:
+    def get_coordinator_by_key_type(self, key_type: int) -> CoordinatorRuntime[Any]:
         """Return the coordinators for keys of this type. Raises KafkaError(INVALID_REQUEST)."""
         for kind in KINDS:
-            coordinators = self.find_by_topic(kind.topic) if kind.key_type == key_type else None
+            coordinators = self.find_coordinator_by_state_topic(kind.topic) if kind.key_type == key_type else None
             if coordinators is not None:
                 return coordinators
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no coordinator for keys of type {key_type}.")
 
     # --- changes to their topics ------------------------------------------------------------------
 
-    def load_all(self) -> None:
+    def load_all_coordinators(self) -> None:
         """Load the state of all coordinators whose topic exists."""
         for kind in KINDS:
-            coordinators = self.find_by_topic(kind.topic) if kind.topic in self._cluster.image.topics else None
+            coordinators = (
+                self.find_coordinator_by_state_topic(kind.topic) if kind.topic in self._cluster.image.topics else None
+            )
             if coordinators is not None:
                 coordinators.load_all_shards()
 
@@ -96,7 +98,7 @@ class Coordinators:
             coordinators.on_transaction_ended(index, producer_id, committed=committed)
 
 
-def find_or_create_coordinator(coordinators: CoordinatorRuntime[Any], key: str) -> Node:
+def find_coordinator_or_create_topic(coordinators: CoordinatorRuntime[Any], key: str) -> Node:
     """Return the node that coordinates `key`; create the topic if it does not exist.
 
     Raises KafkaError(COORDINATOR_NOT_AVAILABLE) if there is no such node yet.

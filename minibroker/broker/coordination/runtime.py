@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from minibroker.broker.clock import run_in_slices
+from minibroker.broker.clock import run_chore_in_slices
 from minibroker.broker.coordination.coordinator_logs import (
     COORDINATOR_CODES,
     CoordinatorLog,
@@ -93,7 +93,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
                 and partition.has_local_log
                 and partition.log.is_in_use
             ):
-                run_in_slices(self.cluster.clock, lambda _: None, self._load_shard(partition), lambda: None)
+                run_chore_in_slices(self.cluster.clock, lambda _: None, self._load_shard(partition), lambda: None)
 
         self.cluster.clock.call_later(delay_ms, load)
 
@@ -112,11 +112,11 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         del self._loading[index]
         self._retries_ms.pop(index, None)
         self._shards[index] = shard
-        shard.on_loaded()
+        shard.start_timers_after_load()
 
     def _retry_load_later(self, partition: Partition, error: KafkaError) -> None:
         """Discard what was read, as later records may have superseded it, and try again later."""
-        self._loading.pop(partition.index).unload()
+        self._loading.pop(partition.index).discard_state()
         delay_ms = self._retries_ms.get(partition.index, FIRST_RETRY_MS)
         self._retries_ms[partition.index] = min(2 * delay_ms, LAST_RETRY_MS)
         log.critical("%s cannot be read, and is not served; the next try is in %d ms: %s", partition, delay_ms, error)
@@ -130,7 +130,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             if failure is not None and index in self._shards:
                 log.error("%s-%d is loaded again: %s", self.log.name, index, failure)
                 shard = self._loading[index] = self._shards.pop(index)
-                shard.unload()
+                shard.discard_state()
                 self._load_shard_soon(index, RELOAD_MS)
 
     def on_topic_deleted(self, topic: Topic) -> Steps[None]:
@@ -140,7 +140,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             self._shards, self._loading = {}, {}
             self._retries_ms.clear()
             for shard in shards:
-                shard.unload()
+                shard.discard_state()
                 yield
 
     # --- nodes and shards -------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         except KafkaError:
             return None
 
-    def check_coordinator(self, node: Node, key: str) -> None:
+    def check_is_coordinator(self, node: Node, key: str) -> None:
         """Check that `node` coordinates `key`.
 
         Raises KafkaError: NOT_COORDINATOR if another node does, COORDINATOR_LOAD_IN_PROGRESS.
@@ -179,7 +179,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     # --- changes --------------------------------------------------------------------------------
 
-    def append(self, key: str, entries: Iterable[Entry]) -> int:
+    def append_entries(self, key: str, entries: Iterable[Entry]) -> int:
         """Append records about `key`, all or none; the caller then applies them to its state.
 
         Return the offset of the first one, -1 without records. Raises KafkaError with the code for the client.
@@ -196,7 +196,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
     ) -> int:
         """Append a batch of `CoordinatorLog.build_batch`, built with the same producer; return its first offset.
 
-        `header` is the batch's, if it is known. Raises KafkaError as `append`.
+        `header` is the batch's, if it is known. Raises KafkaError as `append_entries`.
         """
         partition = self.log.get_writable_partition(key)
         index = partition.index
@@ -215,20 +215,20 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
     def on_transaction_ended(self, index: int, producer_id: int, *, committed: bool) -> None:
         """Notify a shard of a marker that was appended to its partition; a loading shard reads it from the log."""
         if index in self._shards:
-            self._shards[index].on_transaction_ended(producer_id, committed=committed)
+            self._shards[index].apply_transaction_end(producer_id, committed=committed)
 
-    def get_durability_wait(self, key: str) -> Wait:
+    def make_durability_wait(self, key: str) -> Wait:
         """Return what to wait for before a change of `key` is acknowledged: its durability. Raises KafkaError."""
         return make_wait(self.log.get_writable_partition(key).log, COORDINATOR_CODES)
 
-    def get_write_wait(self, key: str) -> Wait:
+    def make_write_wait(self, key: str) -> Wait:
         """Return what to wait for before the state of `key` is returned: its pending write. Raises KafkaError."""
         appended_to = self.log.get_writable_partition(key).log
         return Wait(appended_to, appended_to.pending_batches, codes=COORDINATOR_CODES)
 
     def call_when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` with None once changes of `key` are durable, or with the failure. Raises KafkaError."""
-        self.cluster.turn.call_when_over(self.get_durability_wait(key), then)
+        self.cluster.turn.call_when_over(self.make_durability_wait(key), then)
 
 
 class ByPartition(MutableMapping[str, Value]):
@@ -266,7 +266,7 @@ class ByPartition(MutableMapping[str, Value]):
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    def iterate_present(self) -> Iterator[Value]:
+    def iterate_present_values(self) -> Iterator[Value]:
         """Yield each value that is there when its turn comes; values may be added and removed meanwhile.
 
         Those of one partition are listed at a time: the collector of cycles takes 15 ms for a list of 200,000.
@@ -277,10 +277,10 @@ class ByPartition(MutableMapping[str, Value]):
                 if value is not None:
                     yield value
 
-    def list_values(self, index: int) -> list[Value]:
+    def list_values_of_partition(self, index: int) -> list[Value]:
         """Return the values of a partition."""
         return [self[key] for key in self._keys.get(index, ()) if key in self]
 
-    def take_values(self, index: int) -> list[Value]:
+    def remove_values_of_partition(self, index: int) -> list[Value]:
         """Remove and return the values of a partition."""
         return [self._parts[hash(key) % PARTS].pop(key) for key in self._keys.pop(index, ()) if key in self]

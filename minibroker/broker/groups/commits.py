@@ -51,10 +51,10 @@ def commit_offsets(
     the last step, in which all that changes is changed; nothing is if it raises. Raises KafkaError with the code for
     the client.
     """
-    batch = yield from _build_batch_in_steps(coordinator, group_id, offsets, producer)
+    batch = yield from _build_offsets_batch_in_steps(coordinator, group_id, offsets, producer)
     check()
     if batch is not None:
-        _record_offsets(coordinator, group_id, offsets, batch, producer)
+        _append_and_apply_offsets(coordinator, group_id, offsets, batch, producer)
 
 
 class CommitTemplate:
@@ -81,7 +81,7 @@ class CommitTemplate:
         for piece in pieces[1:]:
             self._values += (0, 0, EMPTY_STRING, 0, piece)
 
-    def record_offsets(
+    def append_and_apply_offsets(
         self, coordinator: GroupCoordinator, group: Group, offsets: Sequence[int], epochs: Sequence[int]
     ) -> None:
         """Record an offset and a leader epoch for each partition. Raises KafkaError with the code for the client."""
@@ -106,10 +106,10 @@ class CommitTemplate:
             group.offsets.apply_offset(topic, partition, one)
             return
         committed = zip(offsets, epochs, repeat(""), repeat(now_ms), repeat(NO_EXPIRY), self._topic_ids)
-        group.offsets.apply_offsets_at(self._where, map(tuple.__new__, repeat(CommittedOffset), committed))
+        group.offsets.apply_offsets_of_partitions(self._where, map(tuple.__new__, repeat(CommittedOffset), committed))
 
 
-def _record_offsets(
+def _append_and_apply_offsets(
     coordinator: GroupCoordinator,
     group_id: str,
     offsets: Sequence[Committed],
@@ -126,7 +126,7 @@ def _record_offsets(
     group.offsets.apply_offsets(offsets)
 
 
-def _build_batch_in_steps(
+def _build_offsets_batch_in_steps(
     coordinator: GroupCoordinator,
     group_id: str,
     offsets: Sequence[Committed],

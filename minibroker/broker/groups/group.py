@@ -6,8 +6,8 @@ A type of group is a subclass of `Group`, with a package of its own and
 
 - an entry in `coordinator.REPLAYED` for each of its records. The entry's function folds one record or tombstone into
   the coordinator, with the same outcome as the change that wrote the record;
-- `on_loaded()`, called once after a start, when all records are folded in. Sessions begin anew. It may not append
-  at once, only from a timer (`clock.call_later`);
+- `restart_timers_after_load()`, called once after a start, when all records are folded in. Sessions begin anew. It may
+  not append at once, only from a timer (`clock.call_later`);
 - the order append, then apply: a record that cannot be appended changes nothing, and its KafkaError has the code for
   the client (`GroupContext.append`);
 - all time from `clock`, and every timer cancelled in `close`.
@@ -82,7 +82,7 @@ class GroupContext(Protocol):
     def groups(self) -> MutableMapping[str, Group]:
         """All groups by id."""
 
-    def append(self, key: str, entries: Iterable[Entry]) -> int:
+    def append_entries(self, key: str, entries: Iterable[Entry]) -> int:
         """Append records of a group, all or none. Raises KafkaError with the code for the client."""
 
     def call_when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
@@ -152,7 +152,7 @@ class Group(ABC):
     # --- its offsets ---------------------------------------------------------------------------
 
     @abstractmethod
-    def check_commit(
+    def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
         """Check that this member may commit offsets now; return the check for each partition, or None.
@@ -163,14 +163,14 @@ class Group(ABC):
         """
 
     @abstractmethod
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
         """Check that this member may fetch offsets now; `epoch` is -1 from a client that is not a member.
 
         Raises KafkaError.
         """
 
     @abstractmethod
-    def check_offset_deletion(self) -> None:
+    def check_offsets_may_be_deleted(self) -> None:
         """Check that offsets of topics that the group does not read may be deleted. Raises KafkaError."""
 
     @abstractmethod
@@ -183,7 +183,7 @@ class Group(ABC):
     # --- its end --------------------------------------------------------------------------------
 
     @abstractmethod
-    def check_deletion(self) -> None:
+    def check_may_be_deleted(self) -> None:
         """Check that the group may be deleted. Raises KafkaError(NON_EMPTY_GROUP)."""
 
     @abstractmethod
@@ -191,9 +191,9 @@ class Group(ABC):
         """Return the tombstones of all records of the group, except those of its offsets."""
 
     @abstractmethod
-    def on_loaded(self) -> None:
+    def restart_timers_after_load(self) -> None:
         """Begin the members' sessions, after all records are replayed."""
 
     @abstractmethod
-    def close(self, code: ErrorCode) -> None:
+    def close_with_error(self, code: ErrorCode) -> None:
         """Cancel all timers, and answer all waiting requests with `code`: the coordinator gives the group up."""

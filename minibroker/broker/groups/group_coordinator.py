@@ -87,14 +87,14 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
         self.check_group_id(group_id)
-        self.check_coordinator(node, group_id)
+        self.check_is_coordinator(node, group_id)
 
     def check_group_id(self, group_id: str) -> None:
         """Check that the id is not empty. Raises KafkaError(INVALID_GROUP_ID)."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
-    def get_group_of_member(self, node: Node, group_id: str) -> Group:
+    def get_group_for_member_request(self, node: Node, group_id: str) -> Group:
         """Return the group that a member names.
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, UNKNOWN_MEMBER_ID if there is no group.
@@ -160,9 +160,11 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
         if not create:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
         made = ClassicGroup(self, group_id, CommittedOffsets() if group is None else group.offsets)
-        self.append(group_id, [*(() if group is None else group.make_tombstones()), made.encode_entry()])
+        self.append_entries(
+            group_id, [*(() if group is None else group.make_tombstones()), made.encode_group_metadata_entry()]
+        )
         if group is not None:
-            group.close(ErrorCode.NOT_COORDINATOR)
+            group.close_with_error(ErrorCode.NOT_COORDINATOR)
         self.groups[group_id] = made
         return made
 
@@ -170,10 +172,10 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
 
     def delete_group(self, group: Group) -> None:
         """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or as `append`."""
-        group.check_deletion()
+        group.check_may_be_deleted()
         delete_offsets_in_batches(self, group, group.offsets.list_partitions())
-        self.append(group.group_id, group.make_tombstones())
-        group.close(ErrorCode.NOT_COORDINATOR)
+        self.append_entries(group.group_id, group.make_tombstones())
+        group.close_with_error(ErrorCode.NOT_COORDINATOR)
         if group.group_id in self.groups:
             del self.groups[group.group_id]
 
@@ -192,14 +194,14 @@ class GroupShard:
         self._offsets: dict[bytes, Record] = {}
         self._transactional: dict[int, set[str]] = {}
 
-    def replay(self, record: Record, producer_id: int) -> None:
+    def replay_record(self, record: Record, producer_id: int) -> None:
         if producer_id != NO_PRODUCER:
             self._replay_pending_offset(record, producer_id)
         elif record.key is not None and record.key.startswith(OFFSET_COMMIT_TYPE):
             self._offsets[record.key] = record
         else:
             if record.value is None and record.key is not None and record.key.startswith(GROUP_TYPES):
-                self._apply_read_offsets()  # whether the group has any decides what is left of it
+                self._apply_replayed_offsets()  # whether the group has any decides what is left of it
             self._replay_record(record)
 
     def _replay_record(self, record: Record) -> None:
@@ -209,7 +211,7 @@ class GroupShard:
             apply(self._coordinator, key.message, None if value is None else value.message)
 
     def _replay_pending_offset(self, record: Record, producer_id: int) -> None:
-        self._apply_read_offsets()
+        self._apply_replayed_offsets()
         key, value = decode_internal_record(GROUPS_TOPIC, record.key, record.value)
         if (
             isinstance(key.message, group_entries.OffsetKey)
@@ -227,14 +229,14 @@ class GroupShard:
         group.offsets.pending.setdefault(producer_id, {})[topic, partition] = committed
         self._transactional.setdefault(producer_id, set()).add(group_id)
 
-    def on_transaction_ended(self, producer_id: int, *, committed: bool) -> None:
-        self._apply_read_offsets()
+    def apply_transaction_end(self, producer_id: int, *, committed: bool) -> None:
+        self._apply_replayed_offsets()
         for group_id in self._transactional.pop(producer_id, ()):
             group = self._coordinator.groups.get(group_id)
             if group is not None:
-                group.offsets.end_transaction(producer_id, committed=committed)
+                group.offsets.apply_or_drop_pending_offsets(producer_id, committed=committed)
 
-    def _apply_read_offsets(self) -> None:
+    def _apply_replayed_offsets(self) -> None:
         """Fold in the commits that were read since the last time."""
         offsets, self._offsets = self._offsets, {}
         for record in offsets.values():
@@ -244,27 +246,27 @@ class GroupShard:
                 where = record.offset, self._index
                 log.error("the commit at offset %d of partition %d is passed over: %s", *where, error)
 
-    def on_loaded(self) -> None:
-        self._apply_read_offsets()
+    def start_timers_after_load(self) -> None:
+        self._apply_replayed_offsets()
         groups = self._coordinator.groups
-        for group in groups.list_values(self._index):
-            group.on_loaded()
+        for group in groups.list_values_of_partition(self._index):
+            group.restart_timers_after_load()
         self._coordinator.cluster.clock.call_later(
-            0, lambda: delete_offsets_of_missing_topics(self._coordinator, groups.list_values(self._index))
+            0, lambda: delete_offsets_of_missing_topics(self._coordinator, groups.list_values_of_partition(self._index))
         )
 
-    def unload(self) -> None:
-        for group in self._coordinator.groups.take_values(self._index):
-            group.close(ErrorCode.NOT_COORDINATOR)
+    def discard_state(self) -> None:
+        for group in self._coordinator.groups.remove_values_of_partition(self._index):
+            group.close_with_error(ErrorCode.NOT_COORDINATOR)
 
 
-def delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
+def delete_offsets_of_group(coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]) -> None:
     """Take back what a group has committed for each (topic, partition), all or none.
 
     Raises KafkaError with the code for the client.
     """
     gone = list(partitions)
-    coordinator.append(
+    coordinator.append_entries(
         group.group_id, [group_entries.encode_offset_entry(group.group_id, *each, None) for each in gone]
     )
     for topic, partition in gone:
@@ -274,7 +276,7 @@ def delete_offsets(coordinator: GroupCoordinator, group: Group, partitions: Iter
 def delete_offsets_in_batches(
     coordinator: GroupCoordinator, group: Group, partitions: Iterable[tuple[str, int]]
 ) -> None:
-    """Do as `delete_offsets`, in as many batches as it takes: there may be more offsets than one has room for.
+    """Do as `delete_offsets_of_group`, in as many batches as it takes: there may be more offsets than one has room for.
 
     What is gone when it fails is gone.
     """
@@ -288,7 +290,7 @@ def delete_offsets_in_batches(
     longest_bytes = max(len(group_entries.encode_offset_entry(group.group_id, *each, None)[0]) for each in gone)
     count = max(1, limit_bytes // (longest_bytes + RECORD_OVERHEAD_BYTES))
     for start in range(0, len(gone), count):
-        delete_offsets(coordinator, group, gone[start : start + count])
+        delete_offsets_of_group(coordinator, group, gone[start : start + count])
 
 
 def delete_offsets_of_missing_topics(coordinator: GroupCoordinator, groups: Iterable[Group]) -> None:
@@ -307,12 +309,12 @@ def _topic_partition_exists(coordinator: GroupCoordinator, group: Group, name: s
     """Return whether what is committed, or about to be, is of a topic that there is, and not of a former namesake."""
     topic = coordinator.cluster.image.topics.get(name)
     committed = group.offsets.find_offset(name, partition)
-    return topic is not None and (committed is None or committed.is_of(topic.topic_id))
+    return topic is not None and (committed is None or committed.may_belong_to_topic(topic.topic_id))
 
 
 def delete_offsets_of_topic(coordinator: GroupCoordinator, topic: Topic) -> Steps[None]:
     """Take back what all groups have committed for a topic that was deleted, and what else they know about it."""
-    for group in coordinator.groups.iterate_present():
+    for group in coordinator.groups.iterate_present_values():
         try:
             group.forget_topic(topic.topic_id)
         except KafkaError as error:
@@ -332,7 +334,7 @@ def _try_to_delete_offsets(coordinator: GroupCoordinator, group: Group, partitio
         log.error("%s keeps its offsets of deleted topics (%s): %s", group, names, error)
 
 
-def replay_offset(
+def replay_offset_record(
     coordinator: GroupCoordinator, key: group_entries.OffsetKey, value: group_entries.OffsetValue | None
 ) -> None:
     """Fold in a committed offset, or its tombstone; a group that is not known yet becomes a classic one."""
@@ -344,7 +346,7 @@ def replay_offset(
     group.offsets.apply_offset(key.topic, key.partition, group_entries.parse_committed_offset(value))
 
 
-def replay_classic_group(
+def replay_classic_group_record(
     coordinator: GroupCoordinator, key: group_records.GroupMetadataKey, value: group_records.GroupMetadataValue | None
 ) -> None:
     """Fold in the record of a classic group. After a tombstone its offsets are left."""
@@ -359,13 +361,13 @@ def replay_classic_group(
             coordinator.groups[key.group] = ClassicGroup(coordinator, key.group, present.offsets)
 
 
-def make_group_replay(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_by: type[Message]) -> Replay:
+def make_group_record_replay(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_by: type[Message]) -> Replay:
     """Return what folds in a record of a group of this kind, made if there is none.
 
     After its tombstone, a null value of a key `deleted_by`, its offsets are left.
     """
 
-    def replay(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
+    def replay_record(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
         group = coordinator.groups.get(key.group_id)
         if not isinstance(group, kind):
             if value is None:
@@ -379,10 +381,10 @@ def make_group_replay(kind: type[ConsumerGroup] | type[StreamsGroup], deleted_by
         if not group.offsets.is_empty:
             coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
 
-    return replay
+    return replay_record
 
 
-def replay_share_group(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
+def replay_share_group_record(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
     """Fold in a record of a share group, made if there is none, and deleted with its tombstone."""
     group = coordinator.groups.get(key.group_id)
     if not isinstance(group, ShareGroup):
@@ -397,12 +399,14 @@ def replay_share_group(coordinator: GroupCoordinator, key: Any, value: Message |
 
 # How each record is folded in, by the type of its key. Others are ignored.
 REPLAYED: dict[type[Message], Replay] = {
-    group_records.LegacyOffsetCommitKey: replay_offset,
-    group_records.OffsetCommitKey: replay_offset,
-    group_records.GroupMetadataKey: replay_classic_group,
-    **dict.fromkeys(ConsumerGroup.applied, make_group_replay(ConsumerGroup, group_records.ConsumerGroupMetadataKey)),
-    **dict.fromkeys(ShareGroup.applied, replay_share_group),
+    group_records.LegacyOffsetCommitKey: replay_offset_record,
+    group_records.OffsetCommitKey: replay_offset_record,
+    group_records.GroupMetadataKey: replay_classic_group_record,
     **dict.fromkeys(
-        StreamsGroup.applied, make_group_replay(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)
+        ConsumerGroup.applied, make_group_record_replay(ConsumerGroup, group_records.ConsumerGroupMetadataKey)
+    ),
+    **dict.fromkeys(ShareGroup.applied, replay_share_group_record),
+    **dict.fromkeys(
+        StreamsGroup.applied, make_group_record_replay(StreamsGroup, streams_group_records.StreamsGroupMetadataKey)
     ),
 }

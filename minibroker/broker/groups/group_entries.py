@@ -10,7 +10,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from minibroker.broker.coordination.coordinator_logs import Entry, encode_entry, encode_with_version
+from minibroker.broker.coordination.coordinator_logs import Entry, encode_record_entry, encode_versioned_value
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages.group_records import (
@@ -40,9 +40,9 @@ class Change(NamedTuple):
     value: Message | None
 
 
-def encode_entries(changes: Iterable[Change]) -> list[Entry]:
+def encode_changes(changes: Iterable[Change]) -> list[Entry]:
     """Return the changes as they are appended, in the newest version."""
-    return [encode_entry(key, value) for key, value in changes]
+    return [encode_record_entry(key, value) for key, value in changes]
 
 
 OffsetKey = OffsetCommitKey | LegacyOffsetCommitKey
@@ -51,12 +51,12 @@ OffsetValue = OffsetCommitValue | LegacyOffsetCommitValue
 
 def encode_group_metadata_entry(group_id: str, value: GroupMetadataValue | None) -> Entry:
     """Return the record of a classic group, or (None) its tombstone."""
-    return encode_entry(GroupMetadataKey(group=group_id), value, GROUP_METADATA_VERSION)
+    return encode_record_entry(GroupMetadataKey(group=group_id), value, GROUP_METADATA_VERSION)
 
 
 @lru_cache(maxsize=1024)  # a name takes 32 KiB at most
 def _encode_offset_key_start(group_id: str, topic: str) -> bytes:
-    return encode_entry(OffsetCommitKey(group=group_id, topic=topic, partition=0))[0][: -_INT32.size]
+    return encode_record_entry(OffsetCommitKey(group=group_id, topic=topic, partition=0))[0][: -_INT32.size]
 
 
 def encode_offset_entry(group_id: str, topic: str, partition: int, committed: CommittedOffset | None) -> Entry:
@@ -92,7 +92,7 @@ def _encode_offset_value(committed: CommittedOffset) -> bytes:
         expire_timestamp=expire_ms,
         topic_id=topic_id,
     )
-    return encode_with_version(
+    return encode_versioned_value(
         value, OFFSET_COMMIT_VERSION if expire_ms == NO_EXPIRY else OFFSET_COMMIT_VERSION_WITH_EXPIRY
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from minibroker.broker.clock import Then, run_in_slices
+from minibroker.broker.clock import Then, run_chore_in_slices
 from minibroker.broker.groups.group_coordinator import delete_offsets_in_batches
 from minibroker.protocol.errors import KafkaError
 
@@ -21,24 +21,26 @@ log = logging.getLogger("minibroker.groups")
 MINUTE_MS = 60_000
 
 
-def expire_all_offsets(coordinator: GroupCoordinator, then: Then) -> None:
+def expire_offsets_of_all_groups(coordinator: GroupCoordinator, then: Then) -> None:
     """Expire the offsets of all groups in slices, then call `then`."""
-    run_in_slices(
+    run_chore_in_slices(
         coordinator.cluster.clock,
-        lambda group: expire_offsets(coordinator, group),
-        coordinator.groups.iterate_present(),
+        lambda group: expire_offsets_of_group(coordinator, group),
+        coordinator.groups.iterate_present_values(),
         then,
     )
 
 
-def expire_offsets(coordinator: GroupCoordinator, group: Group) -> None:
+def expire_offsets_of_group(coordinator: GroupCoordinator, group: Group) -> None:
     """Delete the offsets of a group that are older than `offsets.retention.minutes`, or than their client wanted.
 
     A group is deleted if it has no members, and no offset is left.
     """
     retention_ms = coordinator.cluster.settings["offsets.retention.minutes"] * MINUTE_MS
     now_ms = coordinator.cluster.clock.wall_ms()
-    expired = group.offsets.list_expired(now_ms, retention_ms, group.get_expiration_base_ms, group.is_subscribed_to)
+    expired = group.offsets.list_expired_partitions(
+        now_ms, retention_ms, group.get_expiration_base_ms, group.is_subscribed_to
+    )
     try:
         if group.is_empty and group.may_expire and len(expired) == len(group.offsets.list_partitions()):
             coordinator.delete_group(group)

@@ -13,15 +13,15 @@ UNKNOWN_TIMEOUT_MS = -1
 def check_not_empty(text: str | None, name: str) -> None:
     """Check that a text is not empty, nor blanks alone. Raises KafkaError(INVALID_REQUEST)."""
     if text is not None and not text.strip():
-        raise make_invalid_request(f"{name} can't be empty.")
+        raise make_invalid_request_error(f"{name} can't be empty.")
 
 
-def make_invalid_request(message: str) -> KafkaError:
+def make_invalid_request_error(message: str) -> KafkaError:
     """Return the error for a heartbeat that cannot be looked at."""
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def make_fenced_error(kind: str, epoch: int, known_epoch: int, more: str = "") -> KafkaError:
+def make_fenced_epoch_error(kind: str, epoch: int, known_epoch: int, more: str = "") -> KafkaError:
     """Return the error for a member of a group of this kind that names another epoch than the one known."""
     relation = "greater" if epoch > known_epoch else "smaller"
     message = (
@@ -31,7 +31,7 @@ def make_fenced_error(kind: str, epoch: int, known_epoch: int, more: str = "") -
     return KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
-def make_unreleased_error(member_id: str, instance_id: str, owner_id: str) -> KafkaError:
+def make_unreleased_instance_error(member_id: str, instance_id: str, owner_id: str) -> KafkaError:
     """Return the error for a static member whose instance id another member has."""
     message = (
         f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
@@ -40,6 +40,6 @@ def make_unreleased_error(member_id: str, instance_id: str, owner_id: str) -> Ka
     return KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
 
 
-def choose_given_or_known(told: str | None, known: str | None) -> str | None:
+def get_given_or_known(told: str | None, known: str | None) -> str | None:
     """Return what a heartbeat says, or what was known before: most of them repeat nothing."""
     return known if told is None else told

@@ -1,6 +1,6 @@
 """The offsets that one group has committed: a fold over the records of `__consumer_offsets`.
 
-Who may commit is the group's business (`Group.check_commit`), how it is asked for that of the handlers.
+Who may commit is the group's business (`Group.check_offset_commit`), how it is asked for that of the handlers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = NO_EXPIRY
     topic_id: bytes = ZERO_UUID
 
-    def is_of(self, topic_id: bytes) -> bool:
+    def may_belong_to_topic(self, topic_id: bytes) -> bool:
         """Return whether it may belong to the topic with this id: one that was created anew has another."""
         return topic_id == self.topic_id or ZERO_UUID in (topic_id, self.topic_id)
 
@@ -72,7 +72,9 @@ class CommittedOffsets:
             for topic, partition, committed in offsets:
                 self.by_partition[topic, partition] = committed
 
-    def apply_offsets_at(self, where: Sequence[tuple[str, int]], committed: Iterable[CommittedOffset]) -> None:
+    def apply_offsets_of_partitions(
+        self, where: Sequence[tuple[str, int]], committed: Iterable[CommittedOffset]
+    ) -> None:
         """Fold in what is committed for each (topic, partition) of `where`, in their order."""
         if self.pending:
             for (topic, partition), one in zip(where, committed, strict=True):
@@ -80,7 +82,7 @@ class CommittedOffsets:
         else:
             self.by_partition.update(zip(where, committed, strict=True))
 
-    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+    def apply_or_drop_pending_offsets(self, producer_id: int, *, committed: bool) -> None:
         """End the producer's transaction: commit what was pending, or forget it."""
         pending = self.pending.pop(producer_id, {})
         if committed:
@@ -94,7 +96,7 @@ class CommittedOffsets:
     def find_offset(self, topic: str, partition: int, topic_id: bytes = ZERO_UUID) -> CommittedOffset | None:
         """Return what is committed for the partition, unless it is known to be of another topic of the same name."""
         committed = self.by_partition.get((topic, partition))
-        return committed if committed is not None and committed.is_of(topic_id) else None
+        return committed if committed is not None and committed.may_belong_to_topic(topic_id) else None
 
     def has_offset(self, topic: str, partition: int) -> bool:
         """Return whether a tombstone would take something back of the partition."""
@@ -116,11 +118,11 @@ class CommittedOffsets:
                 partition
                 for offsets in (self.by_partition, *self.pending.values())
                 for (name, partition), committed in offsets.items()
-                if name == topic and committed.is_of(topic_id)
+                if name == topic and committed.may_belong_to_topic(topic_id)
             }
         )
 
-    def list_expired(
+    def list_expired_partitions(
         self,
         now_ms: int,
         retention_ms: int,

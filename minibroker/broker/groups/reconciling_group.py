@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from minibroker.broker.groups.consumer.timers import MemberTimers, Purpose
 from minibroker.broker.groups.group import CheckPartition, Group, GroupContext
-from minibroker.broker.groups.group_entries import Change, encode_entries
+from minibroker.broker.groups.group_entries import Change, encode_changes
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -78,11 +78,11 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
     def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
         return committed.commit_timestamp_ms
 
-    def check_deletion(self) -> None:
+    def check_may_be_deleted(self) -> None:
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
-    def close(self, code: ErrorCode) -> None:
+    def close_with_error(self, code: ErrorCode) -> None:
         self.timers.cancel_all()
 
     @abstractmethod
@@ -97,7 +97,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         if not changes:
             return
         gone = () if replaced is None else replaced.make_tombstones()
-        self.context.append(self.group_id, [*gone, *encode_entries(changes)])
+        self.context.append_entries(self.group_id, [*gone, *encode_changes(changes)])
         self.context.groups[self.group_id] = self
         before = self.epoch
         for change in changes:
@@ -105,13 +105,13 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         if self.epoch > before:
             self.context.rebalances[self.type] += 1
         if replaced is not None:
-            replaced.close(ErrorCode.REBALANCE_IN_PROGRESS)
+            replaced.close_with_error(ErrorCode.REBALANCE_IN_PROGRESS)
 
     def apply_change(self, change: Change) -> None:
         """Fold one record in; a tombstone of something unknown changes nothing."""
         self.applied[type(change.key)](self, change.key, change.value)
 
-    def remove_member_after(
+    def start_timer_to_remove_member(
         self,
         member_id: str,
         purpose: Purpose,
@@ -130,9 +130,9 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
                 self.remove_members([member])
             except KafkaError as error:
                 log.error("member %s cannot be put out of group %s: %s", member_id, self.group_id, error)
-                self.remove_member_after(member_id, purpose, AGAIN_MS, reason, is_late)
+                self.start_timer_to_remove_member(member_id, purpose, AGAIN_MS, reason, is_late)
 
-        self.timers.start(member_id, purpose, timeout_ms, expired)
+        self.timers.start_timer(member_id, purpose, timeout_ms, expired)
 
 
 class ReconcilingGroup(HeartbeatGroup[Member]):
@@ -156,7 +156,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
     def state_name(self) -> str:
         if not self.members:
             return State.EMPTY
-        if not self.is_ready:
+        if not self.is_ready_for_target:
             return State.NOT_READY
         if self.epoch > self.assignment_epoch:
             return State.ASSIGNING
@@ -165,21 +165,21 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
         return State.RECONCILING
 
     @property
-    def is_ready(self) -> bool:
+    def is_ready_for_target(self) -> bool:
         """Whether the group has what a target is made for."""
         return True
 
     # --- its offsets --------------------------------------------------------------------------------
 
-    def check_commit(
+    def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
         if epoch < 0 and not self.members:
             return None
         if transactional and epoch < 0 and not member_id and instance_id is None:
             return None  # TxnOffsetCommit may come without a member
-        member = self.check_member(member_id)
-        if not transactional and self.has_epochs(member) and version < FIRST_COMMIT_WITH_MEMBER_EPOCHS:
+        member = self.get_member(member_id)
+        if not transactional and self.has_member_epochs(member) and version < FIRST_COMMIT_WITH_MEMBER_EPOCHS:
             message = f"OffsetCommit version 9 or above must be used by members using the {self.type} group protocol"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
         if epoch == member.epoch:
@@ -194,41 +194,41 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
     def make_epoch_check(self, member: Member, epoch: int) -> CheckPartition:
         """Return the check of a commit in an older epoch: the member has had the partition since then (KIP-1251)."""
 
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
         if member_id is None and epoch < 0:
             return
-        member = self.check_member(member_id or "")
+        member = self.get_member(member_id or "")
         if epoch != member.epoch:
             code, name = self.get_epoch_error_and_name(member)
             message = f"The received {name} {epoch} does not match the expected member epoch {member.epoch}."
             raise KafkaError(code, message)
 
-    def check_offset_deletion(self) -> None:
+    def check_offsets_may_be_deleted(self) -> None:
         """Allow it at any time."""
 
-    def has_epochs(self, member: Member) -> bool:
+    def has_member_epochs(self, member: Member) -> bool:
         """Return whether the member speaks the protocol of the group's type, which has member epochs."""
         return True
 
     def get_epoch_error_and_name(self, member: Member) -> tuple[ErrorCode, str]:
         """Return the code for a wrong epoch, and the name of the epoch in the member's protocol."""
-        if self.has_epochs(member):
+        if self.has_member_epochs(member):
             return ErrorCode.STALE_MEMBER_EPOCH, "member epoch"
         return ErrorCode.ILLEGAL_GENERATION, "generation id"
 
     # --- look-up --------------------------------------------------------------------------------
 
-    def check_member(self, member_id: str, instance_id: str | None = None) -> Member:
+    def get_member(self, member_id: str, instance_id: str | None = None) -> Member:
         """Return the member of this id. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         if instance_id is not None:
-            return self._check_static_member(member_id, instance_id)
+            return self._get_static_member(member_id, instance_id)
         member = self.members.get(member_id)
         if member is None:
             message = f"Member {member_id} is not a member of group {self.group_id}."
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         return member
 
-    def _check_static_member(self, member_id: str, instance_id: str) -> Member:
+    def _get_static_member(self, member_id: str, instance_id: str) -> Member:
         member = self.find_static_member(instance_id)
         if member is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -244,35 +244,35 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
 
     # --- members come and go ----------------------------------------------------------------------
 
-    def set_member(self, member: Member) -> None:
+    def add_or_replace_member(self, member: Member) -> None:
         """Add a member, or replace what it was."""
-        self.forget_owned(member.member_id)
+        self.forget_owned_by_member(member.member_id)
         before = self.members.get(member.member_id)
         if before is not None and before.instance_id != member.instance_id:
-            self._forget_instance(before)
+            self._forget_static_instance(before)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
-        self.note_owned(member)
+        self.note_owned_by_member(member)
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member, if it is one."""
-        self.forget_owned(member_id)
+        self.forget_owned_by_member(member_id)
         member = self.members.pop(member_id, None)
         if member is not None:
-            self._forget_instance(member)
+            self._forget_static_instance(member)
 
-    def _forget_instance(self, member: Member) -> None:
+    def _forget_static_instance(self, member: Member) -> None:
         """Forget that the member has its instance id, unless that is another member's by now."""
         if member.instance_id is not None and self.static.get(member.instance_id) == member.member_id:
             del self.static[member.instance_id]
 
     @abstractmethod
-    def note_owned(self, member: Member) -> None:
+    def note_owned_by_member(self, member: Member) -> None:
         """Note what a member has, or has still to revoke."""
 
     @abstractmethod
-    def forget_owned(self, member_id: str) -> None:
+    def forget_owned_by_member(self, member_id: str) -> None:
         """Take from a member what it has; in a compacted log the next owner may come first, and keeps it."""
 
     def schedule_revocation_timeout(self, member: Member, what: str) -> None:
@@ -284,4 +284,4 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
 
         timeout_ms = member.rebalance_timeout_ms
         reason = f"it did not give up {what} within {timeout_ms} ms"
-        self.remove_member_after(member.member_id, Purpose.REVOCATION, timeout_ms, reason, is_late)
+        self.start_timer_to_remove_member(member.member_id, Purpose.REVOCATION, timeout_ms, reason, is_late)

@@ -48,7 +48,7 @@ Results = Steps[list[Result]]
 
 @handles(ApiKey.DESCRIBE_ACLS)
 async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    wanted = _parse_filter(request)
+    wanted = _parse_acl_filter(request)
     context.authorize(DESCRIBE_CLUSTER, message=make_denial_text(ApiKey.DESCRIBE_ACLS, DESCRIBE_CLUSTER))
     if context.cluster.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
@@ -69,17 +69,17 @@ async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -
 @handles(ApiKey.CREATE_ACLS, durable=True)
 async def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     for creation in request.creations:
-        _check_known(
+        _check_types_known(
             creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
         )
         await pause()
     change = _create_valid_acls(context, request.creations)
     return CreateAclsResponse(
-        results=(await in_slices(_run_exclusively(context, change, Created, len(request.creations))))
+        results=(await in_slices(_run_acl_changes_one_by_one(context, change, Created, len(request.creations))))
     )
 
 
-def _run_exclusively(
+def _run_acl_changes_one_by_one(
     context: RequestContext, change: Results[Result], shape: type[Result], asked: int
 ) -> Results[Result]:
     """Run a change of ACLs after those that have begun before it; if it is refused, return this many refusals.
@@ -102,7 +102,7 @@ def _run_exclusively(
             acls.is_changing = False
     except KafkaError as error:
         refused = error
-    return (yield from map_in_steps(lambda _: _make_refusal(shape, refused), range(asked)))
+    return (yield from map_in_steps(lambda _: _make_error_result(shape, refused), range(asked)))
 
 
 def _create_valid_acls(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
@@ -124,22 +124,24 @@ def _create_valid_acls(context: RequestContext, creations: list[CreateAclsReques
             wanted[acl] = None
             results.append(Created())
         except KafkaError as error:
-            results.append(_make_refusal(Created, error))
+            results.append(_make_error_result(Created, error))
         yield
     if len(wanted) > MAX_CHANGES:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     known = context.cluster.image.acls.ids
     new = [acl for acl in sorted(wanted, key=attrgetter("permission")) if acl not in known]
-    records = yield from map_in_steps(lambda acl: acl.make_record(context.cluster.make_uuid()), new)
-    yield from context.cluster.commit_records_in_steps(records)
+    records = yield from map_in_steps(lambda acl: acl.make_acl_record(context.cluster.make_uuid()), new)
+    yield from context.cluster.commit_metadata_records_in_steps(records)
     return results
 
 
 @handles(ApiKey.DELETE_ACLS, durable=True)
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    wanted = await in_slices(map_in_steps(_parse_filter, request.filters))
+    wanted = await in_slices(map_in_steps(_parse_acl_filter, request.filters))
     change = _delete_matching_acls(context, wanted)
-    return DeleteAclsResponse(filter_results=(await in_slices(_run_exclusively(context, change, Deleted, len(wanted)))))
+    return DeleteAclsResponse(
+        filter_results=(await in_slices(_run_acl_changes_one_by_one(context, change, Deleted, len(wanted))))
+    )
 
 
 def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> Steps[list[Deleted]]:
@@ -152,9 +154,9 @@ def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> S
     count = 0
     for each_filter in wanted:
         try:
-            each_filter.check_types()
+            each_filter.check_types_known()
         except KafkaError as error:
-            results.append(_make_refusal(Deleted, error))
+            results.append(_make_error_result(Deleted, error))
             continue
         result = Deleted(error_message=None)
         for id, acl in (yield from _find_matching_acls(context, each_filter)):
@@ -163,16 +165,16 @@ def _delete_matching_acls(context: RequestContext, wanted: list[AclFilter]) -> S
             if len(acls_by_id) > MAX_CHANGES or count > MAX_MATCHES:
                 message = f"Cannot remove more than {MAX_CHANGES} acls in a single delete operation."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-            result.matching_acls.append(_make_matching_acl(acl))
+            result.matching_acls.append(_encode_matching_acl(acl))
             yield
         results.append(result)
     ordered = sorted(acls_by_id, key=lambda id: -acls_by_id[id].permission)
     records = yield from map_in_steps(lambda id: RemoveAccessControlEntryRecord(id=id), ordered)
-    yield from context.cluster.commit_records_in_steps(records)
+    yield from context.cluster.commit_metadata_records_in_steps(records)
     return results
 
 
-def _make_matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
+def _encode_matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
     return Deleted.DeleteAclsMatchingAcl(
         error_message=None,
         resource_type=acl.resource_type,
@@ -185,21 +187,21 @@ def _make_matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
     )
 
 
-def _make_refusal(shape: type[Result], error: KafkaError) -> Result:
+def _make_error_result(shape: type[Result], error: KafkaError) -> Result:
     return shape(error_code=error.code, error_message=error.message)
 
 
 def _find_matching_acls(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
     found = []
     for portion in split_into_portions(list(context.cluster.image.acls.by_id.items())):
-        found += [(id, acl) for id, acl in portion if wanted.matches(acl)]
+        found += [(id, acl) for id, acl in portion if wanted.matches_acl(acl)]
         yield
     return found
 
 
-def _parse_filter(asked: AnyFilter) -> AclFilter:
+def _parse_acl_filter(asked: AnyFilter) -> AclFilter:
     """Return the filter of a request. Raises Unanswerable if one of its types is UNKNOWN."""
-    _check_known(asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+    _check_types_known(asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
     return AclFilter(
         asked.resource_type_filter,
         asked.resource_name_filter,
@@ -211,7 +213,7 @@ def _parse_filter(asked: AnyFilter) -> AclFilter:
     )
 
 
-def _check_known(*types: int) -> None:
+def _check_types_known(*types: int) -> None:
     """Raise Unanswerable if one of the types is UNKNOWN."""
     if UNKNOWN in types:
         raise Unanswerable("a request about ACLs with an UNKNOWN type")

@@ -13,7 +13,7 @@ from functools import partial
 
 from minibroker.broker.configs.config_changes import ChangeKind
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.incremental_configs import change_configs
+from minibroker.broker.handlers.incremental_configs import change_configs_of_resources
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
@@ -30,8 +30,10 @@ Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    changes = await in_slices(map_in_steps(partial(_make_change, context), request.resources))
-    answers = await in_slices(change_configs(context, changes, validate_only=request.validate_only, loggers=False))
+    changes = await in_slices(map_in_steps(partial(_find_changes_of_resource, context), request.resources))
+    answers = await in_slices(
+        change_configs_of_resources(context, changes, validate_only=request.validate_only, loggers=False)
+    )
     return AlterConfigsResponse(
         responses=[
             Answer(
@@ -45,7 +47,7 @@ async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -
     )
 
 
-def _make_change(context: RequestContext, resource: AlterConfigsRequest.AlterConfigsResource) -> Changed:
+def _find_changes_of_resource(context: RequestContext, resource: AlterConfigsRequest.AlterConfigsResource) -> Changed:
     """Return the change after which a resource has exactly the settings in the request."""
     named = {config.name for config in resource.configs}
     current = context.cluster.image.configs.get((resource.resource_type, resource.resource_name), {})

@@ -82,7 +82,7 @@ class OffsetCommitTemplate:
         self._size = len(frame)
         self._around = _split_around_offsets(frame, request, self.version)
         self._layout = Struct(">" + "qi".join(f"{len(piece)}s" for piece in self._around))
-        if len(self._around) != len(offsets) + 1 or not self._is_like(frame):
+        if len(self._around) != len(offsets) + 1 or not self._differs_only_in_offsets(frame):
             raise ValueError("The request is encoded in an unusual way.")
         self._answer = self._encode_answer(0, response)[START_BYTES:]
 
@@ -113,23 +113,23 @@ class OffsetCommitTemplate:
             # This node coordinates the group, as nothing has changed. `record_offsets` refuses what is not loaded.
             group = self._groups.groups.get(self._group_id)
             member_id, instance_id, epoch = self._member
-            if group is None or group.check_commit(
+            if group is None or group.check_offset_commit(
                 member_id, instance_id, epoch, transactional=False, version=self.version
             ):
                 return None
-            self._template.record_offsets(self._groups, group, values[1::3], values[2::3])
+            self._template.append_and_apply_offsets(self._groups, group, values[1::3], values[2::3])
         except KafkaError:
             return None
         if not log.pending.headers:
             return [self.make_answer_frame(correlation_id, None)]
         return DueCommit(self, correlation_id, log, log.pending)
 
-    def _is_like(self, frame: memoryview) -> bool:
+    def _differs_only_in_offsets(self, frame: memoryview) -> bool:
         size_bytes = len(frame) - START_BYTES
         return size_bytes == self._layout.size and self._layout.unpack_from(frame, START_BYTES)[::3] == self._around
 
 
-def remember_commit(
+def remember_commit_template(
     context: RequestContext,
     request: OffsetCommitRequest,
     offsets: Sequence[Committed],

@@ -25,7 +25,7 @@ from functools import cache, partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.coordination.coordinators import find_or_create_coordinator
+from minibroker.broker.coordination.coordinators import find_coordinator_or_create_topic
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
@@ -43,7 +43,14 @@ from minibroker.protocol.messages.offsets import (
     OffsetFetchResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, are_few, map_in_steps, map_steps, run_all_steps, split_into_portions
+from minibroker.protocol.steps import (
+    Steps,
+    have_few_items,
+    map_by_steps,
+    map_in_steps,
+    run_all_steps,
+    split_into_portions,
+)
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.commits import Committed
@@ -77,8 +84,8 @@ FIRST_WITH_TOPIC_IDS = 10
 def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
-    steps = Commit(context, request).commit()
-    return run_all_steps(steps) if are_few(topic.partitions for topic in request.topics) else in_slices(steps)
+    steps = Commit(context, request).commit_requested_offsets()
+    return run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else in_slices(steps)
 
 
 @cache
@@ -114,7 +121,7 @@ class Commit:
         self._offsets: list[Committed] = []
         self._has_missing = False
 
-    def commit(self) -> Steps[OffsetCommitResponse]:
+    def commit_requested_offsets(self) -> Steps[OffsetCommitResponse]:
         """Commit the offsets, and return the answer."""
         for topic in self._request.topics:
             known_topic = self._find_topic(topic)
@@ -122,17 +129,21 @@ class Commit:
                 self._collect_offsets(*known_topic, portion)
                 yield
             yield
-        self._put_missing_first()
+        self._put_unknown_topics_first()
         yield
         try:
             yield from _import_commits().commit_offsets(
                 self._find_coordinator(), self._request.group_id, self._offsets, self._check_commit
             )
             if self._accepted:
-                wait_for_offsets(self._context, self._request.group_id, partial(_refuse_offsets, self._accepted))
-                _import_commit_template().remember_commit(self._context, self._request, self._offsets, self._response)
+                wait_until_offsets_durable(
+                    self._context, self._request.group_id, partial(_set_error_of_offsets, self._accepted)
+                )
+                _import_commit_template().remember_commit_template(
+                    self._context, self._request, self._offsets, self._response
+                )
         except KafkaError as error:
-            _refuse_offsets(self._asked, error)
+            _set_error_of_offsets(self._asked, error)
         return self._response
 
     def _find_topic(self, topic: CommitTopic) -> tuple[Topic | None, ErrorCode, CommitTopicAnswer]:
@@ -183,46 +194,46 @@ class Commit:
             said = offset, epoch, metadata, commit_ms, expire_ms, answers.topic_id
             self._offsets.append((name, index, tuple.__new__(CommittedOffset, said)))  # twice as fast as calling it
 
-    def _put_missing_first(self) -> None:
+    def _put_unknown_topics_first(self) -> None:
         if self._has_missing:
             for topic in self._response.topics:
-                put_missing_first(topic.partitions)
+                put_unknown_topics_first(topic.partitions)
 
     def _find_coordinator(self) -> GroupCoordinator:
         """Return the coordinator of groups. Version 0 creates its topic if need be. Raises KafkaError."""
         groups = self._context.cluster.groups
         if self._context.version < FIRST_WITH_COORDINATORS:
-            find_or_create_coordinator(groups, self._request.group_id)
+            find_coordinator_or_create_topic(groups, self._request.group_id)
         return groups
 
     def _check_commit(self) -> None:
         """Raise KafkaError if nothing may be committed now."""
         context, group_id = self._context, self._request.group_id
         if context.version >= FIRST_WITH_COORDINATORS:
-            context.cluster.groups.check_coordinator(context.node, group_id)
+            context.cluster.groups.check_is_coordinator(context.node, group_id)
         check_topics_not_deleted(context, self._topics.values())
-        check_partition = _check_committer(context, self._request)
+        check_partition = _check_committing_member(context, self._request)
         if check_partition is not None:
             for name, index, _ in self._offsets:
                 check_partition(name, self._topics[name].topic_id, index)
 
 
-def put_missing_first(answers: list[Any]) -> None:
+def put_unknown_topics_first(answers: list[Any]) -> None:
     """Let a topic's partitions that do not exist be answered before the others, as in Kafka."""
     answers.sort(key=lambda answer: answer.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _refuse_offsets(answers: Iterable[CommitAnswer], error: KafkaError) -> None:
+def _set_error_of_offsets(answers: Iterable[CommitAnswer], error: KafkaError) -> None:
     for answer in answers:
         answer.error_code = error.code
 
 
-def wait_for_offsets(context: RequestContext, group_id: str, refuse: Refuse) -> None:
+def wait_until_offsets_durable(context: RequestContext, group_id: str, refuse: Refuse) -> None:
     """Answer a request when the records appended for a group are durable. Raises KafkaError.
 
     After `offsets.commit.timeout.ms` answer COORDINATOR_NOT_AVAILABLE: whether they will be durable is unknown then.
     """
-    wait = context.cluster.groups.get_durability_wait(group_id)
+    wait = context.cluster.groups.make_durability_wait(group_id)
     context.wait_for(wait, refuse)
     if wait.synced:
         too_late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets are not on the disk yet.")
@@ -241,12 +252,12 @@ def count_utf16_units(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
 
 
-def _check_committer(context: RequestContext, request: OffsetCommitRequest) -> CheckPartition | None:
+def _check_committing_member(context: RequestContext, request: OffsetCommitRequest) -> CheckPartition | None:
     """Check that the client may commit. Return the check for each partition, or None. Raises KafkaError."""
     group = context.cluster.groups.groups.get(request.group_id)
     epoch = request.generation_id_or_member_epoch
     if group is not None:
-        return group.check_commit(
+        return group.check_offset_commit(
             request.member_id, request.group_instance_id, epoch, transactional=False, version=context.version
         )
     if epoch >= 0:
@@ -261,17 +272,17 @@ def _check_committer(context: RequestContext, request: OffsetCommitRequest) -> C
 @handles(ApiKey.OFFSET_FETCH)
 async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
-        group = await in_slices(_fetch_group(context, request, _convert_to_group(request)))
-        answer = await in_slices(_convert_from_group(group, request, context.version))
-        _wait_for_written(context, group, partial(_refuse_only_group, answer))
+        group = await in_slices(_fetch_offsets_of_group(context, request, _convert_to_group_request(request)))
+        answer = await in_slices(_convert_to_response_of_version(group, request, context.version))
+        _wait_until_offsets_written(context, group, partial(_set_error_of_only_group, answer))
         return answer
     response = OffsetFetchResponse()
     namings = Namings()
     for asked in request.groups:
         try:
             namings.count_name(asked.group_id)
-            group = await in_slices(_fetch_group(context, request, asked))
-            _wait_for_written(context, group, partial(_refuse_group, group))
+            group = await in_slices(_fetch_offsets_of_group(context, request, asked))
+            _wait_until_offsets_written(context, group, partial(_set_error_of_group, group))
             response.groups.append(group)
         except KafkaError as error:
             response.groups.append(Group(group_id=asked.group_id, error_code=error.code))
@@ -279,28 +290,28 @@ async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> 
     return response
 
 
-def _wait_for_written(context: RequestContext, group: Group, refuse: Refuse) -> None:
+def _wait_until_offsets_written(context: RequestContext, group: Group, refuse: Refuse) -> None:
     """Send the answer once its offsets are written: a client must not see an offset go back after a crash."""
     groups = context.cluster.groups
     if group.error_code == ErrorCode.NONE and groups.log.topic is not None:
         try:
-            context.wait_for(groups.get_write_wait(group.group_id), refuse)
+            context.wait_for(groups.make_write_wait(group.group_id), refuse)
         except KafkaError as error:
             refuse(error)
 
 
-def _refuse_group(group: Group, error: KafkaError) -> None:
+def _set_error_of_group(group: Group, error: KafkaError) -> None:
     group.error_code, group.topics = error.code, []
 
 
-def _refuse_only_group(answer: OffsetFetchResponse, error: KafkaError) -> None:
+def _set_error_of_only_group(answer: OffsetFetchResponse, error: KafkaError) -> None:
     answer.error_code = error.code
     for topic in answer.topics:  # versions 0 and 1 have no error for the whole answer
         for one in topic.partitions:
             one.committed_offset, one.error_code = NO_OFFSET, error.code
 
 
-def _convert_to_group(request: OffsetFetchRequest) -> AskedGroup:
+def _convert_to_group_request(request: OffsetFetchRequest) -> AskedGroup:
     """Return a request for one group (before version 8) in the form of a request for several."""
     topics = None
     if request.topics is not None:
@@ -308,26 +319,28 @@ def _convert_to_group(request: OffsetFetchRequest) -> AskedGroup:
     return AskedGroup(group_id=request.group_id, topics=topics)
 
 
-def _convert_from_group(group: Group, request: OffsetFetchRequest, version: int) -> Steps[OffsetFetchResponse]:
+def _convert_to_response_of_version(
+    group: Group, request: OffsetFetchRequest, version: int
+) -> Steps[OffsetFetchResponse]:
     """Return the answer for one group. If the version has no error for the whole answer, put it into each partition."""
     topics = group.topics
     if group.error_code != ErrorCode.NONE and version < FIRST_WITH_ERROR:
-        topics = yield from map_steps(partial(_refuse_topic, code=group.error_code), request.topics or ())
-    old = yield from map_steps(partial(_convert_topic, version=version), topics)
+        topics = yield from map_by_steps(partial(_make_topic_error, code=group.error_code), request.topics or ())
+    old = yield from map_by_steps(partial(_convert_topic_to_version, version=version), topics)
     return OffsetFetchResponse(error_code=group.error_code, topics=old)
 
 
-def _refuse_topic(topic: OffsetFetchRequest.OffsetFetchRequestTopic, code: int) -> Steps[FetchedTopic]:
-    partitions = yield from map_in_steps(partial(_answer_no_offset, code=code), topic.partition_indexes)
+def _make_topic_error(topic: OffsetFetchRequest.OffsetFetchRequestTopic, code: int) -> Steps[FetchedTopic]:
+    partitions = yield from map_in_steps(partial(_make_answer_without_offset, code=code), topic.partition_indexes)
     return FetchedTopic(name=topic.name, partitions=partitions)
 
 
-def _convert_topic(topic: FetchedTopic, version: int) -> Steps[OldTopic]:
-    partitions = yield from map_in_steps(partial(_convert_partition, version=version), topic.partitions)
+def _convert_topic_to_version(topic: FetchedTopic, version: int) -> Steps[OldTopic]:
+    partitions = yield from map_in_steps(partial(_convert_partition_to_version, version=version), topic.partitions)
     return OldTopic(name=topic.name, partitions=partitions)
 
 
-def _convert_partition(one: FetchedPartition, version: int) -> OldPartition:
+def _convert_partition_to_version(one: FetchedPartition, version: int) -> OldPartition:
     """Return the answer in the form of versions before 8; in version 0 an uncommitted offset is an error."""
     code = one.error_code
     if version == 0 and one.committed_offset == NO_OFFSET and code == ErrorCode.NONE:
@@ -341,25 +354,25 @@ def _convert_partition(one: FetchedPartition, version: int) -> OldPartition:
     )
 
 
-def _fetch_group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
+def _fetch_offsets_of_group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
     groups = context.cluster.groups
     try:
         context.authorize(DESCRIBE_GROUP, asked.group_id)
         if context.version >= FIRST_WITH_COORDINATORS:
-            groups.check_coordinator(context.node, asked.group_id)
+            groups.check_is_coordinator(context.node, asked.group_id)
         elif groups.log.topic is not None:
-            groups.check_coordinator(groups.find_coordinator_node(asked.group_id) or context.node, asked.group_id)
+            groups.check_is_coordinator(groups.find_coordinator_node(asked.group_id) or context.node, asked.group_id)
         group = groups.groups.get(asked.group_id)
         if group is not None:
-            group.check_fetch(asked.member_id, asked.member_epoch)
+            group.check_offset_fetch(asked.member_id, asked.member_epoch)
     except KafkaError as error:
         return Group(group_id=asked.group_id, error_code=error.code)
     offsets = CommittedOffsets() if group is None else group.offsets
     fetch = Fetching(context, offsets, request.require_stable)
     if asked.topics is None:
-        topics = yield from fetch.fetch_all_topics()
+        topics = yield from fetch.fetch_offsets_of_all_topics()
     else:
-        found = yield from map_steps(fetch.fetch_requested_topic, asked.topics)
+        found = yield from map_by_steps(fetch.fetch_offsets_of_requested_topic, asked.topics)
         topics = [*(topic for topic in found if topic is not None), *fetch.refused]
     now = groups.groups.get(asked.group_id)
     if group is not None and (now is None or now.offsets is not offsets):  # deleted or reloaded in the meantime
@@ -377,7 +390,7 @@ class Fetching:
         self._by_id = context.version >= FIRST_WITH_TOPIC_IDS
         self.refused: list[FetchedTopic] = []
 
-    def fetch_all_topics(self) -> Steps[list[FetchedTopic]]:
+    def fetch_offsets_of_all_topics(self) -> Steps[list[FetchedTopic]]:
         """Return all topics with offsets. In versions with topic ids, return only topics that still exist."""
         indexes: dict[str, list[int]] = {}
         for portion in split_into_portions(list(self._offsets.by_partition), COUNTED_AT_ONCE):
@@ -391,35 +404,39 @@ class Fetching:
                 continue
             topic = self._context.find_topic(name)
             if topic is not None:
-                answers.append((yield from self._fetch_topic(name, topic.topic_id, ZERO_UUID, found)))
+                answers.append((yield from self._fetch_offsets_of_topic(name, topic.topic_id, ZERO_UUID, found)))
             elif not self._by_id:
-                answers.append((yield from self._fetch_topic(name, ZERO_UUID, ZERO_UUID, found)))
+                answers.append((yield from self._fetch_offsets_of_topic(name, ZERO_UUID, ZERO_UUID, found)))
         return answers
 
-    def fetch_requested_topic(self, topic: AskedTopic) -> Steps[FetchedTopic | None]:
+    def fetch_offsets_of_requested_topic(self, topic: AskedTopic) -> Steps[FetchedTopic | None]:
         """Return the partitions that were asked for, None if the topic is refused."""
         key, expected_id = (topic.topic_id, topic.topic_id) if self._by_id else (topic.name, ZERO_UUID)
         try:
             self._context.authorize_topic(DESCRIBE_TOPIC, key)
             name = self._context.get_topic(key).name if self._by_id else topic.name
         except KafkaError as error:
-            refused = yield from map_in_steps(partial(_answer_no_offset, code=error.code), topic.partition_indexes)
+            refused = yield from map_in_steps(
+                partial(_make_answer_without_offset, code=error.code), topic.partition_indexes
+            )
             self.refused.append(FetchedTopic(name=topic.name, topic_id=expected_id, partitions=refused))
             return None
-        return (yield from self._fetch_topic(name, expected_id, expected_id, topic.partition_indexes))
+        return (yield from self._fetch_offsets_of_topic(name, expected_id, expected_id, topic.partition_indexes))
 
-    def _fetch_topic(
+    def _fetch_offsets_of_topic(
         self, name: str, topic_id: bytes, expected_id: bytes, indexes: Iterable[int]
     ) -> Steps[FetchedTopic]:
-        partitions = yield from map_in_steps(lambda index: self._fetch_partition(name, index, expected_id), indexes)
+        partitions = yield from map_in_steps(
+            lambda index: self._fetch_offset_of_partition(name, index, expected_id), indexes
+        )
         return FetchedTopic(name=name, topic_id=topic_id, partitions=partitions)
 
-    def _fetch_partition(self, name: str, index: int, expected_id: bytes) -> FetchedPartition:
+    def _fetch_offset_of_partition(self, name: str, index: int, expected_id: bytes) -> FetchedPartition:
         if self._stable and self._offsets.is_unstable(name, index):
-            return _answer_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+            return _make_answer_without_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = self._offsets.find_offset(name, index, expected_id)
         if committed is None:
-            return _answer_no_offset(index, ErrorCode.NONE)
+            return _make_answer_without_offset(index, ErrorCode.NONE)
         return FetchedPartition(
             partition_index=index,
             committed_offset=committed.offset,
@@ -428,5 +445,5 @@ class Fetching:
         )
 
 
-def _answer_no_offset(index: int, code: int) -> FetchedPartition:
+def _make_answer_without_offset(index: int, code: int) -> FetchedPartition:
     return FetchedPartition(partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=code)

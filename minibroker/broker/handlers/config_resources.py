@@ -50,7 +50,7 @@ def list_config_resources(context: RequestContext, request: ListConfigResourcesR
     )
 
 
-def _make_lister(kind: Type) -> Callable[[RequestContext], Iterable[str]]:
+def _make_lister_of_resources(kind: Type) -> Callable[[RequestContext], Iterable[str]]:
     def names(context: RequestContext) -> Iterable[str]:
         configs = context.cluster.image.configs
         return [name for (resource_type, name), texts in configs.items() if resource_type == kind and texts]
@@ -59,8 +59,8 @@ def _make_lister(kind: Type) -> Callable[[RequestContext], Iterable[str]]:
 
 
 NAMES: dict[Type, Callable[[RequestContext], Iterable[str]]] = {
-    Type.GROUP: _make_lister(Type.GROUP),
-    Type.CLIENT_METRICS: _make_lister(Type.CLIENT_METRICS),
+    Type.GROUP: _make_lister_of_resources(Type.GROUP),
+    Type.CLIENT_METRICS: _make_lister_of_resources(Type.CLIENT_METRICS),
     Type.BROKER_LOGGER: lambda context: map(str, context.cluster.nodes),
     Type.BROKER: lambda context: map(str, context.cluster.nodes),
     Type.TOPIC: lambda context: context.cluster.image.topics,

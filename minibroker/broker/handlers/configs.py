@@ -16,7 +16,11 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import cache, partial
 
-from minibroker.broker.configs.resource_configs import describe_client_metrics, describe_group, describe_loggers
+from minibroker.broker.configs.resource_configs import (
+    describe_client_metrics_configs,
+    describe_group_configs,
+    describe_logger_configs,
+)
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.partitions import check_topic_name
@@ -69,17 +73,19 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
     if unknown:  # as in Kafka, then all are refused, whatever the rights
         error = KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown[0]}")
         return DescribeConfigsResponse(
-            results=(await in_slices(map_in_steps(partial(_make_refusal, error), request.resources)))
+            results=(await in_slices(map_in_steps(partial(_make_error_result, error), request.resources)))
         )
     namings = Namings()
     described = cache(partial(_make_described_entry, request))  # most topics of thousands have equal entries
     results = await in_slices(
-        map_in_steps(lambda resource: _describe_resource(context, resource, namings, described), request.resources)
+        map_in_steps(
+            lambda resource: _describe_configs_of_resource(context, resource, namings, described), request.resources
+        )
     )
     return DescribeConfigsResponse(results=results)
 
 
-def _make_refusal(error: KafkaError, resource: DescribeConfigsRequest.DescribeConfigsResource) -> Described:
+def _make_error_result(error: KafkaError, resource: DescribeConfigsRequest.DescribeConfigsResource) -> Described:
     return Described(
         error_code=error.code,
         error_message=error.message,
@@ -88,7 +94,7 @@ def _make_refusal(error: KafkaError, resource: DescribeConfigsRequest.DescribeCo
     )
 
 
-def _describe_resource(
+def _describe_configs_of_resource(
     context: RequestContext,
     resource: DescribeConfigsRequest.DescribeConfigsResource,
     namings: Namings,
@@ -98,7 +104,7 @@ def _describe_resource(
     wanted = resource.configuration_keys
     try:
         namings.count_name((resource.resource_type, resource.resource_name))
-        authorize_resource(context, TO_DESCRIBE, resource.resource_type, resource.resource_name)
+        authorize_config_resource(context, TO_DESCRIBE, resource.resource_type, resource.resource_name)
         entries = DESCRIBE[resource.resource_type](context, resource.resource_name)
         answer.configs = [
             described(entry) for entry in entries if (entry.name in wanted if wanted else entry.is_listed)
@@ -109,7 +115,7 @@ def _describe_resource(
     return answer
 
 
-def authorize_resource(context: RequestContext, rights: Mapping[int, Right], kind: int, name: str) -> None:
+def authorize_config_resource(context: RequestContext, rights: Mapping[int, Right], kind: int, name: str) -> None:
     """Check the right for resources of this type, if the type is known. Raises KafkaError."""
     right = rights.get(kind)
     if right is not None:
@@ -117,56 +123,56 @@ def authorize_resource(context: RequestContext, rights: Mapping[int, Right], kin
         context.authorize(right, name if kind in NAMED else CLUSTER_NAME, message=message)
 
 
-def _describe_topic(context: RequestContext, name: str) -> list[ConfigEntry]:
+def _describe_topic_configs(context: RequestContext, name: str) -> list[ConfigEntry]:
     check_topic_name(name)
-    return _get_settings(context).describe_topic_configs(context.get_topic(name).overrides)
+    return _get_node_settings(context).describe_topic_configs(context.get_topic(name).overrides)
 
 
-def _describe_broker(context: RequestContext, name: str) -> list[ConfigEntry]:
+def _describe_broker_configs(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
-        return _get_settings(context).describe_cluster_configs()
-    check_broker_name(context, name, "Broker id", " or empty string,")
-    return _get_settings(context).describe_broker_configs()
+        return _get_node_settings(context).describe_cluster_configs()
+    check_names_own_broker(context, name, "Broker id", " or empty string,")
+    return _get_node_settings(context).describe_broker_configs()
 
 
-def _get_settings(context: RequestContext) -> Settings:
+def _get_node_settings(context: RequestContext) -> Settings:
     """Return the settings of the node that handles the request."""
     return context.cluster.get_node_settings(context.node.node_id)
 
 
-def _describe_loggers(context: RequestContext, name: str) -> list[ConfigEntry]:
+def _describe_logger_levels(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-    check_broker_name(context, name, "Broker id", "")
-    return describe_loggers()
+    check_names_own_broker(context, name, "Broker id", "")
+    return describe_logger_configs()
 
 
-def _describe_client_metrics(context: RequestContext, name: str) -> list[ConfigEntry]:
+def _describe_client_metrics_configs(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-    return describe_client_metrics(_get_overrides(context, ResourceType.CLIENT_METRICS, name))
+    return describe_client_metrics_configs(_get_config_overrides(context, ResourceType.CLIENT_METRICS, name))
 
 
-def _describe_group(context: RequestContext, name: str) -> list[ConfigEntry]:
+def _describe_group_configs(context: RequestContext, name: str) -> list[ConfigEntry]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-    return describe_group(_get_settings(context), _get_overrides(context, ResourceType.GROUP, name))
+    return describe_group_configs(_get_node_settings(context), _get_config_overrides(context, ResourceType.GROUP, name))
 
 
-def _get_overrides(context: RequestContext, kind: ResourceType, name: str) -> dict[str, str]:
+def _get_config_overrides(context: RequestContext, kind: ResourceType, name: str) -> dict[str, str]:
     return context.cluster.image.configs.get((kind, name), {})
 
 
 DESCRIBE: dict[int, Callable[[RequestContext, str], list[ConfigEntry]]] = {
-    ResourceType.TOPIC: _describe_topic,
-    ResourceType.BROKER: _describe_broker,
-    ResourceType.BROKER_LOGGER: _describe_loggers,
-    ResourceType.CLIENT_METRICS: _describe_client_metrics,
-    ResourceType.GROUP: _describe_group,
+    ResourceType.TOPIC: _describe_topic_configs,
+    ResourceType.BROKER: _describe_broker_configs,
+    ResourceType.BROKER_LOGGER: _describe_logger_levels,
+    ResourceType.CLIENT_METRICS: _describe_client_metrics_configs,
+    ResourceType.GROUP: _describe_group_configs,
 }
 
 
-def check_broker_name(context: RequestContext, name: str, kind: str, alternative: str = ",") -> None:
+def check_names_own_broker(context: RequestContext, name: str, kind: str, alternative: str = ",") -> None:
     """Raise KafkaError(INVALID_REQUEST) unless `name` is the id of the node that handles the request."""
     if not INTEGER.fullmatch(name):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{kind} must be an integer, but it is: {name}")

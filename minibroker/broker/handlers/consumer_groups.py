@@ -80,17 +80,17 @@ def _process_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse:
     # Imported here, so that the broker starts faster: many brokers never have a group.
     from minibroker.broker.groups.consumer.heartbeat import heartbeat
-    from minibroker.broker.groups.consumer.heartbeat_checks import check_request
+    from minibroker.broker.groups.consumer.heartbeat_checks import check_heartbeat_request
 
-    check_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
+    check_heartbeat_request(request, context.version, context.cluster.settings["group.consumer.assignors"])
     groups = context.cluster.groups
-    groups.check_coordinator(context.node, request.group_id)
+    groups.check_is_coordinator(context.node, request.group_id)
     response = heartbeat(groups, request, make_caller(context))
-    context.wait_for(groups.get_durability_wait(request.group_id), lambda error: _refuse_heartbeat(response, error))
+    context.wait_for(groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error))
     return response
 
 
-def _refuse_heartbeat(response: ConsumerGroupHeartbeatResponse, error: KafkaError) -> None:
+def _set_heartbeat_error(response: ConsumerGroupHeartbeatResponse, error: KafkaError) -> None:
     response.error_code, response.error_message = error.code, error.message
     response.member_id, response.member_epoch, response.assignment = None, 0, None
 
@@ -103,7 +103,7 @@ async def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     def answer(group_id: str) -> Described:
-        group = _describe_group(context, group_id)
+        group = _describe_consumer_group(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
@@ -111,15 +111,15 @@ async def consumer_group_describe(
     return ConsumerGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(answer, request.group_ids))))
 
 
-def _describe_group(context: RequestContext, group_id: str) -> Described:
-    from minibroker.broker.groups.consumer.consumer_descriptions import describe_group
+def _describe_consumer_group(context: RequestContext, group_id: str) -> Described:
+    from minibroker.broker.groups.consumer.consumer_descriptions import describe_consumer_group
 
     try:
         _check_consumer_groups_enabled(context)
         context.authorize(DESCRIBE_GROUP, group_id)
         context.cluster.groups.check_coordinator_and_id(context.node, group_id)
-        found = describe_group(context.cluster.groups.get_consumer_group(group_id))
-        authorize_described_topics(context, _collect_topics(found))
+        found = describe_consumer_group(context.cluster.groups.get_consumer_group(group_id))
+        authorize_described_topics(context, _collect_topic_names(found))
         return found
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code, error_message=error.message)
@@ -132,7 +132,7 @@ def authorize_described_topics(context: RequestContext, names: Iterable[str]) ->
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message)
 
 
-def _collect_topics(group: Described) -> dict[str, None]:
+def _collect_topic_names(group: Described) -> dict[str, None]:
     """Return the topics of the members' assignments, each once."""
     return {
         part.topic_name: None

@@ -45,7 +45,7 @@ Described = DescribeDelegationTokenResponse.DescribedDelegationToken
 async def create_delegation_token(
     context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    requester, owner = context.principal, _find_owner(context, request)
+    requester, owner = context.principal, _find_token_owner(context, request)
     response = CreateDelegationTokenResponse(
         principal_type=owner.type,
         principal_name=owner.name,
@@ -56,7 +56,7 @@ async def create_delegation_token(
         map_in_steps(lambda one: Principal(one.principal_type, one.principal_name), request.renewers)
     )
     try:
-        _check_may_create(context, owner, renewers)
+        _check_may_create_token(context, owner, renewers)
     except KafkaError as error:
         response.error_code = error.code
         response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIME
@@ -70,11 +70,11 @@ async def create_delegation_token(
     response.expiry_timestamp_ms = record.expiration_timestamp
     response.max_timestamp_ms = record.max_timestamp
     response.token_id = record.token_id
-    response.hmac = context.cluster.image.tokens.compute_secret(record.token_id)
+    response.hmac = context.cluster.image.tokens.compute_token_secret(record.token_id)
     return response
 
 
-def _find_owner(context: RequestContext, request: CreateDelegationTokenRequest) -> Principal:
+def _find_token_owner(context: RequestContext, request: CreateDelegationTokenRequest) -> Principal:
     if not request.owner_principal_name:
         return context.principal
     if request.owner_principal_type is None:
@@ -82,7 +82,7 @@ def _find_owner(context: RequestContext, request: CreateDelegationTokenRequest) 
     return Principal(request.owner_principal_type, request.owner_principal_name)
 
 
-def _check_may_create(context: RequestContext, owner: Principal, renewers: list[Principal]) -> None:
+def _check_may_create_token(context: RequestContext, owner: Principal, renewers: list[Principal]) -> None:
     """Check the client and the principals of a new token.
 
     Raises KafkaError(DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, DELEGATION_TOKEN_AUTHORIZATION_FAILED or
@@ -148,14 +148,14 @@ async def describe_delegation_token(
         )
     tokens, own = [], frozenset({str(context.principal)})
     for record in list(context.cluster.image.tokens.by_id.values()):
-        if (owners is None or delegation.is_known_to(record, owners)) and _may_see_token(context, record, own):
+        if (owners is None or delegation.is_owner_or_renewer(record, owners)) and _may_see_token(context, record, own):
             tokens.append(_describe_token(context, record))
         await pause()
     return DescribeDelegationTokenResponse(tokens=tokens)
 
 
 def _may_see_token(context: RequestContext, record: DelegationTokenRecord, own: frozenset[str]) -> bool:
-    if delegation.is_known_to(record, own):
+    if delegation.is_owner_or_renewer(record, own):
         return True
     return context.allows(DESCRIBE_TOKEN, record.token_id) or context.allows(DESCRIBE_TOKENS, record.owner)
 
@@ -172,7 +172,7 @@ def _describe_token(context: RequestContext, record: DelegationTokenRecord) -> D
         expiry_timestamp=record.expiration_timestamp,
         max_timestamp=record.max_timestamp,
         token_id=record.token_id,
-        hmac=context.cluster.image.tokens.compute_secret(record.token_id),
+        hmac=context.cluster.image.tokens.compute_token_secret(record.token_id),
         renewers=[
             Described.DescribedDelegationTokenRenewer(principal_type=one.type, principal_name=one.name)
             for one in renewers

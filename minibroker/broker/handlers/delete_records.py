@@ -43,14 +43,14 @@ async def delete_records(context: RequestContext, request: DeleteRecordsRequest)
         answer = TopicAnswer(name=name)
         response.topics.append(answer)
         for index, offset in offsets.items():
-            answer.partitions.append(_delete_and_answer(context, name, index, offset))
+            answer.partitions.append(_delete_records_of_partition(context, name, index, offset))
             await pause()
         await pause()
     log_refusals(context, log, ApiKey.DELETE_RECORDS)
     return response
 
 
-def _delete_and_answer(context: RequestContext, name: str, index: int, offset: int) -> PartitionAnswer:
+def _delete_records_of_partition(context: RequestContext, name: str, index: int, offset: int) -> PartitionAnswer:
     try:
         low_watermark = _delete_records_before(context, name, index, offset)
     except KafkaError as error:
@@ -74,6 +74,6 @@ def _delete_records_before(context: RequestContext, name: str, index: int, offse
     if new_start < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The offset {offset} for partition {partition} is not valid")
     if new_start > kept.log_start_offset:
-        kept.delete_before(new_start)
-        partition.wake_waiters()
+        kept.delete_records_before(new_start)
+        partition.wake_all_waiters()
     return kept.log_start_offset

@@ -37,7 +37,7 @@ from minibroker.broker.requests.down_conversion import Conversion
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
-from minibroker.protocol.steps import Steps, run_all_steps, split_into_portions, take_portions
+from minibroker.protocol.steps import Steps, remove_in_portions, run_all_steps, split_into_portions
 
 FEW = 100  # partitions that are read in one step
 
@@ -83,7 +83,7 @@ async def _wait_and_read_again(reading: Reading) -> FetchResponse:
         await reading.watch_partitions(watch)
         while True:
             watch.missing_bytes = reading.min_bytes - reading.size_bytes
-            await watch.make_news_promise()
+            await watch.make_change_promise()
             is_late = watch.is_late
             try:
                 await reading.read_news(watch)
@@ -117,17 +117,19 @@ def _find_session_and_partitions(
     now_ms = context.cluster.clock.monotonic_ms()
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
-            sessions.remove(request.session_id)
+            sessions.remove_session(request.session_id)
         wanted = yield from _name_partitions_in_steps(context, request)
         if request.session_epoch == FINAL_EPOCH:
             return None, wanted
         return (yield from _begin_session(context, wanted)), wanted
-    session = sessions.resume(request.session_id, request.session_epoch, uses_topic_ids, now_ms)
+    session = sessions.get_session_of_incremental_fetch(
+        request.session_id, request.session_epoch, uses_topic_ids, now_ms
+    )
     session.advance_epoch()  # first of all, so that a second request with this epoch cannot change the session
     yield from _update_session(context, session, request)
-    sessions.update_memory(session, now_ms)
+    sessions.update_session_memory(session, now_ms)
     if not session.partitions:
-        sessions.remove(session.session_id)
+        sessions.remove_session(session.session_id)
         return None, []
     return session, list(session.partitions.values())
 
@@ -136,7 +138,7 @@ def _begin_session(context: RequestContext, wanted: list[FetchedPartition]) -> S
     """Return a new session with these partitions, or None if there is no room for it."""
     sessions = context.node.sessions
     now_ms = context.cluster.clock.monotonic_ms()
-    session = sessions.create(len(wanted), context.version >= FIRST_WITH_TOPIC_IDS, now_ms)
+    session = sessions.create_session(len(wanted), context.version >= FIRST_WITH_TOPIC_IDS, now_ms)
     if session is None:
         return None
     for portion in split_into_portions(wanted):
@@ -145,7 +147,7 @@ def _begin_session(context: RequestContext, wanted: list[FetchedPartition]) -> S
         session.add_partitions(portion)
         if len(wanted) > FEW:
             yield
-    return session if sessions.update_memory(session, now_ms) else None
+    return session if sessions.update_session_memory(session, now_ms) else None
 
 
 def _list_requested(context: RequestContext, topics: Iterable[FetchRequest.FetchTopic]) -> list[FetchedPartition]:
@@ -173,7 +175,7 @@ def _name_partitions_in_steps(context: RequestContext, request: FetchRequest) ->
 
 def _iterate_portions(context: RequestContext, items: list[Item]) -> Iterator[Sequence[Item]]:
     """Yield the items in portions. Free them as they are used, unless others need them."""
-    return take_portions(items) if context.may_take_apart else split_into_portions(items)
+    return remove_in_portions(items) if context.may_take_apart else split_into_portions(items)
 
 
 def _set_requested_values(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from minibroker.broker.configs.settings_table import RACK_AWARE
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
 from minibroker.broker.metadata.leaders import (
-    find_preferred_replica,
+    find_preferred_read_replica,
     list_leader_endpoints,
-    make_current_leader,
-    serves_as_follower,
+    make_current_leader_answer,
+    serves_fetch_as_follower,
 )
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.quotas.quota_manager import FETCHED
@@ -93,7 +93,7 @@ class Reading:
         self.is_denied = replica >= 0 and not context.allows(CLUSTER_ACTION, is_needed=True)
         self.max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
         if context.usage is not None:
-            self.max_bytes = min(self.max_bytes, context.cluster.quotas.get_most_bytes(context, FETCHED))
+            self.max_bytes = min(self.max_bytes, context.cluster.quotas.get_max_fetch_bytes(context, FETCHED))
         self.min_bytes = min(request.min_bytes, self.max_bytes)
 
     def _begin_answer(self) -> None:
@@ -142,11 +142,11 @@ class Reading:
         """Return the answer of a follower, or of a leader to a client with a rack; see `_read_partition`."""
         context = self.context
         partition = context.find_partition(fetched.topic, fetched.index)
-        if partition is None or not serves_as_follower(context.node, partition, context.version):
+        if partition is None or not serves_fetch_as_follower(context.node, partition, context.version):
             partition = context.get_led_partition(fetched.topic, fetched.index)
         other = None
         if context.cluster.settings["replica.selector.class"] == RACK_AWARE:
-            other = find_preferred_replica(context.cluster.nodes, context.node, partition, self.request.rack_id)
+            other = find_preferred_read_replica(context.cluster.nodes, context.node, partition, self.request.rack_id)
         if other is None:
             return self._read_led_partition(fetched, partition, left)
         answer, _ = self._read_led_partition(fetched, partition, left and 0)
@@ -171,7 +171,7 @@ class Reading:
         if code in LEADER_IS_ANOTHER:
             partition = self.context.find_partition(fetched.topic, fetched.index)
         if partition is not None:
-            answer.current_leader = leader = make_current_leader(partition, PartitionAnswer.LeaderIdAndEpoch)
+            answer.current_leader = leader = make_current_leader_answer(partition, PartitionAnswer.LeaderIdAndEpoch)
             self.leaders[leader.leader_id] = leader
         return answer
 
@@ -260,7 +260,7 @@ class Reading:
         for fetched in self.wanted:
             partition = self.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
-                watch.join_waiters(partition.waiters)
+                watch.add_to_waiters(partition.waiters)
 
     async def read_news(self, watch: Watch) -> None:
         """Read what `watch` has seen. Raises Conversion as `read` does."""
@@ -302,13 +302,13 @@ class Reading:
         """Charge the quota with an answer of this size. Return whether the client is throttled."""
         context = self.context
         usage = context.usage
-        return usage is not None and not context.cluster.quotas.charge_fetched(context, usage, size_bytes)
+        return usage is not None and not context.cluster.quotas.charge_fetched_bytes(context, usage, size_bytes)
 
     def _make_throttled_response(self) -> FetchResponse:
         """Return an empty answer: the client asks again after the throttle time."""
         if self.session is None or self.request.session_epoch > INITIAL_EPOCH:
             return FetchResponse(session_id=NO_SESSION if self.session is None else self.session.session_id)
-        self.context.node.sessions.remove(self.session.session_id)
+        self.context.node.sessions.remove_session(self.session.session_id)
         return FetchResponse(session_id=NO_SESSION)
 
     def _make_topic_answer(self, key: Any) -> TopicAnswer:
@@ -329,7 +329,7 @@ class Reading:
         self, session: FetchSession, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int
     ) -> None:
         """Remember in the session what is sent."""
-        fetched.remember_sent(answer.high_watermark, answer.log_start_offset, answer.error_code)
+        fetched.remember_sent_offsets(answer.high_watermark, answer.log_start_offset, answer.error_code)
         if size_bytes:
             session.move_to_end(fetched)
 
@@ -351,7 +351,7 @@ def is_news(fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int)
     """Return whether an answer is new to the client of a session. Another replica and a divergence always are."""
     if answer.preferred_read_replica >= 0 or answer.diverging_epoch is not None:
         return True
-    return fetched.has_news(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
+    return fetched.has_changed_for_client(answer.high_watermark, answer.log_start_offset, answer.error_code, size_bytes)
 
 
 def measure_answer_bytes(response: Message, version: int) -> int:

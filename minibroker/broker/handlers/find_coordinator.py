@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 
-from minibroker.broker.coordination.coordinators import find_or_create_coordinator
+from minibroker.broker.coordination.coordinators import find_coordinator_or_create_topic
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -49,13 +49,15 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
     is_known = request.key_type != SHARE_KEY or context.version >= FIRST_WITH_SHARE_KEYS
     if is_known and (context.version < FIRST_WITH_SEVERAL_KEYS or request.coordinator_keys):
         with contextlib.suppress(KafkaError):  # each key is answered with the error below
-            await in_slices(context.cluster.coordinators.get_by_key_type(request.key_type).log.create_topic_in_steps())
+            await in_slices(
+                context.cluster.coordinators.get_coordinator_by_key_type(request.key_type).log.create_topic_in_steps()
+            )
     if context.version >= FIRST_WITH_SEVERAL_KEYS:
         coordinators = await in_slices(
-            map_in_steps(lambda key: _answer_coordinator(context, key, request.key_type), request.coordinator_keys)
+            map_in_steps(lambda key: _make_coordinator_answer(context, key, request.key_type), request.coordinator_keys)
         )
         return FindCoordinatorResponse(coordinators=coordinators)
-    coordinator = _answer_coordinator(context, request.key, request.key_type)
+    coordinator = _make_coordinator_answer(context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=coordinator.error_code,
         error_message=coordinator.error_message or TEXTS.get(ErrorCode(coordinator.error_code)),
@@ -65,14 +67,14 @@ async def find_coordinator(context: RequestContext, request: FindCoordinatorRequ
     )
 
 
-def _answer_coordinator(context: RequestContext, key: str, key_type: int) -> Coordinator:
+def _make_coordinator_answer(context: RequestContext, key: str, key_type: int) -> Coordinator:
     try:
         if key_type == SHARE_KEY:
-            _check_share_key(context, key)
-        coordinators = context.cluster.coordinators.get_by_key_type(key_type)
+            _check_share_coordinator_key(context, key)
+        coordinators = context.cluster.coordinators.get_coordinator_by_key_type(key_type)
         if key_type in TO_FIND:
             context.authorize(TO_FIND[key_type], key)
-        node = find_or_create_coordinator(coordinators, key)
+        node = find_coordinator_or_create_topic(coordinators, key)
         if context.connection.listener not in node.endpoints:  # it was added at run time
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except KafkaError as error:
@@ -83,7 +85,7 @@ def _answer_coordinator(context: RequestContext, key: str, key_type: int) -> Coo
     return Coordinator(key=key, node_id=node.node_id, host=endpoint.host, port=endpoint.port, error_message="")
 
 
-def _check_share_key(context: RequestContext, key: str) -> None:
+def _check_share_coordinator_key(context: RequestContext, key: str) -> None:
     """Check the key of a share partition, and the right to ask for it. Raises KafkaError."""
     if context.version < FIRST_WITH_SHARE_KEYS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "There is no coordinator for keys of type 2 in this version.")

@@ -42,7 +42,7 @@ DEAD = "Dead"
 @handles(ApiKey.DESCRIBE_GROUPS)
 async def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     def described(group_id: str) -> Described:
-        group = _describe_group(context, group_id)
+        group = _describe_classic_group(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
@@ -50,11 +50,11 @@ async def describe_groups(context: RequestContext, request: DescribeGroupsReques
     return DescribeGroupsResponse(groups=(await in_slices(map_once_in_steps(described, request.groups))))
 
 
-def _describe_group(context: RequestContext, group_id: str) -> Described:
+def _describe_classic_group(context: RequestContext, group_id: str) -> Described:
     groups = context.cluster.groups
     try:
         context.authorize(DESCRIBE_GROUP, group_id)
-        groups.check_coordinator(context.node, group_id)
+        groups.check_is_coordinator(context.node, group_id)
     except KafkaError as error:
         return Described(group_id=group_id, error_code=error.code)
     try:
@@ -73,7 +73,7 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
     groups = context.cluster.groups
     order: HashOrder[ListGroupsResponse.ListedGroup] = HashOrder(len(groups.groups))
     may_see_all = context.allows(DESCRIBE_CLUSTER)
-    for group in groups.groups.iterate_present():
+    for group in groups.groups.iterate_present_values():
         await pause()
         if (
             groups.find_coordinator_node(group.group_id) is not context.node
@@ -110,14 +110,14 @@ async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -
     for result in deleted:
         try:
             context.wait_for(
-                context.cluster.groups.get_durability_wait(result.group_id), partial(_refuse_deletion, result)
+                context.cluster.groups.make_durability_wait(result.group_id), partial(_set_deletion_error, result)
             )
         except KafkaError as error:
-            _refuse_deletion(result, error)
+            _set_deletion_error(result, error)
     return response
 
 
-def _refuse_deletion(result: Deleted, error: KafkaError) -> None:
+def _set_deletion_error(result: Deleted, error: KafkaError) -> None:
     result.error_code = error.code
 
 
@@ -125,9 +125,9 @@ def _delete_group(context: RequestContext, group_id: str) -> ErrorCode:
     groups = context.cluster.groups
     try:
         context.authorize(DELETE_GROUP, group_id)
-        groups.check_coordinator(context.node, group_id)
+        groups.check_is_coordinator(context.node, group_id)
         group = groups.get_group(group_id)
-        group.check_deletion()
+        group.check_may_be_deleted()
         if isinstance(group, ShareGroup):
             states = {topic_id: indexes for topic_id, (_, indexes) in group.initialized.items()}
             context.cluster.shares.delete_group_states(group_id, states)

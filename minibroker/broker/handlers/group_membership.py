@@ -52,7 +52,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         context.authorize(READ_GROUP, request.group_id)
         groups.check_group_id(request.group_id)
         _check_session_timeout(context, request.session_timeout_ms)
-        groups.check_coordinator(context.node, request.group_id)
+        groups.check_is_coordinator(context.node, request.group_id)
         group = groups.find_group_to_join(request.group_id, create=member_id == UNKNOWN_MEMBER)
         if not isinstance(group, ClassicGroup):
             member_id = UNKNOWN_MEMBER  # Kafka names nobody in the errors of other groups
@@ -62,7 +62,7 @@ async def join_group(context: RequestContext, request: JoinGroupRequest) -> Join
         response = JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=error.code)
     except GivenUp:
         if isinstance(group, ClassicGroup):
-            group.remove_joining_member(joined)
+            group.remove_member_waiting_to_join(joined)
         raise
     if response.protocol_name is None and context.version < FIRST_JOIN_WITHOUT_PROTOCOL:
         response.protocol_name = ""
@@ -82,7 +82,7 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
     if context.version >= FIRST_SYNC_WITH_PROTOCOL and not named:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     context.authorize(READ_GROUP, request.group_id)
-    group = context.cluster.groups.get_group_of_member(context.node, request.group_id)
+    group = context.cluster.groups.get_group_for_member_request(context.node, request.group_id)
     synced: Promise[SyncGroupResponse] = Promise()
     group.sync(request, synced)
     return await synced
@@ -91,7 +91,7 @@ async def sync_group(context: RequestContext, request: SyncGroupRequest) -> Sync
 @handles(ApiKey.HEARTBEAT)
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     context.authorize(READ_GROUP, request.group_id)
-    context.cluster.groups.get_group_of_member(context.node, request.group_id).heartbeat(request)
+    context.cluster.groups.get_group_for_member_request(context.node, request.group_id).heartbeat(request)
     return HeartbeatResponse()
 
 
@@ -101,7 +101,7 @@ def leave_group(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
     members = request.members if several else [Identity(member_id=request.member_id)]
     context.authorize(READ_GROUP, request.group_id)
     try:
-        left = context.cluster.groups.get_group_of_member(context.node, request.group_id).leave(members)
+        left = context.cluster.groups.get_group_for_member_request(context.node, request.group_id).leave(members)
     except KafkaError as error:
         if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
             raise

@@ -16,25 +16,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, MATCH, validate_client_metrics
+from minibroker.broker.configs.client_metrics import CLIENT_METRICS_SETTINGS, MATCH, validate_client_metrics_overrides
 from minibroker.broker.configs.config_changes import (
     Change,
     ChangeKind,
     apply_config_changes,
-    check_config_sizes,
+    check_config_text_sizes,
     find_config_changes,
 )
 from minibroker.broker.configs.group_settings import GROUP_SETTINGS, validate_group_overrides
 from minibroker.broker.configs.logger_levels import change_logger_levels
 from minibroker.broker.configs.settings import (
-    get_broker_setting,
+    get_broker_setting_declaration,
     validate_broker_overrides,
     validate_topic_overrides,
 )
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType, Setting
 from minibroker.broker.control.controller import MINIMUM_ISR
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize_resource, check_broker_name
+from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize_config_resource, check_names_own_broker
 from minibroker.broker.handlers.listener_changes import check_listener_changes
 from minibroker.broker.metadata.cordoning import CORDONED, supports_cordoning
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS
@@ -48,7 +48,7 @@ from minibroker.protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from minibroker.protocol.steps import Steps, count_items, map_steps
+from minibroker.protocol.steps import Steps, count_items_in_steps, map_by_steps
 
 Altered = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 AskedResource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -69,24 +69,24 @@ async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     answers = await in_slices(
-        change_configs(context, request.resources, validate_only=request.validate_only, loggers=True)
+        change_configs_of_resources(context, request.resources, validate_only=request.validate_only, loggers=True)
     )
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
-def change_configs(
+def change_configs_of_resources(
     context: RequestContext, resources: Sequence[AskedResource], *, validate_only: bool, loggers: bool
 ) -> Steps[list[Altered]]:
     """Check the changes of all resources, make them unless `validate_only`, and return a result for each.
 
     `loggers` is whether levels of loggers may be changed.
     """
-    counts = yield from count_items((resource.resource_type, resource.resource_name) for resource in resources)
-    change = partial(_alter_resource, context, counts, validate_only=validate_only, loggers=loggers)
-    return (yield from map_steps(change, resources))
+    counts = yield from count_items_in_steps((resource.resource_type, resource.resource_name) for resource in resources)
+    change = partial(_alter_configs_of_resource, context, counts, validate_only=validate_only, loggers=loggers)
+    return (yield from map_by_steps(change, resources))
 
 
-def _alter_resource(
+def _alter_configs_of_resource(
     context: RequestContext,
     counts: Mapping[tuple[int, str], int],
     resource: AskedResource,
@@ -99,18 +99,18 @@ def _alter_resource(
     try:
         if counts[kind, name] > 1:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-        _check_resource_form(resource)
+        _check_config_resource(resource)
         if kind == ResourceType.BROKER_LOGGER and not loggers:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
         if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
             context.authorize(TO_ALTER[kind])  # without a message, as in Kafka
         else:
-            authorize_resource(context, TO_ALTER, kind, name)
+            authorize_config_resource(context, TO_ALTER, kind, name)
         if kind == ResourceType.BROKER_LOGGER:
-            _change_loggers(context, resource, validate_only=validate_only)
+            _change_logger_levels(context, resource, validate_only=validate_only)
             return answer
-        decided = _decide_values(context, resource)
-        check_config_sizes(decided.values())
+        decided = _compute_new_configs(context, resource)
+        check_config_text_sizes(decided.values())
         if decided and not validate_only:
             yield from context.cluster.controller.change_config_in_steps(kind, name, decided)
     except KafkaError as error:
@@ -119,20 +119,20 @@ def _alter_resource(
     return answer
 
 
-def _decide_values(context: RequestContext, resource: AskedResource) -> dict[str, str | None]:
+def _compute_new_configs(context: RequestContext, resource: AskedResource) -> dict[str, str | None]:
     """Return the new texts of the changed settings by name; None for those that are removed. Raises KafkaError."""
     if resource.resource_type == ResourceType.TOPIC:
-        return _resolve_topic_change(context, resource.resource_name, _parse_changes(resource))
+        return _compute_new_topic_configs(context, resource.resource_name, _parse_config_changes(resource))
     if resource.resource_type == ResourceType.BROKER:
-        return _resolve_broker_change(context, resource.resource_name, _parse_changes(resource))
+        return _compute_new_broker_configs(context, resource.resource_name, _parse_config_changes(resource))
     if resource.resource_type == ResourceType.GROUP:
-        return _resolve_group_change(context, resource.resource_name, _parse_changes(resource))
+        return _compute_new_group_configs(context, resource.resource_name, _parse_config_changes(resource))
     if resource.resource_type == ResourceType.CLIENT_METRICS:
-        return _resolve_client_metrics_change(context, resource.resource_name, _parse_changes(resource))
+        return _compute_new_client_metrics_configs(context, resource.resource_name, _parse_config_changes(resource))
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def _check_resource_form(resource: AskedResource) -> None:
+def _check_config_resource(resource: AskedResource) -> None:
     """Check what does not depend on rights, as Kafka does first. Raises KafkaError(INVALID_REQUEST)."""
     names = [config.name for config in resource.configs]
     if len(set(names)) < len(names):
@@ -146,14 +146,14 @@ def _check_resource_form(resource: AskedResource) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
 
 
-def _parse_changes(resource: AskedResource) -> list[Change]:
+def _parse_config_changes(resource: AskedResource) -> list[Change]:
     for config in resource.configs:
         if config.config_operation not in ChangeKind.__members__.values():
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {config.config_operation}")
     return [Change(config.name, ChangeKind(config.config_operation), config.value or "") for config in resource.configs]
 
 
-def _resolve_topic_change(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _compute_new_topic_configs(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
     cluster = context.cluster
     topic = context.find_topic(name)
     current = {} if topic is None else topic.overrides
@@ -167,10 +167,10 @@ def _resolve_topic_change(context: RequestContext, name: str, changes: Iterable[
     return find_config_changes(current, valid)
 
 
-def _resolve_broker_change(context: RequestContext, name: str, changes: Sequence[Change]) -> dict[str, str | None]:
+def _compute_new_broker_configs(context: RequestContext, name: str, changes: Sequence[Change]) -> dict[str, str | None]:
     cluster = context.cluster
     if name:
-        check_broker_name(context, name, "Node id")
+        check_names_own_broker(context, name, "Node id")
     current = cluster.image.get_configs(ResourceType.BROKER, name)
     texts = apply_config_changes(_find_list_settings(changes), current, changes)
     validate_broker_overrides(cluster.get_node_settings(context.node.node_id), texts, per_broker=bool(name))
@@ -180,7 +180,7 @@ def _resolve_broker_change(context: RequestContext, name: str, changes: Sequence
     changed |= {change.name: texts[change.name] for change in changes if change.kind is ChangeKind.SET}
     named = {change.name for change in changes}
     if MINIMUM_ISR in named and cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
-        _check_minimum_isr(name, texts.get(MINIMUM_ISR))
+        _check_min_isr_change(name, texts.get(MINIMUM_ISR))
     if CORDONED in named and not supports_cordoning(cluster.image):
         reason = "configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"The {CORDONED} {reason}")
@@ -189,7 +189,9 @@ def _resolve_broker_change(context: RequestContext, name: str, changes: Sequence
 
 def _find_list_settings(changes: Iterable[Change]) -> dict[str, Setting]:
     """Return the rows of settings with values to append or subtract. Raises KafkaError(INVALID_CONFIG)."""
-    changed = [(change, get_broker_setting(change.name)) for change in changes if change.kind in LIST_CHANGES]
+    changed = [
+        (change, get_broker_setting_declaration(change.name)) for change in changes if change.kind in LIST_CHANGES
+    ]
     for change, row in changed:
         if row.type is ConfigType.UNKNOWN:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {change.name}")
@@ -199,7 +201,7 @@ def _find_list_settings(changes: Iterable[Change]) -> dict[str, Setting]:
     return {change.name: row for change, row in changed}
 
 
-def _check_minimum_isr(name: str, text: str | None) -> None:
+def _check_min_isr_change(name: str, text: str | None) -> None:
     """Raise KafkaError(INVALID_CONFIG) unless one value is set for all brokers, as KIP-966 needs it."""
     if name:
         message = f"Broker-level {MINIMUM_ISR} cannot be altered while ELR is enabled."
@@ -209,7 +211,7 @@ def _check_minimum_isr(name: str, text: str | None) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, message)
 
 
-def _resolve_group_change(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
+def _compute_new_group_configs(context: RequestContext, name: str, changes: Iterable[Change]) -> dict[str, str | None]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     current = context.cluster.image.configs.get((ResourceType.GROUP, name), {})
@@ -217,21 +219,21 @@ def _resolve_group_change(context: RequestContext, name: str, changes: Iterable[
     return find_config_changes(current, texts)
 
 
-def _resolve_client_metrics_change(
+def _compute_new_client_metrics_configs(
     context: RequestContext, name: str, changes: Iterable[Change]
 ) -> dict[str, str | None]:
     if not name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     current = context.cluster.image.configs.get((ResourceType.CLIENT_METRICS, name), {})
-    texts = validate_client_metrics(apply_config_changes(CLIENT_METRICS_SETTINGS, current, changes))
+    texts = validate_client_metrics_overrides(apply_config_changes(CLIENT_METRICS_SETTINGS, current, changes))
     if MATCH in texts:
-        from minibroker.broker.client_telemetry import compile_patterns  # imported late: few brokers need it
+        from minibroker.broker.client_telemetry import compile_match_patterns  # imported late: few brokers need it
 
-        compile_patterns(texts[MATCH])
+        compile_match_patterns(texts[MATCH])
     return find_config_changes(current, texts)
 
 
-def _change_loggers(context: RequestContext, resource: AskedResource, *, validate_only: bool) -> None:
+def _change_logger_levels(context: RequestContext, resource: AskedResource, *, validate_only: bool) -> None:
     """Change the levels of loggers, unless `validate_only`. Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG)."""
     name, node_id = resource.resource_name, context.node.node_id
     if not INTEGER.fullmatch(name):
@@ -239,4 +241,4 @@ def _change_loggers(context: RequestContext, resource: AskedResource, *, validat
     if int(name) != node_id:
         message = f"Unexpected node id. Expected {node_id}, but received {int(name)}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    change_logger_levels(_parse_changes(resource), validate_only=validate_only)
+    change_logger_levels(_parse_config_changes(resource), validate_only=validate_only)

@@ -13,7 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from minibroker.broker.control.elections import add_live_replicas_to_isr, apply_partition_changes, make_election_change
+from minibroker.broker.control.elections import (
+    commit_partition_changes,
+    make_election_change,
+    return_live_replicas_to_isr,
+)
 from minibroker.broker.delayed_operations import pause
 from minibroker.broker.metadata.partition_changes import Election
 from minibroker.broker.metadata.partitions import Partition
@@ -37,21 +41,21 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     try:
         context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.ELECT_LEADERS, ALTER_CLUSTER))
     except KafkaError as error:
-        return _make_refusal(request, error, error.code)
+        return _make_error_response(request, error, error.code)
     kind = TYPES.get(request.election_type)
     if kind is None:
-        return _make_refusal(
+        return _make_error_response(
             request, KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
         )
     results = []
-    for name, indexes in _iterate_requested(context, request):
+    for name, indexes in _iterate_requested_partitions(context, request):
         await pause()
         result = TopicResult(topic=name)
         for portion in split_into_portions(indexes):
             try:
-                result.partition_result += _elect_topic_partitions(context, name, portion, kind)
+                result.partition_result += _elect_leaders_of_topic(context, name, portion, kind)
             except KafkaError as error:
-                return _make_refusal(request, error)
+                return _make_error_response(request, error)
             await pause()
         if request.topic_partitions is None:
             needed = [one for one in result.partition_result if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
@@ -60,18 +64,18 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _elect_topic_partitions(
+def _elect_leaders_of_topic(
     context: RequestContext, name: str, indexes: Sequence[int], kind: Election
 ) -> list[PartitionResult]:
     """Elect leaders for some partitions of a topic, and return a result for each. Raises KafkaError if all fail."""
     changes: list[PartitionChangeRecord] = []
-    results = [_elect_partition(context, name, index, kind, changes) for index in indexes]
-    apply_partition_changes(context.cluster, changes)
-    add_live_replicas_to_isr(context.cluster, _apply_changes(context, changes))
+    results = [_elect_leader_of_partition(context, name, index, kind, changes) for index in indexes]
+    commit_partition_changes(context.cluster, changes)
+    return_live_replicas_to_isr(context.cluster, _commit_changes(context, changes))
     return results
 
 
-def _make_refusal(
+def _make_error_response(
     request: ElectLeadersRequest, error: KafkaError, of_none: ErrorCode = ErrorCode.NONE
 ) -> ElectLeadersResponse:
     """Return the answer with this error for all partitions; with `of_none` if no partition is listed, as in Kafka."""
@@ -91,7 +95,9 @@ def _make_refusal(
     )
 
 
-def _iterate_requested(context: RequestContext, request: ElectLeadersRequest) -> Iterator[tuple[str, Sequence[int]]]:
+def _iterate_requested_partitions(
+    context: RequestContext, request: ElectLeadersRequest
+) -> Iterator[tuple[str, Sequence[int]]]:
     """Yield (topic, partition indexes) of the partitions that need leaders."""
     if request.topic_partitions is None:
         topics = list(context.cluster.image.topics.values())
@@ -100,7 +106,7 @@ def _iterate_requested(context: RequestContext, request: ElectLeadersRequest) ->
         yield from ((topic.topic, topic.partitions) for topic in request.topic_partitions)
 
 
-def _elect_partition(
+def _elect_leader_of_partition(
     context: RequestContext, name: str, index: int, kind: Election, changes: list[PartitionChangeRecord]
 ) -> PartitionResult:
     """Return the result for a partition, and add its change to `changes`."""
@@ -119,5 +125,5 @@ def _find_partition(context: RequestContext, name: str, index: int) -> Partition
     return partition
 
 
-def _apply_changes(context: RequestContext, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
+def _commit_changes(context: RequestContext, changes: Iterable[PartitionChangeRecord]) -> list[Partition]:
     return [context.get_topic(change.topic_id).partitions[change.partition_id] for change in changes]

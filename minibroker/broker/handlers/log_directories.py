@@ -32,7 +32,7 @@ from minibroker.protocol.messages.replicas import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
-from minibroker.protocol.steps import Steps, map_steps
+from minibroker.protocol.steps import Steps, map_by_steps
 from minibroker.storage.directories.log_directory import LogDirectory
 from minibroker.storage.names import MAX_NAME_BYTES, make_future_log_name
 
@@ -55,13 +55,15 @@ Asked = dict[str, set[int]] | None
 @handles(ApiKey.DESCRIBE_LOG_DIRS)
 async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     context.authorize(DESCRIBE_CLUSTER)
-    asked = _list_requested(request)
+    asked = _get_requested_partitions(request)
     directories = context.cluster.logs.directories
-    results = await in_slices(map_steps(lambda directory: _describe_directory(context, directory, asked), directories))
+    results = await in_slices(
+        map_by_steps(lambda directory: _describe_log_directory(context, directory, asked), directories)
+    )
     return DescribeLogDirsResponse(results=results)
 
 
-def _list_requested(request: DescribeLogDirsRequest) -> Asked:
+def _get_requested_partitions(request: DescribeLogDirsRequest) -> Asked:
     if request.topics is None:
         return None
     asked: dict[str, set[int]] = defaultdict(set)
@@ -70,7 +72,7 @@ def _list_requested(request: DescribeLogDirsRequest) -> Asked:
     return asked
 
 
-def _describe_directory(context: RequestContext, directory: LogDirectory, asked: Asked) -> Steps[Result]:
+def _describe_log_directory(context: RequestContext, directory: LogDirectory, asked: Asked) -> Steps[Result]:
     result = Result(log_dir=os.path.abspath(directory.path))
     if context.version >= FIRST_WITH_SPACE:
         try:
@@ -78,24 +80,24 @@ def _describe_directory(context: RequestContext, directory: LogDirectory, asked:
         except OSError:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             return result
-    result.is_cordoned = directory.path in context.cluster.cordoned_log_dirs(context.node.node_id)
+    result.is_cordoned = directory.path in context.cluster.list_cordoned_log_dirs(context.node.node_id)
     topics: dict[str, TopicResult] = {}
     for (name, index), kept in list(directory.logs.items()):
         yield
-        if _is_listed(context, name, index, asked):
+        if _is_requested(context, name, index, asked):
             topic = topics.setdefault(name, TopicResult(name=name))
             topic.partitions.append(PartitionResult(partition_index=index, partition_size=kept.size_bytes))
     for move in context.cluster.moves.list_moves_to(directory):
         name, index = move.partition.topic.name, move.partition.index
-        if _is_listed(context, name, index, asked):
+        if _is_requested(context, name, index, asked):
             copy = PartitionResult(partition_index=index, partition_size=move.copy.size_bytes)
-            copy.offset_lag, copy.is_future_key = move.lag, True
+            copy.offset_lag, copy.is_future_key = move.offset_lag, True
             topics.setdefault(name, TopicResult(name=name)).partitions.append(copy)
     result.topics = list(topics.values())
     return result
 
 
-def _is_listed(context: RequestContext, name: str, index: int, asked: Asked) -> bool:
+def _is_requested(context: RequestContext, name: str, index: int, asked: Asked) -> bool:
     if name == METADATA_TOPIC or (asked is not None and index not in asked.get(name, ())):
         return False
     partition = context.find_partition(name, index)
@@ -119,7 +121,7 @@ async def alter_replica_log_dirs(
     for (name, index), path in paths.items():
         moved = MovedPartition(partition_index=index)
         try:
-            _begin_move(context, name, index, path)
+            _begin_log_move(context, name, index, path)
         except KafkaError as error:
             moved.error_code = error.code
             count_refused(context, error, name, index)
@@ -129,20 +131,20 @@ async def alter_replica_log_dirs(
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def _begin_move(context: RequestContext, name: str, index: int, path: str) -> None:
+def _begin_log_move(context: RequestContext, name: str, index: int, path: str) -> None:
     """Begin to move a log to the directory at this path. Raises KafkaError."""
     context.authorize(ALTER_CLUSTER)
     cluster = context.cluster
     if len(make_future_log_name(name, index, NO_UNIQUE)) > MAX_NAME_BYTES:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
-    directory = _find_directory(context, path)
-    if directory.path in cluster.cordoned_log_dirs(context.node.node_id):
+    directory = _get_log_directory(context, path)
+    if directory.path in cluster.list_cordoned_log_dirs(context.node.node_id):
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Log directory {path} is cordoned.")
     partition = context.find_partition(name, index)
     if partition is not None and partition.is_offline:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, partition.log.offline)
     if partition is None or not partition.has_local_log:
-        cluster.logs.prefer_directory(name, index, directory)
+        cluster.logs.set_preferred_directory(name, index, directory)
     if partition is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not partition.has_local_log or context.node.node_id not in partition.replicas:
@@ -150,7 +152,7 @@ def _begin_move(context: RequestContext, name: str, index: int, path: str) -> No
     cluster.moves.start_move(partition, directory)
 
 
-def _find_directory(context: RequestContext, path: str) -> LogDirectory:
+def _get_log_directory(context: RequestContext, path: str) -> LogDirectory:
     """Return the log directory at this absolute path. Raises KafkaError(LOG_DIR_NOT_FOUND or KAFKA_STORAGE_ERROR)."""
     logs = context.cluster.logs
     for directory in logs.directories:

@@ -42,7 +42,7 @@ from minibroker.protocol.messages.log_offsets import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from minibroker.protocol.steps import Steps, count_items, map_in_steps, map_steps
+from minibroker.protocol.steps import Steps, count_items_in_steps, map_by_steps, map_in_steps
 
 TopicAnswer = ListOffsetsResponse.ListOffsetsTopicResponse
 PartitionAnswer = TopicAnswer.ListOffsetsPartitionResponse
@@ -83,12 +83,14 @@ class Found(NamedTuple):
 @handles(ApiKey.LIST_OFFSETS)
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     partitions = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    counts = await in_slices(count_items((name, partition.partition_index) for name, partition in partitions))
+    counts = await in_slices(count_items_in_steps((name, partition.partition_index) for name, partition in partitions))
     answers: dict[tuple[str, int], PartitionAnswer] = {}
     for name, partition in partitions:
         key = name, partition.partition_index
         if key not in answers:
-            answers[key] = await in_slices(_list_partition_offset(context, request, name, partition, counts[key] > 1))
+            answers[key] = await in_slices(
+                _list_offset_of_partition(context, request, name, partition, counts[key] > 1)
+            )
             await pause()
     topics: dict[str, TopicAnswer] = {}
     for (name, _), answer in answers.items():
@@ -97,7 +99,7 @@ async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> 
     return ListOffsetsResponse(topics=list(topics.values()))
 
 
-def _list_partition_offset(
+def _list_offset_of_partition(
     context: RequestContext, request: ListOffsetsRequest, name: str, asked: AskedPartition, repeated: bool
 ) -> Steps[PartitionAnswer]:
     try:
@@ -168,7 +170,7 @@ def _find_offset(partition: Partition, timestamp: int, committed: bool) -> Steps
     if timestamp == LATEST:
         return Found(limit_offset, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return Found(log.log_start_offset, leader_epoch=_find_first_epoch(partition))
+        return Found(log.log_start_offset, leader_epoch=_find_first_leader_epoch(partition))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return Found()
     if log.settings.message_format_version == 0:
@@ -180,7 +182,7 @@ def _find_offset(partition: Partition, timestamp: int, committed: bool) -> Steps
     return Found() if record is None or record.offset >= limit_offset else Found(*record)
 
 
-def _find_first_epoch(partition: Partition) -> int:
+def _find_first_leader_epoch(partition: Partition) -> int:
     """Return the epoch of the first record, or the current epoch if the log is empty."""
     epoch = partition.log.epochs.find_epoch_at(partition.log.log_start_offset)
     return partition.leader_epoch if epoch == NO_EPOCH else epoch
@@ -191,13 +193,13 @@ async def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     def topic_answer(topic: AskedEpochTopic) -> Steps[EpochTopicAnswer]:
-        partitions = yield from map_in_steps(partial(_answer_epoch_end, context, topic.topic), topic.partitions)
+        partitions = yield from map_in_steps(partial(_make_epoch_end_answer, context, topic.topic), topic.partitions)
         return EpochTopicAnswer(topic=topic.topic, partitions=partitions)
 
-    return OffsetForLeaderEpochResponse(topics=(await in_slices(map_steps(topic_answer, request.topics))))
+    return OffsetForLeaderEpochResponse(topics=(await in_slices(map_by_steps(topic_answer, request.topics))))
 
 
-def _answer_epoch_end(context: RequestContext, topic: str, asked: AskedEpoch) -> EpochAnswer:
+def _make_epoch_end_answer(context: RequestContext, topic: str, asked: AskedEpoch) -> EpochAnswer:
     try:
         if not context.allows(CLUSTER_ACTION):
             context.authorize(DESCRIBE_TOPIC, topic)

@@ -22,7 +22,7 @@ from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.down_conversion import Conversion, Converted, read_for_client_in_steps
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchResponse
-from minibroker.protocol.steps import Steps, split_into_portions, take_portions
+from minibroker.protocol.steps import Steps, remove_in_portions, split_into_portions
 from minibroker.storage.segment import Region
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class LongReading(Reading):
             partition = self.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
                 self.places[partition].append(fetched)
-                watch.join_waiters(partition.waiters)
+                watch.add_to_waiters(partition.waiters)
             await pause()
         watch.has_changed = True
 
@@ -136,7 +136,7 @@ class LongReading(Reading):
     def make_response_in_steps(self) -> Steps[FetchResponse]:
         """Return the answer as `response` does, built a portion at a time."""
         runs: Runs = []
-        for portion in take_portions(self.wanted):
+        for portion in remove_in_portions(self.wanted):
             for fetched in portion:
                 if self.changed is None or fetched in self.changed:
                     if not runs or runs[-1][0] != fetched.topic:
@@ -199,7 +199,7 @@ class _Answers:
         return len(self._partitions)
 
     def __iter__(self) -> Iterator[PartitionAnswer]:
-        for portion in take_portions(self._partitions):
+        for portion in remove_in_portions(self._partitions):
             yield from map(self._reading.get_answer, portion)
 
 

@@ -21,7 +21,7 @@ from functools import partial
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.cluster_description import list_cluster_operations
-from minibroker.broker.metadata.leaders import describe_partition, list_advertised_nodes
+from minibroker.broker.metadata.leaders import list_advertised_nodes, make_partition_answer
 from minibroker.broker.metadata.partitions import (
     GROUPS_TOPIC,
     INTERNAL_TOPICS,
@@ -37,7 +37,14 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Counts, Steps, count_items, map_in_steps, map_steps, split_into_portions
+from minibroker.protocol.steps import (
+    Counts,
+    Steps,
+    count_items_in_steps,
+    map_by_steps,
+    map_in_steps,
+    split_into_portions,
+)
 
 log = logging.getLogger("minibroker.metadata")
 
@@ -54,7 +61,7 @@ NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TO
 
 @handles(ApiKey.METADATA, durable=True, lasting=True)
 async def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    topics = await in_slices(_answer_topics(context, request))
+    topics = await in_slices(_describe_topics(context, request))
     context.lasts = not any([topic.error_code for topic in topics])  # an error may be gone when the client asks again
     log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
@@ -86,12 +93,12 @@ def _list_brokers(context: RequestContext) -> list[MetadataResponse.MetadataResp
     ]
 
 
-def _answer_topics(context: RequestContext, request: MetadataRequest) -> Steps[list[TopicAnswer]]:
+def _describe_topics(context: RequestContext, request: MetadataRequest) -> Steps[list[TopicAnswer]]:
     if request.topics is None or (context.version < FIRST_WITH_NULL_FOR_ALL and not request.topics):
         answers = []
         for topic in list(context.cluster.image.topics.values()):
             if context.allows(DESCRIBE_TOPIC, topic.name):
-                answers.append((yield from _answer_topic(context, topic)))
+                answers.append((yield from _describe_topic(context, topic)))
             yield
         return answers
     ids: dict[bytes, None] = {}
@@ -102,16 +109,16 @@ def _answer_topics(context: RequestContext, request: MetadataRequest) -> Steps[l
         some_without_name = some_without_name or requested.name is None
         yield
     if context.version < FIRST_BY_TOPIC_ID and (ids or some_without_name):
-        return (yield from map_in_steps(_make_refusal, request.topics))
+        return (yield from map_in_steps(_make_topic_error, request.topics))
     if ids:
-        return (yield from map_steps(partial(_answer_topic_by_id, context), ids))
-    names = yield from count_items(requested.name or "" for requested in request.topics)
+        return (yield from map_by_steps(partial(_describe_topic_by_id, context), ids))
+    names = yield from count_items_in_steps(requested.name or "" for requested in request.topics)
     create = context.version < FIRST_WITH_CREATION_FLAG or request.allow_auto_topic_creation
     if create and (yield from _have_too_many_partitions(context, names)):
         create = False
         count_refused(context, KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS), next(iter(names)))
-    answers = yield from map_steps(lambda name: _answer_topic_by_name(context, name, create), names)
-    yield from names.release()
+    answers = yield from map_by_steps(lambda name: _describe_topic_by_name(context, name, create), names)
+    yield from names.release_in_steps()
     return answers
 
 
@@ -127,25 +134,25 @@ def _have_too_many_partitions(context: RequestContext, names: Counts[str]) -> St
     return missing * each_count > MAXIMUM_PARTITIONS_PER_REQUEST
 
 
-def _make_refusal(asked: AskedTopic) -> TopicAnswer:
+def _make_topic_error(asked: AskedTopic) -> TopicAnswer:
     return TopicAnswer(error_code=ErrorCode.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
 
 
-def _answer_topic_by_id(context: RequestContext, topic_id: bytes) -> Steps[TopicAnswer]:
+def _describe_topic_by_id(context: RequestContext, topic_id: bytes) -> Steps[TopicAnswer]:
     topic = context.find_topic(topic_id)
     if topic is None:
         return TopicAnswer(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
     if not context.allows(DESCRIBE_TOPIC, topic.name):
         return TopicAnswer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
-    return (yield from _answer_topic(context, topic))
+    return (yield from _describe_topic(context, topic))
 
 
-def _answer_topic_by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAnswer]:
+def _describe_topic_by_name(context: RequestContext, name: str, create: bool) -> Steps[TopicAnswer]:
     try:
         context.authorize(DESCRIBE_TOPIC, name)
         check_topic_name(name)
         topic = yield from _find_or_create_topic(context, name, create)
-        return (yield from _answer_topic(context, topic))
+        return (yield from _describe_topic(context, topic))
     except KafkaError as error:
         return TopicAnswer(error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS)
 
@@ -159,33 +166,33 @@ def _find_or_create_topic(context: RequestContext, name: str, create: bool) -> S
         if not context.allows(CREATE_CLUSTER):
             context.authorize(CREATE_TOPIC, name)
         try:
-            yield from _create_topic(context, name)
+            yield from _auto_create_topic(context, name)
         except KafkaError as error:
             if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:  # another request may be creating it
                 count_refused(context, error, name)
     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _create_topic(context: RequestContext, name: str) -> Steps[None]:
-    coordinators = context.cluster.coordinators.find_by_topic(name)
+def _auto_create_topic(context: RequestContext, name: str) -> Steps[None]:
+    coordinators = context.cluster.coordinators.find_coordinator_by_state_topic(name)
     if coordinators is not None:
         yield from coordinators.log.create_topic_in_steps()
     else:
         yield from context.cluster.controller.create_topic_in_steps(name)
 
 
-def _answer_topic(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
+def _describe_topic(context: RequestContext, topic: Topic) -> Steps[TopicAnswer]:
     answer = TopicAnswer(name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal)
     nodes = list_advertised_nodes(context.cluster.nodes, context.connection.listener)
     for portion in split_into_portions(topic.partitions):
-        answer.partitions += [describe_partition(partition, nodes, PartitionAnswer) for partition in portion]
+        answer.partitions += [make_partition_answer(partition, nodes, PartitionAnswer) for partition in portion]
         yield
     if context.version == WITHOUT_OFFLINE_REPLICAS:
-        yield from map_in_steps(partial(_leave_out_absent_replicas, context), answer.partitions)
+        yield from map_in_steps(partial(_remove_absent_replicas, context), answer.partitions)
     return answer
 
 
-def _leave_out_absent_replicas(context: RequestContext, partition: PartitionAnswer) -> None:
+def _remove_absent_replicas(context: RequestContext, partition: PartitionAnswer) -> None:
     """Tell the oldest clients of replicas on present nodes only, and by an error that there are others."""
     nodes = context.cluster.nodes
     if all(node in nodes for node in partition.replica_nodes):

@@ -13,14 +13,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from minibroker.broker.delayed_operations import in_slices, pause
-from minibroker.broker.handlers.committed_offsets import put_missing_first, wait_for_offsets
+from minibroker.broker.handlers.committed_offsets import put_unknown_topics_first, wait_until_offsets_durable
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_GROUP, READ_TOPIC
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest, OffsetDeleteResponse
-from minibroker.protocol.steps import Steps, map_in_steps, map_steps, split_into_portions
+from minibroker.protocol.steps import Steps, map_by_steps, map_in_steps, split_into_portions
 
 if TYPE_CHECKING:
     from minibroker.broker.groups.group import Group
@@ -33,23 +33,25 @@ PartitionAnswer = TopicAnswer.OffsetDeleteResponsePartition
 
 @handles(ApiKey.OFFSET_DELETE)
 async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    from minibroker.broker.groups.group_coordinator import delete_offsets  # imported late, for a fast start
+    from minibroker.broker.groups.group_coordinator import delete_offsets_of_group  # imported late, for a fast start
 
     group = _find_group(context, request.group_id)
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.
     to_answer = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
-    topics = await in_slices(map_steps(partial(_answer_topic, context, group), to_answer))
+    topics = await in_slices(map_by_steps(partial(_make_topic_answer, context, group), to_answer))
     for portion in split_into_portions(_list_deletable_partitions(topics)):
         group = _find_group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
-        delete_offsets(context.cluster.groups, group, [found for found in portion if committed.has_offset(*found)])
+        delete_offsets_of_group(
+            context.cluster.groups, group, [found for found in portion if committed.has_offset(*found)]
+        )
         await pause()
     response = OffsetDeleteResponse(topics=topics)
-    wait_for_offsets(context, request.group_id, lambda error: _refuse_all(response, error))
+    wait_until_offsets_durable(context, request.group_id, lambda error: _set_error_of_all(response, error))
     return response
 
 
-def _refuse_all(response: OffsetDeleteResponse, error: KafkaError) -> None:
+def _set_error_of_all(response: OffsetDeleteResponse, error: KafkaError) -> None:
     response.error_code, response.topics = error.code, []
 
 
@@ -61,11 +63,11 @@ def _find_group(context: RequestContext, group_id: str) -> Group:
     group = groups.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"There is no group {group_id}.")
-    group.check_offset_deletion()
+    group.check_offsets_may_be_deleted()
     return group
 
 
-def _answer_topic(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[TopicAnswer]:
+def _make_topic_answer(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[TopicAnswer]:
     topic, is_allowed = context.find_topic(asked.name), context.allows(READ_TOPIC, asked.name, is_needed=True)
     subscribed = group.is_subscribed_to(asked.name)
 
@@ -78,7 +80,7 @@ def _answer_topic(context: RequestContext, group: Group, asked: AskedTopic) -> S
         return PartitionAnswer(partition_index=partition.partition_index, error_code=code)
 
     partitions = yield from map_in_steps(answer, asked.partitions)
-    put_missing_first(partitions)
+    put_unknown_topics_first(partitions)
     return TopicAnswer(name=asked.name, partitions=partitions)
 
 

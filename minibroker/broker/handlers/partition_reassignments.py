@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from minibroker.broker.control.elections import add_live_replicas_to_isr, apply_partition_changes
+from minibroker.broker.control.elections import commit_partition_changes, return_live_replicas_to_isr
 from minibroker.broker.control.reassignments import make_cancellation, make_reassignment
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.partitions import Partition, Topic
@@ -46,7 +46,7 @@ async def alter_partition_reassignments(
     try:
         context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER_CLUSTER))
     except KafkaError as error:
-        return await in_slices(_refuse_all(request, error))
+        return await in_slices(_make_error_response(request, error))
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
     response = AlterPartitionReassignmentsResponse(
@@ -56,13 +56,13 @@ async def alter_partition_reassignments(
         await pause()
         answer = Altered(name=topic.name)
         for portion in split_into_portions(topic.partitions):
-            answer.partitions += _alter_portion(context, request, topic.name, portion)
+            answer.partitions += _alter_reassignments_in_portion(context, request, topic.name, portion)
             await pause()
         response.responses.append(answer)
     return response
 
 
-def _refuse_all(
+def _make_error_response(
     request: AlterPartitionReassignmentsRequest, error: KafkaError
 ) -> Steps[AlterPartitionReassignmentsResponse]:
     """Answer with the error for each partition too, as Kafka does."""
@@ -79,7 +79,7 @@ def _refuse_all(
     return response
 
 
-def _alter_portion(
+def _alter_reassignments_in_portion(
     context: RequestContext, request: AlterPartitionReassignmentsRequest, name: str, portion: Sequence[AskedPartition]
 ) -> list[AlteredPartition]:
     """Begin or cancel the moves of some partitions, and return a result for each. Raises KafkaError if all fail."""
@@ -90,13 +90,13 @@ def _alter_portion(
         result = AlteredPartition(partition_index=asked.partition_index, error_message=None)
         try:
             partition = _find_partition(context, name, asked.partition_index)
-            changes.append(_make_change(context, request, partition, asked))
+            changes.append(_make_reassignment_change(context, request, partition, asked))
             moved.append(partition)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
-    apply_partition_changes(context.cluster, changes)
-    add_live_replicas_to_isr(context.cluster, moved)
+    commit_partition_changes(context.cluster, changes)
+    return_live_replicas_to_isr(context.cluster, moved)
     return results
 
 
@@ -107,7 +107,7 @@ def _find_partition(context: RequestContext, name: str, index: int) -> Partition
     return partition
 
 
-def _make_change(
+def _make_reassignment_change(
     context: RequestContext, request: AlterPartitionReassignmentsRequest, partition: Partition, asked: AskedPartition
 ) -> PartitionChangeRecord | None:
     if asked.replicas is None:
@@ -122,11 +122,13 @@ async def list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     context.authorize(DESCRIBE_CLUSTER, message=make_denial_text(ApiKey.LIST_PARTITION_REASSIGNMENTS, DESCRIBE_CLUSTER))
     response = ListPartitionReassignmentsResponse(error_message=None)
-    for topic, indexes in _iterate_requested(context, request):
+    for topic, indexes in _iterate_requested_partitions(context, request):
         ongoing: list[OngoingPartition] = []
         for portion in split_into_portions(indexes):
             found = map(topic.find_partition, portion)
-            ongoing += [_describe_ongoing(each) for each in found if each is not None and each.is_reassigning]
+            ongoing += [
+                _describe_ongoing_reassignment(each) for each in found if each is not None and each.is_reassigning
+            ]
             await pause()
         if ongoing:
             response.topics.append(Ongoing(name=topic.name, partitions=ongoing))
@@ -134,7 +136,7 @@ async def list_partition_reassignments(
     return response
 
 
-def _iterate_requested(
+def _iterate_requested_partitions(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> Iterator[tuple[Topic, Sequence[int]]]:
     """Yield (topic, partition indexes) of the requested topics that exist."""
@@ -147,7 +149,7 @@ def _iterate_requested(
             yield topics[asked.name], asked.partition_indexes
 
 
-def _describe_ongoing(partition: Partition) -> OngoingPartition:
+def _describe_ongoing_reassignment(partition: Partition) -> OngoingPartition:
     return OngoingPartition(
         partition_index=partition.index,
         replicas=partition.replicas,

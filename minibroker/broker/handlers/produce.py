@@ -26,8 +26,12 @@ from functools import partial
 from typing import Any
 
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.handlers.produce_template import put_write_failure, remember_produce, remember_refusal
-from minibroker.broker.metadata.leaders import list_leader_endpoints, make_current_leader
+from minibroker.broker.handlers.produce_template import (
+    remember_produce_template,
+    remember_refusal_template,
+    set_write_error,
+)
+from minibroker.broker.metadata.leaders import list_leader_endpoints, make_current_leader_answer
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
 from minibroker.broker.requests.routes import Unanswerable
@@ -43,7 +47,12 @@ from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, run_all_steps
 from minibroker.storage.format_validation import Validated
 from minibroker.storage.log_settings import MAX_LONG
-from minibroker.storage.validation import accepts_plain_batches, is_plain_batch, validate_in_steps, validate_plain_batch
+from minibroker.storage.validation import (
+    accepts_plain_batches,
+    is_plain_batch,
+    validate_plain_batch,
+    validate_records_in_steps,
+)
 
 log = logging.getLogger("minibroker.produce")
 
@@ -82,29 +91,29 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     key = _get_topic_key(context, data)
     try:
         _check_transactional_id(context, request, partition_data.records)
-        partition, records, joined = _prepare_append(context, request, key, partition_data)
+        partition, records, joined = _check_and_prepare_append(context, request, key, partition_data)
         now_ms = context.cluster.clock.wall_ms()
         validated = validate_plain_batch(partition.log, records, now_ms)
         if validated is None:
             return _produce_at_once_or_in_steps(context, request)
         appended = _append_batch(context, partition, request, partition_data.index, validated, joined, now_ms)
     except KafkaError as error:
-        appended = _make_refusal(context, key, partition_data.index, error)
+        appended = _make_partition_error(context, key, partition_data.index, error)
         failed.append(appended)
     answer = TopicAnswer(name=data.name, topic_id=data.topic_id, partition_responses=[appended])
     if not failed and request.acks:
-        remember_produce(context, partition, len(partition_data.records), answer, request.transactional_id)
+        remember_produce_template(context, partition, len(partition_data.records), answer, request.transactional_id)
         return ProduceResponse(responses=[answer])
     denied = (context.refusals or {}).get(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     if denied is not None and request.acks:
-        remember_refusal(context, len(partition_data.records), answer, denied)
+        remember_refusal_template(context, len(partition_data.records), answer, denied)
     log_refusals(context, log, ApiKey.PRODUCE)
-    return _make_response(context, request, [answer], failed)
+    return _make_produce_response(context, request, [answer], failed)
 
 
 def _produce_at_once_or_in_steps(context: RequestContext, request: ProduceRequest) -> Outcome:
     """Handle any request. In steps, its records are kept, as the first step may have to wait."""
-    if _is_short_work(context, request):
+    if _is_short_to_validate(context, request):
         return run_all_steps(_produce_in_steps(context, request))
     if not context.keep_frame():
         for data in request.topic_data:
@@ -114,7 +123,7 @@ def _produce_at_once_or_in_steps(context: RequestContext, request: ProduceReques
     return in_slices(_produce_in_steps(context, request))
 
 
-def _is_short_work(context: RequestContext, request: ProduceRequest) -> bool:
+def _is_short_to_validate(context: RequestContext, request: ProduceRequest) -> bool:
     """Return whether all batches can be appended within a millisecond or two: few, small and plain."""
     count, size_bytes = len(request.topic_data), 0
     for data in request.topic_data:
@@ -146,7 +155,7 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
                 appended = yield from _validate_and_append(context, request, key, partition_data)
             except KafkaError as error:
                 error.__traceback__ = None  # `refusal` would else keep this frame alive
-                appended = _make_refusal(context, key, partition_data.index, error)
+                appended = _make_partition_error(context, key, partition_data.index, error)
                 failed.append(appended)
             answer.partition_responses.append(appended)
             yield
@@ -154,26 +163,28 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
         yield
     if failed:
         log_refusals(context, log, ApiKey.PRODUCE)
-    return _make_response(context, request, answers, failed)
+    return _make_produce_response(context, request, answers, failed)
 
 
 def _validate_and_append(
     context: RequestContext, request: ProduceRequest, key: str | bytes, asked: PartitionData
 ) -> Steps[PartitionAnswer]:
-    partition, records, joined = _prepare_append(context, request, key, asked)
+    partition, records, joined = _check_and_prepare_append(context, request, key, asked)
     now_ms = context.cluster.clock.wall_ms()
     validated = validate_plain_batch(partition.log, records, now_ms) if is_plain_batch(records) else None
     if validated is None:
         validated_for = partition.log
-        validated = yield from validate_in_steps(validated_for, records, api_version=context.version, now_ms=now_ms)
+        validated = yield from validate_records_in_steps(
+            validated_for, records, api_version=context.version, now_ms=now_ms
+        )
         # Other requests have run: the partition may be deleted or have a new leader, or the transaction may have ended.
-        partition, _, joined = _prepare_append(context, request, key, asked)
+        partition, _, joined = _check_and_prepare_append(context, request, key, asked)
         if partition.log is not validated_for:  # the log was moved, or the topic was deleted and created again
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has another log now.")
     return _append_batch(context, partition, request, asked.index, validated, joined, now_ms)
 
 
-def _make_response(
+def _make_produce_response(
     context: RequestContext, request: ProduceRequest, answers: list[TopicAnswer], failed: list[PartitionAnswer]
 ) -> ProduceResponse | None:
     if request.acks == 0:
@@ -226,7 +237,7 @@ def _find_led_partition(context: RequestContext, key: str | bytes, index: int) -
     return context.get_led_partition(key, index)
 
 
-def _check_writable(context: RequestContext, request: ProduceRequest, partition: Partition) -> None:
+def _check_may_write(context: RequestContext, request: ProduceRequest, partition: Partition) -> None:
     """Raise KafkaError unless this request may write to the partition."""
     if request.acks not in ACKS:
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
@@ -236,7 +247,7 @@ def _check_writable(context: RequestContext, request: ProduceRequest, partition:
         partition.check_min_isr()
 
 
-def _prepare_append(
+def _check_and_prepare_append(
     context: RequestContext, request: ProduceRequest, key: str | bytes, asked: PartitionData
 ) -> tuple[Partition, memoryview, Wait | None]:
     """Return the partition, the records to append, and the wait for its transaction's record, if any.
@@ -246,8 +257,8 @@ def _prepare_append(
     joined = None
     partition = _find_led_partition(context, key, asked.index)
     if request.transactional_id is not None and asked.records is not None and is_transactional(asked.records):
-        joined = _join_transaction(context, partition, asked.records, request.transactional_id)
-    _check_writable(context, request, partition)
+        joined = _add_to_transaction(context, partition, asked.records, request.transactional_id)
+    _check_may_write(context, request, partition)
     if asked.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records.")
     return partition, memoryview(asked.records), joined
@@ -266,14 +277,14 @@ def _append_batch(
     log = partition.log
     records, headers = validated
     header = headers[0]
-    original = log.producers.check_batch(header) if header.producer_id >= 0 else None
+    original = log.producers.check_epoch_and_sequence(header) if header.producer_id >= 0 else None
     if original is not None:
         # As in Kafka, a repetition gets the append time of the original, whatever the timestamp type of the topic.
         first_offset, append_time_ms = original
         end_offset = first_offset + header.last_offset_delta + 1
         must_sync = end_offset > log.recovery_point and log.settings.flush_messages != MAX_LONG
     else:
-        first_offset = partition.append(context.cluster.turn, records, headers)
+        first_offset = partition.append_batches(context.cluster.turn, records, headers)
         append_time_ms = now_ms if log.settings.message_timestamp_type == LOG_APPEND_TIME else -1
         end_offset = log.next_offset
         must_sync = end_offset >= log.flush_at
@@ -285,15 +296,17 @@ def _append_batch(
         log_start_offset=log.log_start_offset,
     )
     if must_sync or pending is not None:
-        _wait_for_append(context, request, Wait(log, pending, must_sync), answer)
+        _wait_for_append_if_acknowledged(context, request, Wait(log, pending, must_sync), answer)
     if joined is not None:
-        _wait_for_append(context, request, joined, answer)
+        _wait_for_append_if_acknowledged(context, request, joined, answer)
     return answer
 
 
-def _wait_for_append(context: RequestContext, request: ProduceRequest, wait: Wait, answer: PartitionAnswer) -> None:
+def _wait_for_append_if_acknowledged(
+    context: RequestContext, request: ProduceRequest, wait: Wait, answer: PartitionAnswer
+) -> None:
     if request.acks:
-        context.wait_for(wait, partial(put_write_failure, answer))
+        context.wait_for(wait, partial(set_write_error, answer))
     else:
         context.cluster.turn.call_when_over(wait, partial(_close_connection_if_failed, context))
 
@@ -305,18 +318,18 @@ def _close_connection_if_failed(context: RequestContext, failure: KafkaError | N
         context.connection.close_after_failure()
 
 
-def _join_transaction(
+def _add_to_transaction(
     context: RequestContext, partition: Partition, records: Bytes, transactional_id: str
 ) -> Wait | None:
-    from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
+    from minibroker.broker.transactions.verification import verify_produced_batch  # most producers have no transactions
 
     header = read_header(records)
     if header.producer_id < 0:
         return None
-    return check_produce(context.cluster.transactions, partition, header, transactional_id, context.version)
+    return verify_produced_batch(context.cluster.transactions, partition, header, transactional_id, context.version)
 
 
-def _make_refusal(context: RequestContext, key: str | bytes, index: int, error: KafkaError) -> PartitionAnswer:
+def _make_partition_error(context: RequestContext, key: str | bytes, index: int, error: KafkaError) -> PartitionAnswer:
     topic = context.find_topic(key)
     count_refused(context, error, topic.name if topic is not None else key if isinstance(key, str) else "?", index)
     answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
@@ -328,5 +341,5 @@ def _make_refusal(context: RequestContext, key: str | bytes, index: int, error: 
     if topic is not None and (isinstance(error, InvalidRecords) or error.code in WITH_LOG_START):
         answer.log_start_offset = topic.partitions[index].log.log_start_offset
     if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and topic is not None:
-        answer.current_leader = make_current_leader(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)
+        answer.current_leader = make_current_leader_answer(topic.partitions[index], PartitionAnswer.LeaderIdAndEpoch)
     return answer

@@ -99,7 +99,7 @@ class Template(ABC):
     def _append_and_answer(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
         """Return the answer to a Produce of these records, which are plain, or None if `produce` must handle it."""
 
-    def is_like(self, frame: memoryview) -> bool:
+    def differs_only_in_records(self, frame: memoryview) -> bool:
         """Return whether a frame differs from the last one only in its records."""
         start = bytes(frame[START_BYTES : START_BYTES + len(self._head) + LENGTH_BYTES])
         return start.startswith(self._head) and self._find_records(frame, start) is not None
@@ -182,7 +182,7 @@ class ProduceTemplate(Template):
     def make_refusal_frame(self, correlation_id: int, failure: KafkaError) -> Any:
         """Return the frame of the answer to a batch that could not be written."""
         answer = PartitionAnswer(index=self._partition.index)
-        put_write_failure(answer, failure)
+        set_write_error(answer, failure)
         return self._encode_answer(correlation_id, self._make_topic_answer(answer))
 
     def _append_and_answer(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
@@ -194,18 +194,20 @@ class ProduceTemplate(Template):
             return None
         now_ms = cluster.clock.wall_ms()
         try:
-            if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT and not self._may_join(cluster, records):
+            if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT and not self._is_already_in_transaction(
+                cluster, records
+            ):
                 return None
             validated = validate_plain_batch(log, records, now_ms)
             if validated is None:
                 return None
             records, headers = validated
-            if headers[0].producer_id >= 0 and log.producers.check_batch(headers[0]) is not None:
+            if headers[0].producer_id >= 0 and log.producers.check_epoch_and_sequence(headers[0]) is not None:
                 return None
         except KafkaError:
             return None
         try:
-            first_offset = partition.append(cluster.turn, records, headers)
+            first_offset = partition.append_batches(cluster.turn, records, headers)
         except KafkaError as error:
             return Refusal([self.make_refusal_frame(correlation_id, error)])
         append_time_ms = now_ms if settings.message_timestamp_type == LOG_APPEND_TIME else -1
@@ -213,14 +215,16 @@ class ProduceTemplate(Template):
             return [self.make_answer_frame(correlation_id, first_offset, append_time_ms, log.log_start_offset)]
         return DueProduce(self, correlation_id, log.pending, first_offset, append_time_ms, log.log_start_offset)
 
-    def _may_join(self, cluster: Broker, records: memoryview) -> bool:
+    def _is_already_in_transaction(self, cluster: Broker, records: memoryview) -> bool:
         """Return whether the partition is in the batch's transaction already, without a wait. Raises KafkaError."""
-        from minibroker.broker.transactions.verification import check_produce  # most producers have no transactions
+        from minibroker.broker.transactions.verification import (
+            verify_produced_batch,
+        )  # most producers have no transactions
 
         header, transactional_id = read_header(records), self._transactional_id
         if transactional_id is None or header.producer_id < 0:
             return False
-        joined = check_produce(cluster.transactions, self._partition, header, transactional_id, self.version)
+        joined = verify_produced_batch(cluster.transactions, self._partition, header, transactional_id, self.version)
         return joined is None or joined.is_over
 
 
@@ -248,7 +252,7 @@ class RefusalTemplate(Template):
         return Refusal([SIZE_AND_CORRELATION_ID.pack(SIZE.size + len(self._answer), correlation_id) + self._answer])
 
 
-def remember_produce(
+def remember_produce_template(
     context: RequestContext,
     partition: Partition,
     records_bytes: int,
@@ -262,7 +266,7 @@ def remember_produce(
     _remember_template(context, records_bytes, ProduceTemplate, partition, transactional_id, topic)
 
 
-def remember_refusal(context: RequestContext, records_bytes: int, topic: TopicAnswer, reason: Reason) -> None:
+def remember_refusal_template(context: RequestContext, records_bytes: int, topic: TopicAnswer, reason: Reason) -> None:
     """Do the same for a topic that the client may not write to; `topic` is the whole answer."""
     _remember_template(context, records_bytes, RefusalTemplate, topic, reason)
 
@@ -281,7 +285,7 @@ def _remember_template(context: RequestContext, records_bytes: int, kind: Callab
     last = connection.template
     others = last.others if isinstance(last, Template) and len(last.others) < MAX_TEMPLATES else {}
     template = kind(context, head, others, *about)
-    if template.is_like(frame):
+    if template.differs_only_in_records(frame):
         connection.template = others[head] = template
 
 
@@ -326,7 +330,7 @@ class DueProduce:
         return Refusal([self._template.make_refusal_frame(self._correlation_id, failure)])
 
 
-def put_write_failure(answer: PartitionAnswer, failure: KafkaError) -> None:
+def set_write_error(answer: PartitionAnswer, failure: KafkaError) -> None:
     """Put an error into an answer whose batch was not written, or not synced as the topic's settings ask."""
     answer.error_code = failure.code
     answer.error_message = failure.message

@@ -21,7 +21,7 @@ from minibroker.broker.security.operations import (
     WRITE_TOPIC,
     WRITE_TRANSACTIONAL_ID,
 )
-from minibroker.broker.transactions.transaction import NEVER_MS, choose_error_code
+from minibroker.broker.transactions.transaction import NEVER_MS, choose_error_code_for_client
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import InitProducerIdRequest, InitProducerIdResponse
@@ -43,32 +43,32 @@ def init_producer_id(context: RequestContext, request: InitProducerIdRequest) ->
         if (request.producer_id == NONE_GIVEN) != (request.producer_epoch == NONE_GIVEN):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id and its epoch go together.")
         if request.transactional_id is not None:
-            return _init_transactional_id(context, request, request.transactional_id)
+            return _init_transactional_producer(context, request, request.transactional_id)
         producer_id = context.cluster.controller.allocate_producer_id()
     except KafkaError as error:
-        return _make_refusal(context, error)
+        return _make_error_response(context, error)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=FIRST_EPOCH)
 
 
-def _init_transactional_id(
+def _init_transactional_producer(
     context: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse:
     transactions = context.cluster.transactions
-    transactions.check_coordinator(context.node, transactional_id)
-    timeout_ms = _validate_timeout_ms(context, request)
+    transactions.check_is_coordinator(context.node, transactional_id)
+    timeout_ms = _validate_transaction_timeout_ms(context, request)
     expected = None if request.producer_id == NONE_GIVEN else (request.producer_id, request.producer_epoch)
     producer_id, epoch = transactions.initialize_producer(transactional_id, timeout_ms, expected)
     response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
     def refuse(error: KafkaError) -> None:
-        response.error_code = choose_error_code(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        response.error_code = choose_error_code_for_client(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
         response.producer_id = response.producer_epoch = -1
 
-    context.wait_for(transactions.get_durability_wait(transactional_id), refuse)
+    context.wait_for(transactions.make_durability_wait(transactional_id), refuse)
     return response
 
 
-def _validate_timeout_ms(context: RequestContext, request: InitProducerIdRequest) -> int:
+def _validate_transaction_timeout_ms(context: RequestContext, request: InitProducerIdRequest) -> int:
     """Return the time after which the producer's transactions are aborted. Raises KafkaError."""
     settings = context.cluster.settings
     if request.enable2_pc and not settings["transaction.two.phase.commit.enable"]:
@@ -83,6 +83,6 @@ def _validate_timeout_ms(context: RequestContext, request: InitProducerIdRequest
     return timeout_ms
 
 
-def _make_refusal(context: RequestContext, error: KafkaError) -> InitProducerIdResponse:
-    code = choose_error_code(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+def _make_error_response(context: RequestContext, error: KafkaError) -> InitProducerIdResponse:
+    code = choose_error_code_for_client(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
     return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

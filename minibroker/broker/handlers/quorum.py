@@ -30,7 +30,7 @@ from minibroker.protocol.messages.cluster import (
     RemoveRaftVoterResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, map_in_steps, map_steps
+from minibroker.protocol.steps import Steps, map_by_steps, map_in_steps
 
 TopicAnswer = DescribeQuorumResponse.TopicData
 PartitionAnswer = TopicAnswer.PartitionData
@@ -48,13 +48,13 @@ async def describe_quorum(context: RequestContext, request: DescribeQuorumReques
     )
     if asked != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(
-            topics=(await in_slices(map_steps(lambda one: _answer_unknown_partitions(*one), asked)))
+            topics=(await in_slices(map_by_steps(lambda one: _make_unknown_partition_answers(*one), asked)))
         )
-    topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_describe_partition(context)])
+    topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_describe_quorum_partition(context)])
     return DescribeQuorumResponse(topics=[topic], nodes=_list_voters(context))
 
 
-def _answer_unknown_partitions(name: str, indexes: list[int]) -> Steps[TopicAnswer]:
+def _make_unknown_partition_answers(name: str, indexes: list[int]) -> Steps[TopicAnswer]:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     partitions = yield from map_in_steps(
         lambda index: PartitionAnswer(partition_index=index, error_code=code, error_message=NOT_HOSTED), indexes
@@ -62,7 +62,7 @@ def _answer_unknown_partitions(name: str, indexes: list[int]) -> Steps[TopicAnsw
     return TopicAnswer(topic_name=name, partitions=partitions)
 
 
-def _describe_partition(context: RequestContext) -> PartitionAnswer:
+def _describe_quorum_partition(context: RequestContext) -> PartitionAnswer:
     cluster = context.cluster
     quorum = cluster.metadata_log
     voters = dict.fromkeys(quorum.voters)
@@ -70,12 +70,12 @@ def _describe_partition(context: RequestContext) -> PartitionAnswer:
         leader_id=quorum.leader_id,
         leader_epoch=quorum.leader_epoch,
         high_watermark=quorum.storage.high_watermark,
-        current_voters=[_describe_replica(context, voter) for voter in voters],
-        observers=[_describe_replica(context, node) for node in cluster.nodes if node not in voters],
+        current_voters=[_describe_quorum_replica(context, voter) for voter in voters],
+        observers=[_describe_quorum_replica(context, node) for node in cluster.nodes if node not in voters],
     )
 
 
-def _describe_replica(context: RequestContext, replica_id: int) -> ReplicaState:
+def _describe_quorum_replica(context: RequestContext, replica_id: int) -> ReplicaState:
     """Return the state of a replica. For one outside this process, nothing is known."""
     cluster = context.cluster
     if replica_id not in cluster.nodes and replica_id != cluster.metadata_log.leader_id:
@@ -108,7 +108,7 @@ def _list_voters(context: RequestContext) -> list[DescribeQuorumResponse.Node]:
 
 @handles(ApiKey.ADD_RAFT_VOTER)
 def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    refusal = _make_refusal(context, request, "Add", "adding")
+    refusal = _make_fixed_voters_error(context, request, "Add", "adding")
     if request.cluster_id in (None, context.cluster.cluster_id) and not request.listeners:
         message = "Add voter request didn't include the endpoint for the default listener"
         refusal = KafkaError(ErrorCode.INVALID_REQUEST, message)
@@ -117,10 +117,10 @@ def add_raft_voter(context: RequestContext, request: AddRaftVoterRequest) -> Add
 
 @handles(ApiKey.REMOVE_RAFT_VOTER)
 def remove_raft_voter(context: RequestContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    raise _make_refusal(context, request, "Remove", "removing")
+    raise _make_fixed_voters_error(context, request, "Remove", "removing")
 
 
-def _make_refusal(
+def _make_fixed_voters_error(
     context: RequestContext, request: AddRaftVoterRequest | RemoveRaftVoterRequest, what: str, doing: str
 ) -> KafkaError:
     context.authorize(ALTER_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])

@@ -14,7 +14,7 @@ from collections import Counter
 
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.image import QuotaEntity
-from minibroker.broker.quotas.client_quotas import Filter, check_quota_value, make_quota_record, parse_entity
+from minibroker.broker.quotas.client_quotas import Filter, check_quota_value, make_quota_record, parse_quota_entity
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import (
@@ -32,7 +32,7 @@ from minibroker.protocol.messages.quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from minibroker.protocol.steps import count_items, map_in_steps
+from minibroker.protocol.steps import count_items_in_steps, map_in_steps
 
 Described = DescribeClientQuotasResponse.EntryData
 Asked = AlterClientQuotasRequest.EntryData
@@ -47,69 +47,71 @@ async def describe_client_quotas(
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
         context.authorize(DESCRIBE_CLUSTER_CONFIGS)
-        matching = Filter(components, strict=request.strict).find_entities(quotas)
+        matching = Filter(components, strict=request.strict).iterate_matching_entities(quotas)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     entries = []
     for entity in list(matching):
         if entity in quotas:  # another request may have removed it since the step before
-            entries.append(_describe_entity(entity, quotas[entity]))
+            entries.append(_describe_quota_entity(entity, quotas[entity]))
         await pause()
     return DescribeClientQuotasResponse(entries=entries)
 
 
-def _describe_entity(entity: QuotaEntity, values: dict[str, float]) -> Described:
+def _describe_quota_entity(entity: QuotaEntity, values: dict[str, float]) -> Described:
     return Described(
-        entity=[Described.EntityData(entity_type=kind, entity_name=name) for kind, name in _sort_entity(entity)],
+        entity=[
+            Described.EntityData(entity_type=kind, entity_name=name) for kind, name in _sort_entity_by_type(entity)
+        ],
         values=[Described.ValueData(key=key, value=value) for key, value in sorted(values.items())],
     )
 
 
-def _sort_entity(entity: QuotaEntity) -> list[tuple[str, str | None]]:
+def _sort_entity_by_type(entity: QuotaEntity) -> list[tuple[str, str | None]]:
     return sorted(entity, key=lambda part: part[0])
 
 
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
 async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    named = await in_slices(map_in_steps(_parse_entity, request.entries))
-    counts = await in_slices(count_items(named))
+    named = await in_slices(map_in_steps(_parse_quota_entity, request.entries))
+    counts = await in_slices(count_items_in_steps(named))
     answers = {}
     for parts, entry in zip(named, request.entries, strict=True):
         await pause()
         answer = answers[parts] = Altered(error_message=None)
-        answer.entity = await in_slices(map_in_steps(_make_entity_part, _sort_entity(parts)))
+        answer.entity = await in_slices(map_in_steps(_encode_entity_part, _sort_entity_by_type(parts)))
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_format_entity(parts)}")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {_format_quota_entity(parts)}")
             decided = _make_quota_records(context, entry)
             if decided and not request.validate_only:
-                context.cluster.commit_records(decided)
+                context.cluster.commit_metadata_records(decided)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
     return AlterClientQuotasResponse(entries=list(answers.values()))
 
 
-def _make_entity_part(part: tuple[str, str | None]) -> Altered.EntityData:
+def _encode_entity_part(part: tuple[str, str | None]) -> Altered.EntityData:
     return Altered.EntityData(entity_type=part[0], entity_name=part[1])
 
 
-def _parse_entity(entry: Asked) -> QuotaEntity:
+def _parse_quota_entity(entry: Asked) -> QuotaEntity:
     """Return the entity of an entry, which need not exist. If a type is listed twice, the last one counts."""
     return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
 
 
-def _format_entity(entity: QuotaEntity) -> str:
-    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in _sort_entity(entity))
+def _format_quota_entity(entity: QuotaEntity) -> str:
+    return ", ".join(f"{kind} {'(default)' if name is None else name}" for kind, name in _sort_entity_by_type(entity))
 
 
 def _make_quota_records(context: RequestContext, entry: Asked) -> list[ClientQuotaRecord]:
     """Return the records for the metadata log. Raises KafkaError(INVALID_REQUEST)."""
-    entity, limits = parse_entity((part.entity_type, part.entity_name) for part in entry.entity)
+    entity, limits = parse_quota_entity((part.entity_type, part.entity_name) for part in entry.entity)
     keys = Counter(change.key for change in entry.ops)
     repeated = next((key for key, count in keys.items() if count > 1), None)
     if repeated is not None:
-        message = f"Duplicate quota key {repeated} not updating quota for this entity {_format_entity(entity)}"
+        message = f"Duplicate quota key {repeated} not updating quota for this entity {_format_quota_entity(entity)}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
     current = context.cluster.image.quotas.get(entity, {})
     decided = []

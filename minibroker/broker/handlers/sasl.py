@@ -45,12 +45,12 @@ def _make_handshake_response(error_code: ErrorCode, mechanisms: list[str]) -> Sa
 async def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     connection = context.connection
     if connection.authenticator is not None and connection.must_authenticate:
-        return await connection.authenticator.evaluate_token(bytes(request.auth_bytes), _make_response)
+        return await connection.authenticator.evaluate_token(bytes(request.auth_bytes), _make_authenticate_response)
     message = "SaslAuthenticate request received after successful authentication"
-    return _make_response(Reply(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0))
+    return _make_authenticate_response(Reply(ErrorCode.ILLEGAL_SASL_STATE, message, b"", 0))
 
 
-def _make_response(reply: Reply) -> SaslAuthenticateResponse:
+def _make_authenticate_response(reply: Reply) -> SaslAuthenticateResponse:
     return SaslAuthenticateResponse(
         error_code=reply.error_code,
         error_message=reply.message,

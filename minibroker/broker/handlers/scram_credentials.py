@@ -14,7 +14,7 @@ from minibroker.broker.metadata.features import LOWEST_METADATA_VERSION, METADAT
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import ALTER_CLUSTER, DESCRIBE_CLUSTER, make_denial_text
-from minibroker.broker.security.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, make_credential
+from minibroker.broker.security.scram import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism, make_scram_credential
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -25,7 +25,7 @@ from minibroker.protocol.messages.security import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
 )
-from minibroker.protocol.steps import count_items, map_in_steps
+from minibroker.protocol.steps import count_items_in_steps, map_in_steps
 
 FIRST_LEVEL = 11  # of metadata.version: 3.5-IV2
 
@@ -46,14 +46,16 @@ async def describe_user_scram_credentials(
         return DescribeUserScramCredentialsResponse(error_code=denied, error_message=None, results=refused)
     known = context.cluster.image.scram_credentials
     if request.users:
-        counts = await in_slices(count_items(user.name for user in request.users))
+        counts = await in_slices(count_items_in_steps(user.name for user in request.users))
     else:
-        counts = await in_slices(count_items(dict.fromkeys(name for name, _ in sorted(known))))
-    results = await in_slices(map_in_steps(lambda name: _describe_user(context, name, counts[name]), list(counts)))
+        counts = await in_slices(count_items_in_steps(dict.fromkeys(name for name, _ in sorted(known))))
+    results = await in_slices(
+        map_in_steps(lambda name: _describe_scram_credentials(context, name, counts[name]), list(counts))
+    )
     return DescribeUserScramCredentialsResponse(results=results)
 
 
-def _describe_user(context: RequestContext, name: str, count: int) -> Described:
+def _describe_scram_credentials(context: RequestContext, name: str, count: int) -> Described:
     result = Described(user=name)
     known = context.cluster.image.scram_credentials
     found = [known[name, mechanism] for mechanism in ScramMechanism if (name, mechanism) in known]
@@ -81,30 +83,30 @@ async def alter_user_scram_credentials(
     for change in changes:
         by_user.setdefault(change.name, []).append(change)
         await pause()
-    results = await in_slices(map_in_steps(lambda one: _alter_user(context, *one), by_user.items()))
+    results = await in_slices(map_in_steps(lambda one: _alter_scram_credentials(context, *one), by_user.items()))
     return AlterUserScramCredentialsResponse(results=results)
 
 
-def _alter_user(context: RequestContext, name: str, changes: list[Upsertion | Deletion]) -> Altered:
+def _alter_scram_credentials(context: RequestContext, name: str, changes: list[Upsertion | Deletion]) -> Altered:
     """Make the one change of a user. Of several, refuse all, but report an error of the first one instead."""
     result = Altered(user=name, error_message=None)
     change = changes[0]
     try:
         context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ALTER_CLUSTER))
-        _check_change(context, change)
+        _check_credential_change(context, change)
         if len(changes) > 1:
             message = "A user credential cannot be altered twice in the same request"
             raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, message)
         if context.cluster.image.features.get(METADATA_VERSION, LOWEST_METADATA_VERSION) < FIRST_LEVEL:
             message = "The current metadata.version does not support SCRAM"
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, message)
-        context.cluster.commit_records([_make_record(change)])
+        context.cluster.commit_metadata_records([_make_credential_record(change)])
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message
     return result
 
 
-def _check_change(context: RequestContext, change: Upsertion | Deletion) -> None:
+def _check_credential_change(context: RequestContext, change: Upsertion | Deletion) -> None:
     """Raise KafkaError if a change is invalid."""
     if not change.name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
@@ -120,10 +122,10 @@ def _check_change(context: RequestContext, change: Upsertion | Deletion) -> None
         raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, message)
 
 
-def _make_record(change: Upsertion | Deletion) -> Message:
+def _make_credential_record(change: Upsertion | Deletion) -> Message:
     if isinstance(change, Upsertion):
         if not change.salted_password:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka's answer to an empty key
         mechanism = ScramMechanism(change.mechanism)
-        return make_credential(change.name, mechanism, change.salt, change.iterations, change.salted_password)
+        return make_scram_credential(change.name, mechanism, change.salt, change.iterations, change.salted_password)
     return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)

@@ -20,7 +20,7 @@ from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.handlers.fetch_reading import PORTION, count_more_length_bytes, measure_answer_bytes
 from minibroker.broker.handlers.watching import Watch
 from minibroker.broker.metadata.features import SHARE_VERSION
-from minibroker.broker.metadata.leaders import list_leader_endpoints, make_current_leader
+from minibroker.broker.metadata.leaders import list_leader_endpoints, make_current_leader_answer
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.quotas.quota_manager import FETCHED
 from minibroker.broker.requests.context import RequestContext
@@ -28,7 +28,7 @@ from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC
 from minibroker.broker.share.deliveries import NOT_ACQUIRED
 from minibroker.broker.share.runs import Acknowledgement, AcknowledgeType
-from minibroker.broker.share.share_partition import Delivered, SharePartition, translate_refusal
+from minibroker.broker.share.share_partition import Delivered, SharePartition, translate_coordinator_error
 from minibroker.broker.share.share_partitions import (
     FINAL_EPOCH,
     FIRST_EPOCH,
@@ -69,7 +69,7 @@ TYPES: Final = frozenset(AcknowledgeType)
 LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def _check_share_request(context: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
+def _check_group_and_member_id(context: RequestContext, group_id: str | None, member_id: str | None) -> tuple[str, str]:
     """Return the ids of group and member; the group's may be empty.
 
     Raises KafkaError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED.
@@ -87,47 +87,47 @@ def _check_share_request(context: RequestContext, group_id: str | None, member_i
 
 @handles(ApiKey.SHARE_FETCH)
 async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> ShareFetchResponse:
-    group_id, member_id = _check_share_request(context, request.group_id, request.member_id)
-    _check_request(request)
+    group_id, member_id = _check_group_and_member_id(context, request.group_id, request.member_id)
+    _check_fetch_limits(request)
     acknowledgements = list(_iterate_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
-    session = await in_slices(_update_session(context, key, request, acknowledges=bool(acknowledgements)))
+    session = await in_slices(_update_share_session(context, key, request, acknowledges=bool(acknowledgements)))
     fetching = Fetching(context, request, group_id, member_id, session)
     for wanted, batches in acknowledgements:
-        answer = fetching.get_answer(wanted)
+        answer = fetching.get_partition_answer(wanted)
         try:
             wait = await in_slices(
                 _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
             )
-            context.wait_for(wait, partial(_refuse_acknowledgement, answer))
+            context.wait_for(wait, partial(_set_acknowledge_error, answer))
         except KafkaError as error:
-            _refuse_acknowledgement(answer, error)
+            _set_acknowledge_error(answer, error)
         await pause()
     if request.share_session_epoch == FINAL_EPOCH:
-        await in_slices(context.cluster.shares.end_session(key))
+        await in_slices(context.cluster.shares.end_share_session(key))
         return await in_slices(fetching.make_response())
     if not request.is_renew_ack:
         made = await in_slices(fetching.open_share_partitions())
-        if not (await in_slices(fetching.attempt_first(made, last=request.max_wait_ms <= 0))):
-            await _wait_and_attempt(fetching)
+        if not (await in_slices(fetching.attempt_first_acquisition(made, last=request.max_wait_ms <= 0))):
+            await _acquire_when_records_arrive(fetching)
     return await in_slices(fetching.make_response())
 
 
-async def _wait_and_attempt(fetching: Fetching) -> None:
+async def _acquire_when_records_arrive(fetching: Fetching) -> None:
     """Attempt again what has new records, or records that others release, until there are enough or it is late."""
     with Watch(fetching.context, fetching.request.max_wait_ms) as watch:
         await in_slices(fetching.watch_partitions(watch))
         is_enough = False
         while not is_enough:
-            await watch.make_news_promise()
-            is_enough = await in_slices(fetching.attempt_changed_partitions(watch))
+            await watch.make_change_promise()
+            is_enough = await in_slices(fetching.attempt_acquisition_of_changed(watch))
 
 
-def _refuse_acknowledgement(answer: FetchAnswer, error: KafkaError) -> None:
+def _set_acknowledge_error(answer: FetchAnswer, error: KafkaError) -> None:
     answer.acknowledge_error_code, answer.acknowledge_error_message = error.code, error.message
 
 
-def _check_request(request: ShareFetchRequest) -> None:
+def _check_fetch_limits(request: ShareFetchRequest) -> None:
     """Check a request by itself; one that renews locks must ask for no records.
 
     Raises KafkaError: INVALID_REQUEST, and as in Kafka UNKNOWN_SERVER_ERROR for a mode that there is not.
@@ -140,18 +140,18 @@ def _check_request(request: ShareFetchRequest) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def _update_session(
+def _update_share_session(
     context: RequestContext, key: SessionKey, request: ShareFetchRequest, *, acknowledges: bool
 ) -> Steps[ShareSession]:
     """Return the session, changed as the request says. Raises KafkaError."""
     shares = context.cluster.shares
-    shares.check_session_room(sum(len(topic.partitions) for topic in request.topics))
+    shares.check_room_for_session_partitions(sum(len(topic.partitions) for topic in request.topics))
     if request.share_session_epoch == FIRST_EPOCH:
         if acknowledges:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A first request of a session has no acknowledgements.")
-        session = yield from shares.begin_session(key, context.connection)
+        session = yield from shares.begin_share_session(key, context.connection)
     else:
-        session = shares.resume_session(key, request.share_session_epoch)
+        session = shares.get_share_session(key, request.share_session_epoch)
     for topic in request.topics:
         known_topic = context.find_topic(topic.topic_id)
         name = None if known_topic is None else known_topic.name
@@ -187,14 +187,14 @@ class Fetching:
         self._has_error = False
         self._max_bytes: int = min(request.max_bytes, context.cluster.settings["fetch.max.bytes"])
         if context.usage is not None:
-            self._max_bytes = min(self._max_bytes, context.cluster.quotas.get_most_bytes(context, FETCHED))
+            self._max_bytes = min(self._max_bytes, context.cluster.quotas.get_max_fetch_bytes(context, FETCHED))
 
     @property
-    def is_long(self) -> bool:
+    def has_many_partitions(self) -> bool:
         """Return whether the partitions are too many for one step."""
         return len(self.shares) > FEW
 
-    def get_answer(self, wanted: Wanted) -> FetchAnswer:
+    def get_partition_answer(self, wanted: Wanted) -> FetchAnswer:
         """Return the answer for a partition, an empty one at first."""
         if wanted not in self._answers:
             self._answers[wanted] = FetchAnswer(
@@ -202,13 +202,13 @@ class Fetching:
             )
         return self._answers[wanted]
 
-    def _refuse_partition(self, wanted: Wanted, error: KafkaError) -> None:
-        answer = self.get_answer(wanted)
+    def _set_partition_error(self, wanted: Wanted, error: KafkaError) -> None:
+        answer = self.get_partition_answer(wanted)
         answer.error_code, answer.error_message = error.code, error.message
         self._has_error = True
         partition = self.context.find_partition(*wanted) if error.code in LEADER_IS_ANOTHER else None
         if partition is not None:
-            answer.current_leader = make_current_leader(partition, FetchAnswer.LeaderIdAndEpoch)
+            answer.current_leader = make_current_leader_answer(partition, FetchAnswer.LeaderIdAndEpoch)
 
     def open_share_partitions(self) -> Steps[dict[Wanted, None]]:
         """Find the share partitions of the session; return those that nobody has used yet."""
@@ -218,11 +218,11 @@ class Fetching:
             try:
                 partition = self._get_led_partition(wanted)
                 known = shares.find_share_partition(ShareKey(self.group_id, *wanted))
-                self.shares[wanted] = share = yield from shares.get_share_partition(self.group_id, partition)
+                self.shares[wanted] = share = yield from shares.find_or_open_share_partition(self.group_id, partition)
                 if share is not known:
                     made[wanted] = None
             except KafkaError as error:
-                self._refuse_partition(wanted, translate_refusal(error))
+                self._set_partition_error(wanted, translate_coordinator_error(error))
             yield
         return made
 
@@ -238,7 +238,7 @@ class Fetching:
         self.context.get_led_partition(name, wanted[1])
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
 
-    def attempt_first(self, made: dict[Wanted, None], *, last: bool) -> Steps[bool]:
+    def attempt_first_acquisition(self, made: dict[Wanted, None], *, last: bool) -> Steps[bool]:
         """Do as `attempt_acquisition`, but as in Kafka, a share partition that nobody has used yet comes alone.
 
         There, the first one whose state was read completes the request.
@@ -258,13 +258,13 @@ class Fetching:
     def watch_partitions(self, watch: Watch) -> Steps[None]:
         """Have `watch` see all partitions. What happens in the meantime is looked at afterwards, if that is long."""
         for share in self.shares.values():
-            watch.join_waiters(share.waiters)
-            watch.join_waiters(share.partition.waiters)
-            if self.is_long:
+            watch.add_to_waiters(share.waiters)
+            watch.add_to_waiters(share.partition.waiters)
+            if self.has_many_partitions:
                 watch.grown[share.partition] = None
                 yield
 
-    def attempt_changed_partitions(self, watch: Watch) -> Steps[bool]:
+    def attempt_acquisition_of_changed(self, watch: Watch) -> Steps[bool]:
         """Attempt what `watch` has seen, or for the last time if it is late."""
         grown, watch.grown = watch.grown, {}
         changed: Iterable[Wanted] | None = [(each.topic.topic_id, each.index) for each in grown]
@@ -278,7 +278,7 @@ class Fetching:
         With `among`, only these partitions have changed since the last attempt.
         """
         min_bytes = min(self.request.min_bytes, self._max_bytes)
-        if min_bytes > 1 and not last and not (yield from self._has_bytes(min_bytes)):
+        if min_bytes > 1 and not last and not (yield from self._has_min_bytes_to_read(min_bytes)):
             return self._has_error
         looked_at = list(self.shares) if among is None or min_bytes > 1 else list(among)
         left = self.request.max_records if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
@@ -290,19 +290,19 @@ class Fetching:
             if delivered is not None:
                 left -= sum(each.last - each.first + 1 for each in delivered.acquired)
                 left_bytes -= delivered.region.size_bytes
-            if self.is_long:
+            if self.has_many_partitions:
                 yield
-        self.session.move_to_end(self._delivered)
+        self.session.move_partitions_to_end(self._delivered)
         return last or bool(self._delivered) or self._has_error
 
-    def _has_bytes(self, min_bytes: int) -> Steps[bool]:
+    def _has_min_bytes_to_read(self, min_bytes: int) -> Steps[bool]:
         """Return whether there is so much to read, or an error to answer."""
         for wanted in list(self.shares):
             region = self._read_region(wanted, self._max_bytes)
             min_bytes -= 0 if region is None else region.size_bytes
             if min_bytes <= 0 or self._has_error:
                 return True
-            if self.is_long:
+            if self.has_many_partitions:
                 yield
         return False
 
@@ -312,9 +312,9 @@ class Fetching:
         try:
             if self.context.cluster.shares.find_share_partition(share.key) is not share:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return share.read_region(max_bytes)
+            return share.read_region_to_acquire(max_bytes)
         except KafkaError as error:
-            self._refuse_partition(wanted, translate_refusal(error))
+            self._set_partition_error(wanted, translate_coordinator_error(error))
             return None
 
     def _acquire_records(self, wanted: Wanted, left: int, left_bytes: int) -> Steps[Delivered | None]:
@@ -325,20 +325,20 @@ class Fetching:
         while (region := self._read_region(wanted, left_bytes)) is not None:
             before = share.deliveries.find_next_offset()
             try:
-                delivered = share.acquire(self.member_id, region, left, batch_size, strict=strict)
+                delivered = share.acquire_records(self.member_id, region, left, batch_size, strict=strict)
             except KafkaError as error:
-                self._refuse_partition(wanted, translate_refusal(error))
+                self._set_partition_error(wanted, translate_coordinator_error(error))
                 return None
             if delivered is not None:
                 self._delivered[wanted] = delivered
-                self._deliver_records(wanted, delivered)
+                self._put_records_into_answer(wanted, delivered)
             if delivered is not None or share.deliveries.find_next_offset() <= before:
                 return delivered
             yield
         return None
 
-    def _deliver_records(self, wanted: Wanted, delivered: Delivered) -> None:
-        answer = self.get_answer(wanted)
+    def _put_records_into_answer(self, wanted: Wanted, delivered: Delivered) -> None:
+        answer = self.get_partition_answer(wanted)
         answer.records = delivered.region
         answer.acquired_records = [
             FetchAnswer.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
@@ -349,15 +349,15 @@ class Fetching:
         """Return the answer. A session's first one names all partitions that have room for more, as in Kafka."""
         if self.request.share_session_epoch == FIRST_EPOCH:
             for wanted, share in list(self.shares.items()):
-                if share.has_room:
-                    self.get_answer(wanted)
+                if share.has_room_for_records:
+                    self.get_partition_answer(wanted)
                 yield
         topics: dict[bytes, FetchTopicAnswer] = {}
         for portion in split_into_portions(list(self._answers.items())):
             for (topic_id, _), answer in portion:
                 topics.setdefault(topic_id, FetchTopicAnswer(topic_id=topic_id)).partitions.append(answer)
             yield
-        yield from self._apply_quota(topics.values())
+        yield from self._charge_fetch_quota(topics.values())
         leaders = [answer.current_leader for answer in self._answers.values() if answer.error_code in LEADER_IS_ANOTHER]
         context = self.context
         return ShareFetchResponse(
@@ -368,13 +368,13 @@ class Fetching:
             ),
         )
 
-    def _apply_quota(self, topics: Collection[FetchTopicAnswer]) -> Steps[None]:
+    def _charge_fetch_quota(self, topics: Collection[FetchTopicAnswer]) -> Steps[None]:
         """Charge the answer to the client's quota; if that is used up, nothing is sent and nothing acquired."""
         usage = self.context.usage
         if usage is None:
             return
-        size_bytes = yield from _measure_in_steps(topics, self.context.version)
-        if self.context.cluster.quotas.charge_fetched(self.context, usage, size_bytes):
+        size_bytes = yield from _measure_response_in_steps(topics, self.context.version)
+        if self.context.cluster.quotas.charge_fetched_bytes(self.context, usage, size_bytes):
             return
         for wanted, delivered in self._delivered.items():
             self.shares[wanted].undo_acquisition(self.member_id, delivered)
@@ -382,7 +382,7 @@ class Fetching:
             yield
 
 
-def _measure_in_steps(topics: Collection[FetchTopicAnswer], version: int) -> Steps[int]:
+def _measure_response_in_steps(topics: Collection[FetchTopicAnswer], version: int) -> Steps[int]:
     """Return the size of the answer with these topics, as Kafka charges it."""
     none_bytes = measure_answer_bytes(ShareFetchResponse(), version)
     bare_bytes = measure_answer_bytes(ShareFetchResponse(responses=[FetchTopicAnswer()]), version)
@@ -412,11 +412,11 @@ def _find_led_partition(context: RequestContext, wanted: Wanted) -> Partition:
 
 @handles(ApiKey.SHARE_ACKNOWLEDGE)
 async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
-    group_id, member_id = _check_share_request(context, request.group_id, request.member_id)
+    group_id, member_id = _check_group_and_member_id(context, request.group_id, request.member_id)
     key = SessionKey(context.node.node_id, group_id, member_id)
     if request.share_session_epoch == FIRST_EPOCH:
         raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
-    context.cluster.shares.resume_session(key, request.share_session_epoch)
+    context.cluster.shares.get_share_session(key, request.share_session_epoch)
     topics: dict[bytes, AcknowledgeTopicAnswer] = {}
     for wanted, batches in _iterate_acknowledgements(request.topics):
         answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
@@ -424,13 +424,13 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
             wait = await in_slices(
                 _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
             )
-            context.wait_for(wait, partial(_refuse_partition, context, wanted, answer))
+            context.wait_for(wait, partial(_set_partition_error, context, wanted, answer))
         except KafkaError as error:
-            _refuse_partition(context, wanted, answer, error)
+            _set_partition_error(context, wanted, answer, error)
         topics.setdefault(wanted[0], AcknowledgeTopicAnswer(topic_id=wanted[0])).partitions.append(answer)
         await pause()
     if request.share_session_epoch == FINAL_EPOCH:
-        await in_slices(context.cluster.shares.end_session(key))
+        await in_slices(context.cluster.shares.end_share_session(key))
     leaders = [
         each.current_leader
         for topic in topics.values()
@@ -445,11 +445,11 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
     )
 
 
-def _refuse_partition(context: RequestContext, wanted: Wanted, answer: AcknowledgeAnswer, error: KafkaError) -> None:
+def _set_partition_error(context: RequestContext, wanted: Wanted, answer: AcknowledgeAnswer, error: KafkaError) -> None:
     answer.error_code, answer.error_message = error.code, error.message
     partition = context.find_partition(*wanted) if error.code in LEADER_IS_ANOTHER else None
     if partition is not None:
-        answer.current_leader = make_current_leader(partition, AcknowledgeAnswer.LeaderIdAndEpoch)
+        answer.current_leader = make_current_leader_answer(partition, AcknowledgeAnswer.LeaderIdAndEpoch)
 
 
 # --- acknowledgements -----------------------------------------------------------------------------------------------
@@ -484,10 +484,10 @@ def _acknowledge_records(
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
         yield
     try:
-        share = yield from context.cluster.shares.get_share_partition(group_id, partition)
-        return share.acknowledge(member_id, acknowledgements)
+        share = yield from context.cluster.shares.find_or_open_share_partition(group_id, partition)
+        return share.acknowledge_records(member_id, acknowledgements)
     except KafkaError as error:
-        raise translate_refusal(error) from None
+        raise translate_coordinator_error(error) from None
 
 
 def _parse_acknowledgement(batch: Batch, *, renews: bool) -> Acknowledgement:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.hash_order import iterate_in_hash_order
 from minibroker.broker.groups.share.share_group import ASSIGNOR, ShareGroup
-from minibroker.broker.groups.share.share_heartbeat import check_request, heartbeat, initialize_states
+from minibroker.broker.groups.share.share_heartbeat import check_heartbeat_request, heartbeat, initialize_share_states
 from minibroker.broker.handlers.consumer_groups import authorize_described_topics
 from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import SHARE_VERSION
@@ -47,7 +47,7 @@ from minibroker.protocol.messages.share_groups import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from minibroker.protocol.steps import Steps, map_in_steps, map_once_in_steps, map_steps
+from minibroker.protocol.steps import Steps, map_by_steps, map_in_steps, map_once_in_steps
 
 Described = ShareGroupDescribeResponse.DescribedGroup
 GroupOffsets = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
@@ -72,11 +72,11 @@ def _check_share_groups_enabled(context: RequestContext) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
 
-def _check_coordinator(context: RequestContext, group_id: str, *, named: bool) -> None:
+def _check_share_group_coordinator(context: RequestContext, group_id: str, *, named: bool) -> None:
     """Check that this node coordinates the group, which must have a name if it is to be `named`. Raises KafkaError."""
     groups = context.cluster.groups
     try:
-        (groups.check_coordinator_and_id if named else groups.check_coordinator)(context.node, group_id)
+        (groups.check_coordinator_and_id if named else groups.check_is_coordinator)(context.node, group_id)
     except KafkaError as error:
         raise KafkaError(error.code, WORDS[error.code]) from None
 
@@ -94,17 +94,17 @@ async def share_group_heartbeat(
     for name in request.subscribed_topic_names or ():
         context.authorize(DESCRIBE_TOPIC, name)
         await pause()
-    check_request(request)
+    check_heartbeat_request(request)
     groups, states = context.cluster.groups, context.cluster.share_states
-    groups.check_coordinator(context.node, request.group_id)
+    groups.check_is_coordinator(context.node, request.group_id)
     await in_slices(states.log.create_topic_in_steps())
-    begun = await in_slices(initialize_states(groups, states, request))
+    begun = await in_slices(initialize_share_states(groups, states, request))
     response = await in_slices(heartbeat(groups, request, make_caller(context), begun))
-    context.wait_for(groups.get_durability_wait(request.group_id), lambda error: _refuse_heartbeat(response, error))
+    context.wait_for(groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error))
     return response
 
 
-def _refuse_heartbeat(response: ShareGroupHeartbeatResponse, error: KafkaError) -> None:
+def _set_heartbeat_error(response: ShareGroupHeartbeatResponse, error: KafkaError) -> None:
     response.error_code, response.error_message = error.code, error.message
     response.member_id, response.member_epoch, response.assignment = None, 0, None
 
@@ -121,8 +121,8 @@ async def share_group_describe(
             _check_share_groups_enabled(context)
             context.authorize(DESCRIBE_GROUP, group_id)
             context.cluster.groups.check_group_id(group_id)
-            _check_coordinator(context, group_id, named=False)
-            described = _describe_group(context, context.cluster.groups.get_share_group(group_id))
+            _check_share_group_coordinator(context, group_id, named=False)
+            described = _describe_share_group(context, context.cluster.groups.get_share_group(group_id))
         except KafkaError as error:
             return Described(group_id=group_id, error_code=error.code, error_message=error.message)
         if request.include_authorized_operations:
@@ -132,7 +132,7 @@ async def share_group_describe(
     return ShareGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(answer, request.group_ids))))
 
 
-def _describe_group(context: RequestContext, group: ShareGroup) -> Described:
+def _describe_share_group(context: RequestContext, group: ShareGroup) -> Described:
     """Return the group. Raises KafkaError(TOPIC_AUTHORIZATION_FAILED) for a member's topic that may not be seen."""
     members = []
     for member in iterate_in_hash_order(group.members):
@@ -178,7 +178,7 @@ async def describe_share_group_offsets(
         try:
             _check_share_groups_enabled(context)
             context.authorize(DESCRIBE_GROUP, asked.group_id)
-            _check_coordinator(context, asked.group_id, named=False)
+            _check_share_group_coordinator(context, asked.group_id, named=False)
             if asked.topics is not None:  # of a group that need not exist, as in Kafka
                 yield from context.cluster.share_states.log.create_topic_in_steps()
                 wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
@@ -190,13 +190,17 @@ async def describe_share_group_offsets(
                 ]
         except KafkaError as error:
             return GroupOffsets(group_id=asked.group_id, error_code=error.code, error_message=error.message)
-        topics = yield from map_in_steps(lambda one: _describe_topic_offsets(context, asked.group_id, *one), wanted)
+        topics = yield from map_in_steps(
+            lambda one: _describe_start_offsets_of_topic(context, asked.group_id, *one), wanted
+        )
         return GroupOffsets(group_id=asked.group_id, topics=topics)
 
-    return DescribeShareGroupOffsetsResponse(groups=(await in_slices(map_steps(answer, request.groups))))
+    return DescribeShareGroupOffsetsResponse(groups=(await in_slices(map_by_steps(answer, request.groups))))
 
 
-def _describe_topic_offsets(context: RequestContext, group_id: str, name: str, indexes: Iterable[int]) -> TopicOffsets:
+def _describe_start_offsets_of_topic(
+    context: RequestContext, group_id: str, name: str, indexes: Iterable[int]
+) -> TopicOffsets:
     try:
         context.authorize(DESCRIBE_TOPIC, name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
     except KafkaError as error:
@@ -211,14 +215,16 @@ def _describe_topic_offsets(context: RequestContext, group_id: str, name: str, i
     if topic is None:
         unknown = [PartitionOffset(partition_index=index, start_offset=UNSET) for index in indexes]
         return TopicOffsets(topic_name=name, partitions=unknown)
-    partitions = [_describe_partition_offset(context, group_id, topic, index) for index in indexes]
+    partitions = [_describe_start_offset_of_partition(context, group_id, topic, index) for index in indexes]
     return TopicOffsets(topic_name=name, topic_id=topic.topic_id, partitions=partitions)
 
 
-def _describe_partition_offset(context: RequestContext, group_id: str, topic: Topic, index: int) -> PartitionOffset:
+def _describe_start_offset_of_partition(
+    context: RequestContext, group_id: str, topic: Topic, index: int
+) -> PartitionOffset:
     key = ShareKey(group_id, topic.topic_id, index)
     try:
-        state = context.cluster.share_states.find_state(key)
+        state = context.cluster.share_states.find_share_state(key)
     except KafkaError as error:
         return PartitionOffset(partition_index=index, error_code=error.code, error_message=error.message)
     if state is None:
@@ -227,11 +233,11 @@ def _describe_partition_offset(context: RequestContext, group_id: str, topic: To
         partition_index=index,
         start_offset=state.start_offset,
         leader_epoch=state.leader_epoch,
-        lag=_count_lag(topic.find_partition(index), state),
+        lag=_compute_lag(topic.find_partition(index), state),
     )
 
 
-def _count_lag(partition: Partition | None, state: ShareState) -> int:
+def _compute_lag(partition: Partition | None, state: ShareState) -> int:
     """Return how many records the group has still to process, -1 if that is not known."""
     if partition is None or not partition.has_local_log or UNSET in (state.start_offset, state.complete_count):
         return UNSET
@@ -247,7 +253,7 @@ async def alter_share_group_offsets(
 ) -> AlterShareGroupOffsetsResponse:
     _check_share_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
-    _check_coordinator(context, request.group_id, named=True)
+    _check_share_group_coordinator(context, request.group_id, named=True)
     await in_slices(context.cluster.share_states.log.create_topic_in_steps())
     groups = context.cluster.groups
     group = (
@@ -255,12 +261,14 @@ async def alter_share_group_offsets(
         if request.group_id in groups.groups
         else ShareGroup(groups, request.group_id)
     )
-    group.check_deletion()
-    responses = await in_slices(map_in_steps(lambda asked: _alter_offsets(context, group, asked), request.topics))
+    group.check_may_be_deleted()
+    responses = await in_slices(
+        map_in_steps(lambda asked: _alter_start_offsets_of_topic(context, group, asked), request.topics)
+    )
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
-def _alter_offsets(
+def _alter_start_offsets_of_topic(
     context: RequestContext,
     group: ShareGroup,
     asked: AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic,
@@ -281,7 +289,7 @@ def _alter_offsets(
         result = AlteredPartition(partition_index=partition.partition_index)
         answer.partitions.append(result)
         try:
-            _set_start_offset(context, group, topic, partition.partition_index, partition.start_offset)
+            _set_share_start_offset(context, group, topic, partition.partition_index, partition.start_offset)
             kept.add(partition.partition_index)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
@@ -290,15 +298,17 @@ def _alter_offsets(
     return answer
 
 
-def _set_start_offset(context: RequestContext, group: ShareGroup, topic: Topic, index: int, start_offset: int) -> None:
+def _set_share_start_offset(
+    context: RequestContext, group: ShareGroup, topic: Topic, index: int, start_offset: int
+) -> None:
     """Let the group read a partition from an offset on. Raises KafkaError."""
     if topic.find_partition(index) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     key, states = ShareKey(group.group_id, topic.topic_id, index), context.cluster.share_states
-    present = states.find_state(key)
-    states.initialize_state(key, 0 if present is None else present.state_epoch + 1, start_offset)
-    context.cluster.shares.drop(key)
-    context.wait_for(states.get_durability_wait(key.text), _raise_error)
+    present = states.find_share_state(key)
+    states.initialize_share_state(key, 0 if present is None else present.state_epoch + 1, start_offset)
+    context.cluster.shares.forget_changed_state(key)
+    context.wait_for(states.make_durability_wait(key.coordinator_key), _raise_error)
 
 
 def _raise_error(error: KafkaError) -> None:
@@ -311,16 +321,16 @@ async def delete_share_group_offsets(
 ) -> DeleteShareGroupOffsetsResponse:
     _check_share_groups_enabled(context)
     context.authorize(DELETE_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
-    _check_coordinator(context, request.group_id, named=True)
+    _check_share_group_coordinator(context, request.group_id, named=True)
     group = context.cluster.groups.get_share_group(request.group_id)
-    group.check_deletion()
+    group.check_may_be_deleted()
     responses = await in_slices(
-        map_in_steps(lambda asked: _delete_offsets(context, group, asked.topic_name), request.topics)
+        map_in_steps(lambda asked: _delete_start_offsets_of_topic(context, group, asked.topic_name), request.topics)
     )
     return DeleteShareGroupOffsetsResponse(responses=responses)
 
 
-def _delete_offsets(context: RequestContext, group: ShareGroup, name: str) -> Deleted:
+def _delete_start_offsets_of_topic(context: RequestContext, group: ShareGroup, name: str) -> Deleted:
     answer = Deleted(topic_name=name)
     try:
         context.authorize(READ_TOPIC, name, message=DENIAL_MESSAGES[ResourceType.TOPIC])

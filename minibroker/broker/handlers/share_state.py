@@ -13,7 +13,7 @@ from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CLUSTER_ACTION, DENIAL_MESSAGES, ResourceType
 from minibroker.broker.share.runs import StateBatch
-from minibroker.broker.share.states import ShareKey, ShareState, parse_batches
+from minibroker.broker.share.states import ShareKey, ShareState, parse_state_batches
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.share_state import (
@@ -37,7 +37,7 @@ DeletedTopic = DeleteShareGroupStateResponse.DeleteStateResult
 SummarizedTopic = ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
 
 
-def _answer_each_partition(
+def _make_result_of_each_partition(
     context: RequestContext, request: Any, shape: Any, do: Callable[[ShareKey, Any], Any]
 ) -> Steps[Any]:
     """Return the results of `do` for each partition, by topic; its KafkaError is that partition's answer alone."""
@@ -46,7 +46,7 @@ def _answer_each_partition(
         partitions = []
         for asked in topic.partitions:
             try:
-                key = _check_key(context, request.group_id, topic.topic_id, asked.partition)
+                key = _get_authorized_share_key(context, request.group_id, topic.topic_id, asked.partition)
                 partitions.append(do(key, asked) or shape.PartitionResult(partition=asked.partition))
             except KafkaError as error:
                 partitions.append(
@@ -57,22 +57,22 @@ def _answer_each_partition(
     return results
 
 
-def _check_key(context: RequestContext, group_id: str, topic_id: bytes, index: int) -> ShareKey:
+def _get_authorized_share_key(context: RequestContext, group_id: str, topic_id: bytes, index: int) -> ShareKey:
     """Return the key of a partition that exists and whose state this node keeps. Raises KafkaError."""
     context.authorize(CLUSTER_ACTION, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
     if index < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
     key = ShareKey(group_id, topic_id, index)
-    context.cluster.share_states.check_coordinator(context.node, key.text)
+    context.cluster.share_states.check_is_coordinator(context.node, key.coordinator_key)
     if context.find_partition(topic_id, index) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     return key
 
 
-def _announce_change(context: RequestContext, key: ShareKey) -> None:
+def _reload_state_and_wait_until_durable(context: RequestContext, key: ShareKey) -> None:
     """Let the leader of a partition read its state again, and answer once this is kept. Raises KafkaError."""
-    context.cluster.shares.drop(key)
-    context.wait_for(context.cluster.share_states.get_durability_wait(key.text), _raise_error)
+    context.cluster.shares.forget_changed_state(key)
+    context.wait_for(context.cluster.share_states.make_durability_wait(key.coordinator_key), _raise_error)
 
 
 def _raise_error(error: KafkaError) -> None:
@@ -84,10 +84,10 @@ async def initialize_share_group_state(
     context: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
     def begin(key: ShareKey, asked: Any) -> None:
-        context.cluster.share_states.initialize_state(key, asked.state_epoch, asked.start_offset)
-        _announce_change(context, key)
+        context.cluster.share_states.initialize_share_state(key, asked.state_epoch, asked.start_offset)
+        _reload_state_and_wait_until_durable(context, key)
 
-    results = await in_slices(_answer_each_partition(context, request, InitializedTopic, begin))
+    results = await in_slices(_make_result_of_each_partition(context, request, InitializedTopic, begin))
     return InitializeShareGroupStateResponse(results=results)
 
 
@@ -98,7 +98,7 @@ async def read_share_group_state(
     Partition = ReadTopic.PartitionResult
 
     def answer(key: ShareKey, asked: Any) -> ReadTopic.PartitionResult:
-        state = context.cluster.share_states.read_state(key, asked.leader_epoch)
+        state = context.cluster.share_states.read_share_state(key, asked.leader_epoch)
         return Partition(
             partition=asked.partition,
             state_epoch=state.state_epoch,
@@ -110,7 +110,7 @@ async def read_share_group_state(
         )
 
     return ReadShareGroupStateResponse(
-        results=(await in_slices(_answer_each_partition(context, request, ReadTopic, answer)))
+        results=(await in_slices(_make_result_of_each_partition(context, request, ReadTopic, answer)))
     )
 
 
@@ -119,14 +119,14 @@ async def write_share_group_state(
     context: RequestContext, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
     def keep(key: ShareKey, asked: Any) -> None:
-        batches: tuple[StateBatch, ...] = parse_batches(asked.state_batches)
-        context.cluster.share_states.write_state(
+        batches: tuple[StateBatch, ...] = parse_state_batches(asked.state_batches)
+        context.cluster.share_states.write_share_state(
             key, asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
         )
-        _announce_change(context, key)
+        _reload_state_and_wait_until_durable(context, key)
 
     return WriteShareGroupStateResponse(
-        results=(await in_slices(_answer_each_partition(context, request, WrittenTopic, keep)))
+        results=(await in_slices(_make_result_of_each_partition(context, request, WrittenTopic, keep)))
     )
 
 
@@ -135,11 +135,11 @@ async def delete_share_group_state(
     context: RequestContext, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
     def forget(key: ShareKey, asked: Any) -> None:
-        context.cluster.share_states.delete_state(key)
-        _announce_change(context, key)
+        context.cluster.share_states.delete_share_state(key)
+        _reload_state_and_wait_until_durable(context, key)
 
     return DeleteShareGroupStateResponse(
-        results=(await in_slices(_answer_each_partition(context, request, DeletedTopic, forget)))
+        results=(await in_slices(_make_result_of_each_partition(context, request, DeletedTopic, forget)))
     )
 
 
@@ -148,7 +148,7 @@ async def read_share_group_state_summary(
     context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     def answer(key: ShareKey, asked: Any) -> SummarizedTopic.PartitionResult:
-        state = context.cluster.share_states.find_state(key) or ShareState()
+        state = context.cluster.share_states.find_share_state(key) or ShareState()
         return SummarizedTopic.PartitionResult(
             partition=asked.partition,
             state_epoch=state.state_epoch,
@@ -157,5 +157,5 @@ async def read_share_group_state_summary(
             delivery_complete_count=state.complete_count,
         )
 
-    results = await in_slices(_answer_each_partition(context, request, SummarizedTopic, answer))
+    results = await in_slices(_make_result_of_each_partition(context, request, SummarizedTopic, answer))
     return ReadShareGroupStateSummaryResponse(results=results)

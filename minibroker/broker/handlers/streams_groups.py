@@ -73,33 +73,33 @@ async def streams_group_heartbeat(
 ) -> StreamsGroupHeartbeatResponse:
     # Imported late, for a fast start: many brokers never have a group.
     from minibroker.broker.groups.streams.streams_heartbeat import heartbeat
-    from minibroker.broker.groups.streams.streams_validation import check_request
-    from minibroker.broker.groups.streams.topology import check_topology_size, list_topic_names
+    from minibroker.broker.groups.streams.streams_validation import check_heartbeat_request
+    from minibroker.broker.groups.streams.topology import check_topology_size, list_topology_topic_names
 
     _check_streams_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id)
     if request.topology is not None:
         check_topology_size(request.topology)
-        names = list_topic_names(request.topology)
-        _check_topic_names(names)
+        names = list_topology_topic_names(request.topology)
+        _check_internal_topic_names(names)
         await in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
-    check_request(request)
+    check_heartbeat_request(request)
     groups = context.cluster.groups
-    groups.check_coordinator(context.node, request.group_id)
+    groups.check_is_coordinator(context.node, request.group_id)
     response, missing = heartbeat(groups, request, make_caller(context), context.version)
-    context.wait_for(groups.get_durability_wait(request.group_id), partial(_refuse_heartbeat, response))
+    context.wait_for(groups.make_durability_wait(request.group_id), partial(_set_heartbeat_error, response))
     if missing:
         await in_slices(_create_internal_topics(context, request.group_id, missing, response))
     return response
 
 
-def _refuse_heartbeat(response: StreamsGroupHeartbeatResponse, error: KafkaError) -> None:
+def _set_heartbeat_error(response: StreamsGroupHeartbeatResponse, error: KafkaError) -> None:
     response.error_code, response.error_message = error.code, error.message
     response.member_id, response.member_epoch, response.status = "", 0, []
     response.active_tasks = response.standby_tasks = response.warmup_tasks = None
 
 
-def _check_topic_names(names: Mapping[str, None]) -> None:
+def _check_internal_topic_names(names: Mapping[str, None]) -> None:
     """Check that a topology may have these topics. Raises KafkaError(STREAMS_INVALID_TOPOLOGY)."""
     internal = [name for name in names if name in INTERNAL_TOPICS]
     if internal:
@@ -173,7 +173,7 @@ async def streams_group_describe(
     context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
     def answer(group_id: str) -> Described:
-        group = _describe_group(context, group_id)
+        group = _describe_streams_group(context, group_id)
         if group.error_code == ErrorCode.NONE:
             group.topology_description_status = NOT_STORED if request.include_topology_description else 0
             if request.include_authorized_operations:
@@ -183,8 +183,8 @@ async def streams_group_describe(
     return StreamsGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(answer, request.group_ids))))
 
 
-def _describe_group(context: RequestContext, group_id: str) -> Described:
-    from minibroker.broker.groups.streams.streams_describing import describe_group
+def _describe_streams_group(context: RequestContext, group_id: str) -> Described:
+    from minibroker.broker.groups.streams.streams_describing import describe_streams_group
 
     try:
         _check_streams_groups_enabled(context)
@@ -198,7 +198,7 @@ def _describe_group(context: RequestContext, group_id: str) -> Described:
         message = "The described group uses topics that the client is not authorized to describe."
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return Described(group_id=group_id, error_code=code, error_message=message)
-    return describe_group(group)
+    return describe_streams_group(group)
 
 
 # --- StreamsGroupTopologyDescriptionUpdate ------------------------------------------------------------

@@ -55,22 +55,22 @@ async def push_telemetry(context: RequestContext, request: PushTelemetryRequest)
         context.connection, context.client_id, request.client_instance_id
     )
     try:
-        _check_push(context, instance, request)
+        _check_push_request(context, instance, request)
         instance.last_error = ErrorCode.NONE
         if request.metrics:
-            await in_slices(_keep_metrics(context, instance, request))
+            await in_slices(_keep_pushed_metrics(context, instance, request))
     except KafkaError as error:
         instance.last_error = error.code
         raise
     return PushTelemetryResponse()
 
 
-def _check_push(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> None:
+def _check_push_request(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> None:
     """Raise KafkaError if a push must be refused. The order of the checks is Kafka's."""
     was_terminating, instance.terminating = instance.terminating, request.terminating
     if was_terminating:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client has pushed for the last time before")
-    if not instance.accept_push_request(context.cluster.clock.wall_ms()) and not request.terminating:
+    if not instance.accept_push_request_if_due(context.cluster.clock.wall_ms()) and not request.terminating:
         raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
     if request.subscription_id != instance.subscription_id:
         raise KafkaError(ErrorCode.UNKNOWN_SUBSCRIPTION_ID)
@@ -80,7 +80,9 @@ def _check_push(context: RequestContext, instance: ClientInstance, request: Push
         raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE)
 
 
-def _keep_metrics(context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest) -> Steps[None]:
+def _keep_pushed_metrics(
+    context: RequestContext, instance: ClientInstance, request: PushTelemetryRequest
+) -> Steps[None]:
     """Decompress the metrics and, if telemetry is enabled, keep them. Raises KafkaError(INVALID_RECORD)."""
     telemetry, limit_bytes = context.cluster.telemetry, context.cluster.settings[MAX_BYTES]
     data = bytearray()
@@ -89,6 +91,6 @@ def _keep_metrics(context: RequestContext, instance: ClientInstance, request: Pu
             data += chunk
             yield
         if telemetry.is_enabled:
-            yield from telemetry.keep_points(instance, iterate_data_points(bytes(data)))
+            yield from telemetry.keep_data_points(instance, iterate_data_points(bytes(data)))
     except (KafkaError, MalformedMetrics) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error

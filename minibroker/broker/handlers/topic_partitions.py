@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Collection
 
 from minibroker.broker.delayed_operations import in_slices
-from minibroker.broker.metadata.leaders import describe_partition, list_advertised_nodes
+from minibroker.broker.metadata.leaders import list_advertised_nodes, make_partition_answer
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, Partition, check_topic_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -41,10 +41,10 @@ async def describe_topic_partitions(
     if cursor is not None:
         names = names[bisect_left(names, cursor.topic_name) :]
     limit = min(request.response_partition_limit, context.cluster.settings["max.request.partition.size.limit"])
-    return await in_slices(_answer_page(context, names, not asked, cursor, max(limit, 1)))
+    return await in_slices(_describe_page_of_topics(context, names, not asked, cursor, max(limit, 1)))
 
 
-def _answer_page(
+def _describe_page_of_topics(
     context: RequestContext, names: list[str], all_topics: bool, cursor: RequestCursor | None, left: int
 ) -> Steps[DescribeTopicPartitionsResponse]:
     """Return the page of the topics `names` from the cursor on, with up to `left` partitions.
@@ -60,7 +60,7 @@ def _answer_page(
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        answer, end = _answer_topic(context, name, start, left)
+        answer, end = _describe_topic(context, name, start, left)
         response.topics.append(answer)
         if end is not None:
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
@@ -69,7 +69,7 @@ def _answer_page(
     return response
 
 
-def _answer_topic(context: RequestContext, name: str, start: int, limit: int) -> tuple[TopicAnswer, int | None]:
+def _describe_topic(context: RequestContext, name: str, start: int, limit: int) -> tuple[TopicAnswer, int | None]:
     """Return the answer for a topic, and the partition where the next page begins if it has more than `limit`."""
     answer = TopicAnswer(name=name, is_internal=name in INTERNAL_TOPICS)
     try:
@@ -83,12 +83,12 @@ def _answer_topic(context: RequestContext, name: str, start: int, limit: int) ->
     end = start + limit
     answer.topic_id = topic.topic_id
     nodes = list_advertised_nodes(context.cluster.nodes, context.connection.listener)
-    answer.partitions = [_answer_partition(partition, nodes) for partition in topic.partitions[start:end]]
+    answer.partitions = [_describe_partition(partition, nodes) for partition in topic.partitions[start:end]]
     return answer, end if end < len(topic.partitions) else None
 
 
-def _answer_partition(partition: Partition, nodes: Collection[int]) -> PartitionAnswer:
-    answer: PartitionAnswer = describe_partition(partition, nodes, PartitionAnswer)
+def _describe_partition(partition: Partition, nodes: Collection[int]) -> PartitionAnswer:
+    answer: PartitionAnswer = make_partition_answer(partition, nodes, PartitionAnswer)
     answer.eligible_leader_replicas = partition.eligible_leader_replicas
     answer.last_known_elr = partition.last_known_elr
     return answer

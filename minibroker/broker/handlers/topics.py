@@ -46,7 +46,7 @@ from minibroker.protocol.messages.topics import (
     DeleteTopicsResponse,
 )
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, count_items, map_steps
+from minibroker.protocol.steps import Steps, count_items_in_steps, map_by_steps
 
 Created = CreateTopicsResponse.CreatableTopicResult
 CreatedConfig = Created.CreatableTopicConfigs
@@ -62,17 +62,19 @@ FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # r
 async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     repeated = await in_slices(_find_repeated_names(topic.name for topic in request.topics))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
-    topics = [_make_refusal(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated]
+    topics = [
+        _make_creation_error(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated
+    ]
     await pause()
     if sum(_choose_partition_count(context, topic) for topic in wanted) > MAXIMUM_PARTITIONS_PER_REQUEST:
         error = KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
-        topics += [_make_refusal(topic.name, error) for topic in wanted]
+        topics += [_make_creation_error(topic.name, error) for topic in wanted]
     else:
         described = cache(
             partial(_make_created_config, context.cluster.settings)
         )  # a request for thousands of topics repeats them
         topics += await in_slices(
-            map_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
+            map_by_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
         )
     return CreateTopicsResponse(topics=topics)
 
@@ -84,19 +86,19 @@ def _choose_partition_count(context: RequestContext, topic: CreateTopicsRequest.
     return default if topic.num_partitions == DEFAULT else max(topic.num_partitions, 0)
 
 
-def _make_refusal(name: str, error: KafkaError) -> Created:
+def _make_creation_error(name: str, error: KafkaError) -> Created:
     return Created(name=name, error_code=error.code, error_message=error.message)
 
 
 def _find_repeated_names(names: Iterable[str]) -> Steps[dict[str, None]]:
     """Return the names that are listed more than once, each once."""
-    counts = yield from count_items(names)
+    counts = yield from count_items_in_steps(names)
     repeated: dict[str, None] = {}
     for name, count in counts.items():
         if count > 1:
             repeated[name] = None
         yield
-    yield from counts.release()
+    yield from counts.release_in_steps()
     return repeated
 
 
@@ -120,7 +122,7 @@ def _create_topic(
             charge=partial(context.charge_mutations, strict=context.version >= FIRST_STRICT_CREATION),
         )
     except KafkaError as error:
-        return _make_refusal(topic.name, error)
+        return _make_creation_error(topic.name, error)
     if not context.allows(DESCRIBE_TOPIC_CONFIGS, topic.name):
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return Created(name=topic.name, topic_id=topic_id, error_message=None, topic_config_error_code=code)
@@ -142,7 +144,7 @@ def _make_created_config(settings: Settings, entry: ConfigEntry) -> CreatedConfi
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        config_source=settings.find_topic_config_source(entry),
+        config_source=settings.get_topic_config_source(entry),
         is_sensitive=entry.setting.sensitive,
     )
 
@@ -156,22 +158,22 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
         names_and_ids = ((name, ZERO_UUID) for name in request.topic_names)
     refused: list[Deleted] = []
     found: Counter[Topic] = Counter()
-    counts = await in_slices(count_items(names_and_ids))
+    counts = await in_slices(count_items_in_steps(names_and_ids))
     for (name, topic_id), count in counts.items():
         try:
-            _check_deletion(context, name, topic_id, count > 1)
-            found[_find_topic(context, name, topic_id)] += 1
+            _check_topic_may_be_deleted(context, name, topic_id, count > 1)
+            found[_get_topic_to_delete(context, name, topic_id)] += 1
         except KafkaError as error:
             if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                name, topic_id = _hide_name_or_id(context, name, topic_id)
-            refused.append(_refuse_deletion(name, topic_id, error))
+                name, topic_id = _get_visible_name_and_id(context, name, topic_id)
+            refused.append(_make_deletion_error(name, topic_id, error))
         await pause()
-    await in_slices(counts.release())
-    deleted = await in_slices(map_steps(lambda topic: _delete_topic(context, topic, found[topic] > 1), found))
+    await in_slices(counts.release_in_steps())
+    deleted = await in_slices(map_by_steps(lambda topic: _delete_topic(context, topic, found[topic] > 1), found))
     return DeleteTopicsResponse(responses=refused + deleted)
 
 
-def _refuse_deletion(name: str | None, topic_id: bytes, error: KafkaError) -> Deleted:
+def _make_deletion_error(name: str | None, topic_id: bytes, error: KafkaError) -> Deleted:
     return Deleted(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)
 
 
@@ -181,15 +183,15 @@ def _delete_topic(context: RequestContext, topic: Topic, twice: bool) -> Steps[D
         if twice:
             message = "The provided topic name maps to an ID that was already supplied."
             raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-        _find_topic(context, None, topic.topic_id)  # another request may have deleted it in the meantime
+        _get_topic_to_delete(context, None, topic.topic_id)  # another request may have deleted it in the meantime
         context.charge_mutations(len(topic.partitions), strict=context.version >= FIRST_STRICT_DELETION)
         yield from context.cluster.controller.delete_topic_in_steps(topic)
     except KafkaError as error:
-        return _refuse_deletion(topic.name, topic.topic_id, error)
+        return _make_deletion_error(topic.name, topic.topic_id, error)
     return Deleted(name=topic.name, topic_id=topic.topic_id)
 
 
-def _check_deletion(context: RequestContext, name: str | None, topic_id: bytes, repeated: bool) -> None:
+def _check_topic_may_be_deleted(context: RequestContext, name: str | None, topic_id: bytes, repeated: bool) -> None:
     if not context.cluster.settings["delete.topic.enable"]:
         newer = context.version >= FIRST_WITH_DELETION_DISABLED
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED if newer else ErrorCode.INVALID_REQUEST)
@@ -202,7 +204,7 @@ def _check_deletion(context: RequestContext, name: str | None, topic_id: bytes, 
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {which}.")
 
 
-def _hide_name_or_id(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
+def _get_visible_name_and_id(context: RequestContext, name: str | None, topic_id: bytes) -> tuple[str | None, bytes]:
     """Return name and id for the answer: as in the request, or both to a client that may describe the topic."""
     topic = context.find_topic(topic_id if name is None else name)
     if topic is None or not context.allows(DESCRIBE_TOPIC, topic.name):
@@ -210,7 +212,7 @@ def _hide_name_or_id(context: RequestContext, name: str | None, topic_id: bytes)
     return topic.name, topic.topic_id
 
 
-def _find_topic(context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
+def _get_topic_to_delete(context: RequestContext, name: str | None, topic_id: bytes) -> Topic:
     """Return the topic. Raises KafkaError if it does not exist or may not be deleted."""
     may_delete_all = context.allows(DELETE_CLUSTER)
     denied = DENIAL_MESSAGES[ResourceType.TOPIC]
@@ -229,7 +231,9 @@ def _find_topic(context: RequestContext, name: str | None, topic_id: bytes) -> T
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     repeated = await in_slices(_find_repeated_names([topic.name for topic in request.topics]))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
-    results = await in_slices(map_steps(lambda topic: _grow_topic(context, topic, request.validate_only), wanted))
+    results = await in_slices(
+        map_by_steps(lambda topic: _add_partitions_to_topic(context, topic, request.validate_only), wanted)
+    )
     results += [
         Grown(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name.")
         for name in repeated
@@ -237,7 +241,7 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
     return CreatePartitionsResponse(results=results)
 
 
-def _grow_topic(
+def _add_partitions_to_topic(
     context: RequestContext, topic: CreatePartitionsRequest.CreatePartitionsTopic, validate_only: bool
 ) -> Steps[Grown]:
     assignment = None if topic.assignments is None else [given.broker_ids for given in topic.assignments]

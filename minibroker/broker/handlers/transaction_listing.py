@@ -39,7 +39,7 @@ from minibroker.protocol.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from minibroker.protocol.steps import Steps, map_once_in_steps, map_steps
+from minibroker.protocol.steps import Steps, map_by_steps, map_once_in_steps
 from minibroker.storage.producers.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _describe_transaction(context: RequestContext, transactional_id: str) -> Des
     transactions = context.cluster.transactions
     try:
         context.authorize(DESCRIBE_TRANSACTIONAL_ID, transactional_id)
-        transactions.check_coordinator(context.node, transactional_id)
+        transactions.check_is_coordinator(context.node, transactional_id)
     except KafkaError as error:
         return Described(error_code=error.code, transactional_id=transactional_id)
     transaction = transactions.transactions.get(transactional_id)
@@ -81,7 +81,7 @@ def _describe_transaction(context: RequestContext, transactional_id: str) -> Des
             by_topic.setdefault(topic, []).append(index)
     return Described(
         transactional_id=transactional_id,
-        transaction_state=transaction.state.label,
+        transaction_state=transaction.state.api_name,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_start_time_ms=transaction.start_ms,
         producer_id=transaction.producer_id,
@@ -100,9 +100,9 @@ async def list_transactions(context: RequestContext, request: ListTransactionsRe
     response = ListTransactionsResponse(unknown_state_filters=unknown)
     if request.state_filters and not states:
         return response  # it asks only for states that do not exist
-    passes = _make_filter(request, states, context.cluster.clock.wall_ms())
+    passes = _make_transaction_filter(request, states, context.cluster.clock.wall_ms())
     transactions = context.cluster.transactions
-    for transaction in transactions.transactions.iterate_present():
+    for transaction in transactions.transactions.iterate_present_values():
         await pause()
         transactional_id = transaction.transactional_id
         is_here = transactions.find_coordinator_node(transactional_id) is context.node
@@ -110,18 +110,20 @@ async def list_transactions(context: RequestContext, request: ListTransactionsRe
             listed = Listed(
                 transactional_id=transactional_id,
                 producer_id=transaction.producer_id,
-                transaction_state=transaction.state.label,
+                transaction_state=transaction.state.api_name,
             )
             response.transaction_states.append(listed)
     return response
 
 
-def _make_filter(request: ListTransactionsRequest, states: set[State], now_ms: int) -> Callable[[Transaction], bool]:
+def _make_transaction_filter(
+    request: ListTransactionsRequest, states: set[State], now_ms: int
+) -> Callable[[Transaction], bool]:
     """Return a function that returns whether a transaction matches the filters of a request.
 
     Raises KafkaError(INVALID_REGULAR_EXPRESSION).
     """
-    pattern = _compile_pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
+    pattern = _compile_id_pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     producer_ids = set(request.producer_id_filters)
 
     def passes(transaction: Transaction) -> bool:
@@ -136,7 +138,7 @@ def _make_filter(request: ListTransactionsRequest, states: set[State], now_ms: i
     return passes
 
 
-def _compile_pattern(text: str) -> Pattern:
+def _compile_id_pattern(text: str) -> Pattern:
     from minibroker.patterns.program import Pattern as Compiled  # late, as few use it
     from minibroker.patterns.syntax import InvalidPattern
 
@@ -156,14 +158,16 @@ async def describe_producers(context: RequestContext, request: DescribeProducers
     def topic_answer(topic: DescribeProducersRequest.TopicRequest) -> Steps[TopicAnswer]:
         partitions = []
         for index in topic.partition_indexes:
-            partitions.append((yield from _answer_partition(context, topic.name, index, namings)))
+            partitions.append((yield from _describe_producers_of_partition(context, topic.name, index, namings)))
             yield
         return TopicAnswer(name=topic.name, partitions=partitions)
 
-    return DescribeProducersResponse(topics=(await in_slices(map_steps(topic_answer, request.topics))))
+    return DescribeProducersResponse(topics=(await in_slices(map_by_steps(topic_answer, request.topics))))
 
 
-def _answer_partition(context: RequestContext, topic: str, index: int, namings: Namings) -> Steps[PartitionAnswer]:
+def _describe_producers_of_partition(
+    context: RequestContext, topic: str, index: int, namings: Namings
+) -> Steps[PartitionAnswer]:
     try:
         namings.count_name((topic, index))
         check_topic_name(topic)
@@ -174,7 +178,7 @@ def _answer_partition(context: RequestContext, topic: str, index: int, namings: 
     producers = partition.log.producers
     answers = []
     for producer_id in producers.list_producer_ids():
-        entry = producers.find(producer_id)
+        entry = producers.find_entry(producer_id)
         if entry is not None:
             answers.append(_describe_producer(producer_id, entry))
         yield

@@ -21,20 +21,20 @@ from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import (
     check_topics_not_deleted,
     count_utf16_units,
-    put_missing_first,
-    wait_for_offsets,
+    put_unknown_topics_first,
+    wait_until_offsets_durable,
 )
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC, WRITE_TRANSACTIONAL_ID
-from minibroker.broker.transactions.verification import join_or_verify
+from minibroker.broker.transactions.verification import add_or_verify_partition
 from minibroker.broker.turn import Wait
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from minibroker.protocol.primitives import ZERO_UUID
-from minibroker.protocol.steps import Steps, are_few, run_all_steps
+from minibroker.protocol.steps import Steps, have_few_items, run_all_steps
 
 AskedPartition = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 TopicAnswer = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -52,27 +52,29 @@ NO_GENERATION = -1
 def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
-    steps = _commit_in_steps(context, request)
-    return run_all_steps(steps) if are_few(topic.partitions for topic in request.topics) else in_slices(steps)
+    steps = _commit_txn_offsets_in_steps(context, request)
+    return run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else in_slices(steps)
 
 
-def _commit_in_steps(context: RequestContext, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitResponse]:
+def _commit_txn_offsets_in_steps(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> Steps[TxnOffsetCommitResponse]:
     response = TxnOffsetCommitResponse()
     partitions = yield from _collect_existing_partitions(context, request, response)
     if not partitions:
         return response  # as in Kafka, the transaction does not change then
     try:
-        taken, joined = yield from _commit_pending(context, request, partitions)
+        taken, joined = yield from _record_pending_offsets(context, request, partitions)
         if taken:
-            wait_for_offsets(context, request.group_id, lambda error: _refuse_partitions(taken, error))
+            wait_until_offsets_durable(context, request.group_id, lambda error: _set_error_of_partitions(taken, error))
         if joined is not None:
-            context.wait_for(joined, lambda error: _refuse_partitions(taken, error))
+            context.wait_for(joined, lambda error: _set_error_of_partitions(taken, error))
     except KafkaError as error:
-        _refuse_partitions(partitions, _translate_error(context, error))
+        _set_error_of_partitions(partitions, _translate_error_for_version(context, error))
     return response
 
 
-def _translate_error(context: RequestContext, error: KafkaError) -> KafkaError:
+def _translate_error_for_version(context: RequestContext, error: KafkaError) -> KafkaError:
     if error.code == ErrorCode.TRANSACTION_ABORTABLE and context.version < FIRST_WITH_ABORTABLE:
         return KafkaError(ErrorCode.INVALID_TXN_STATE, error.message)
     return error
@@ -104,19 +106,19 @@ def _collect_existing_partitions(
                 answer.error_code = unknown
             else:
                 existing.append((known, partition, answer))
-        put_missing_first(answers.partitions)
+        put_unknown_topics_first(answers.partitions)
     return existing
 
 
-def _refuse_partitions(asked: Iterable[Asked], error: KafkaError) -> None:
+def _set_error_of_partitions(asked: Iterable[Asked], error: KafkaError) -> None:
     for _, _, answer in asked:
         answer.error_code = error.code
 
 
-def _commit_pending(
+def _record_pending_offsets(
     context: RequestContext, request: TxnOffsetCommitRequest, asked: Sequence[Asked]
 ) -> Steps[tuple[list[Asked], Wait | None]]:
-    """Record the offsets as pending. Return the partitions that were accepted, and the wait of `_join_transaction`.
+    """Record the offsets as pending. Return the accepted partitions, and the wait of `_add_offsets_to_transaction`.
 
     Raises KafkaError if all are refused.
     """
@@ -140,9 +142,9 @@ def _commit_pending(
     def check() -> None:
         nonlocal joined
         check_topics_not_deleted(context, (topic for topic, _, _ in taken))
-        joined = _join_transaction(context, request, producer)
+        joined = _add_offsets_to_transaction(context, request, producer)
         try:
-            _check_committer(context, request, taken)
+            _check_committing_member(context, request, taken)
         except KafkaError as error:
             if context.version < FIRST_WITH_TOPIC_IDS and error.code in SINCE_TOPIC_IDS:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
@@ -152,7 +154,7 @@ def _commit_pending(
     return taken, joined
 
 
-def _join_transaction(
+def _add_offsets_to_transaction(
     context: RequestContext, request: TxnOffsetCommitRequest, producer: tuple[int, int]
 ) -> Wait | None:
     """Add the group's partition to the transaction, and return the wait for its record. Raises KafkaError."""
@@ -160,10 +162,12 @@ def _join_transaction(
     groups.check_coordinator_and_id(context.node, request.group_id)
     partition = groups.log.get_partition(groups.log.get_partition_index(request.group_id))
     joins = context.version >= FIRST_THAT_JOINS
-    return join_or_verify(context.cluster.transactions, request.transactional_id, producer, partition, joins=joins)
+    return add_or_verify_partition(
+        context.cluster.transactions, request.transactional_id, producer, partition, joins=joins
+    )
 
 
-def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest, taken: Sequence[Asked]) -> None:
+def _check_committing_member(context: RequestContext, request: TxnOffsetCommitRequest, taken: Sequence[Asked]) -> None:
     """Check that the client may commit offsets of these partitions. Raises KafkaError."""
     group, epoch = context.cluster.groups.groups.get(request.group_id), request.generation_id_or_member_epoch
     if group is None:
@@ -171,7 +175,7 @@ def _check_committer(context: RequestContext, request: TxnOffsetCommitRequest, t
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
         return
     member = request.member_id, request.group_instance_id, epoch
-    check_partition = group.check_commit(*member, transactional=True, version=context.version)
+    check_partition = group.check_offset_commit(*member, transactional=True, version=context.version)
     if check_partition is not None:
         for topic, partition, _ in taken:
             topic_id = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else ZERO_UUID

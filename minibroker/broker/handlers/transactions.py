@@ -29,7 +29,7 @@ from minibroker.broker.security.operations import (
     WRITE_TRANSACTIONAL_ID,
 )
 from minibroker.broker.transactions.marking import write_markers
-from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition, choose_error_code
+from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition, choose_error_code_for_client
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transactions import (
@@ -42,7 +42,14 @@ from minibroker.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from minibroker.protocol.steps import Steps, are_few, map_in_steps, map_steps, run_all_steps, split_into_portions
+from minibroker.protocol.steps import (
+    Steps,
+    have_few_items,
+    map_by_steps,
+    map_in_steps,
+    run_all_steps,
+    split_into_portions,
+)
 
 Asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
@@ -71,7 +78,7 @@ def add_partitions_to_txn(
         return in_slices(_add_partitions_for_brokers(context, request))
     steps = _add_partitions_for_producer(context, request)
     topics = request.v3_and_below_topics
-    return run_all_steps(steps) if are_few(topic.partitions for topic in topics) else in_slices(steps)
+    return run_all_steps(steps) if have_few_items(topic.partitions for topic in topics) else in_slices(steps)
 
 
 def _add_partitions_for_producer(
@@ -81,20 +88,21 @@ def _add_partitions_for_producer(
     producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
 
     def refuse(error: KafkaError) -> None:
-        _refuse_topics(
-            done.results_by_topic_v3_and_below, choose_error_code(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        _set_error_of_topics(
+            done.results_by_topic_v3_and_below,
+            choose_error_code_for_client(error, context.version >= FIRST_WITH_PRODUCER_FENCED),
         )
 
     transactions = context.cluster.transactions
-    codes = yield from _check_partitions(context, topics, by_producer=True)
-    done = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from _make_results(topics, codes)))
+    codes = yield from _find_partition_error_codes(context, topics, by_producer=True)
+    done = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=(yield from _make_topic_results(topics, codes)))
     try:
         context.authorize(WRITE_TRANSACTIONAL_ID, transactional_id)
         if any(codes.values()):
             return done
-        transactions.check_coordinator(context.node, transactional_id)
+        transactions.check_is_coordinator(context.node, transactional_id)
         transactions.add_partitions(transactional_id, producer, codes, CLASSIC)
-        context.wait_for(transactions.get_durability_wait(transactional_id), refuse)
+        context.wait_for(transactions.make_durability_wait(transactional_id), refuse)
     except KafkaError as error:
         refuse(error)
     return done
@@ -110,7 +118,7 @@ def _add_partitions_for_brokers(
     done = AddPartitionsToTxnResponse()
     written: list[Result] = []
     for asked, codes in outcomes:
-        topics = yield from _make_results(asked.topics, codes)
+        topics = yield from _make_topic_results(asked.topics, codes)
         result = Result(transactional_id=asked.transactional_id, topic_results=topics)
         done.results_by_transaction.append(result)
         if not asked.verify_only and not any(codes.values()):
@@ -118,19 +126,19 @@ def _add_partitions_for_brokers(
         yield
     for result in written:
         try:
-            wait = context.cluster.transactions.get_durability_wait(result.transactional_id)
-            context.wait_for(wait, partial(_refuse_result, result))
+            wait = context.cluster.transactions.make_durability_wait(result.transactional_id)
+            context.wait_for(wait, partial(_set_error_of_result, result))
         except KafkaError as error:
-            _refuse_result(result, error)
+            _set_error_of_result(result, error)
         yield
     return done
 
 
-def _refuse_result(result: Result, error: KafkaError) -> None:
-    _refuse_topics(result.topic_results, error.code)
+def _set_error_of_result(result: Result, error: KafkaError) -> None:
+    _set_error_of_topics(result.topic_results, error.code)
 
 
-def _refuse_topics(topics: Iterable[TopicResult], code: ErrorCode) -> None:
+def _set_error_of_topics(topics: Iterable[TopicResult], code: ErrorCode) -> None:
     for topic in topics:
         for partition in topic.results_by_partition:
             partition.partition_error_code = code
@@ -138,13 +146,13 @@ def _refuse_topics(topics: Iterable[TopicResult], code: ErrorCode) -> None:
 
 def _add_or_verify_for_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
     """Return the code of each partition that another broker wants to add or (`verify_only`) to check."""
-    codes = yield from _check_partitions(context, asked.topics, by_producer=False)
+    codes = yield from _find_partition_error_codes(context, asked.topics, by_producer=False)
     if any(codes.values()):
         return codes
     transactions = context.cluster.transactions
     producer = asked.producer_id, asked.producer_epoch
     try:
-        transactions.check_coordinator(context.node, asked.transactional_id)
+        transactions.check_is_coordinator(context.node, asked.transactional_id)
         if not asked.verify_only:
             transactions.add_partitions(asked.transactional_id, producer, codes, OWN_EPOCHS)
             return codes
@@ -152,14 +160,16 @@ def _add_or_verify_for_broker(context: RequestContext, asked: Asked) -> Steps[Co
         return dict.fromkeys(codes, error.code)
     for partition in codes:
         try:
-            transactions.check_partition(asked.transactional_id, producer, partition)
+            transactions.check_partition_in_transaction(asked.transactional_id, producer, partition)
         except KafkaError as error:
             codes[partition] = error.code
         yield
     return codes
 
 
-def _check_partitions(context: RequestContext, topics: Iterable[AskedTopic], *, by_producer: bool) -> Steps[Codes]:
+def _find_partition_error_codes(
+    context: RequestContext, topics: Iterable[AskedTopic], *, by_producer: bool
+) -> Steps[Codes]:
     """Return NONE for each partition; OPERATION_NOT_ATTEMPTED if another one is unknown or may not be written to."""
     codes: Codes = {}
     for asked in topics:
@@ -178,7 +188,7 @@ def _check_partitions(context: RequestContext, topics: Iterable[AskedTopic], *, 
     return codes
 
 
-def _make_results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[TopicResult]]:
+def _make_topic_results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[list[TopicResult]]:
     results = []
     for topic in topics:
         result = TopicResult(name=topic.name)
@@ -201,18 +211,18 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
     response = AddOffsetsToTxnResponse()
 
     def refuse(error: KafkaError) -> None:
-        response.error_code = choose_error_code(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        response.error_code = choose_error_code_for_client(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
 
     transactions, groups = context.cluster.transactions, context.cluster.groups
     try:
         context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
         context.authorize(READ_GROUP, request.group_id)
-        transactions.check_coordinator(context.node, request.transactional_id)
+        transactions.check_is_coordinator(context.node, request.transactional_id)
         groups.log.create_topic()
         partition = GROUPS_TOPIC, groups.log.get_partition_index(request.group_id)
         producer = request.producer_id, request.producer_epoch
         transactions.add_partitions(request.transactional_id, producer, [partition], CLASSIC)
-        context.wait_for(transactions.get_durability_wait(request.transactional_id), refuse)
+        context.wait_for(transactions.make_durability_wait(request.transactional_id), refuse)
     except KafkaError as error:
         refuse(error)
     return response
@@ -226,7 +236,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     response = EndTxnResponse()
 
     def refuse(error: KafkaError) -> None:
-        response.error_code = choose_error_code(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
+        response.error_code = choose_error_code_for_client(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
         response.producer_id = response.producer_epoch = -1
 
     transactions = context.cluster.transactions
@@ -234,10 +244,10 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     version = OWN_EPOCHS if context.version >= FIRST_END_WITH_OWN_EPOCHS else CLASSIC
     try:
         context.authorize(WRITE_TRANSACTIONAL_ID, request.transactional_id)
-        transactions.check_coordinator(context.node, request.transactional_id)
+        transactions.check_is_coordinator(context.node, request.transactional_id)
         after = transactions.end_transaction(request.transactional_id, producer, request.committed, version)
         response.producer_id, response.producer_epoch = after
-        context.wait_for(transactions.get_durability_wait(request.transactional_id), refuse)
+        context.wait_for(transactions.make_durability_wait(request.transactional_id), refuse)
     except KafkaError as error:
         refuse(error)
     return response
@@ -246,19 +256,19 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 @handles(ApiKey.WRITE_TXN_MARKERS)
 async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION, is_needed=True)):
-        return await in_slices(_refuse_markers(request))
+        return await in_slices(_make_marker_errors(request))
     return await in_slices(write_markers(context.cluster, context.node, request))
 
 
-def _refuse_markers(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
+def _make_marker_errors(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
     response = WriteTxnMarkersResponse()
     for marker in request.markers:
-        topics = yield from map_steps(_refuse_marker, marker.topics)
+        topics = yield from map_by_steps(_make_marker_error_of_topic, marker.topics)
         response.markers.append(MarkerResult(producer_id=marker.producer_id, topics=topics))
     return response
 
 
-def _refuse_marker(asked: MarkerTopic) -> Steps[MarkerTopicResult]:
+def _make_marker_error_of_topic(asked: MarkerTopic) -> Steps[MarkerTopicResult]:
     shape, code = MarkerTopicResult.WritableTxnMarkerPartitionResult, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     partitions = yield from map_in_steps(
         lambda index: shape(partition_index=index, error_code=code), asked.partition_indexes

@@ -51,12 +51,12 @@ class Watch:
         self._booked += count
         self._context.node.watched += count
 
-    def join_waiters(self, waiters: set[Any]) -> None:
+    def add_to_waiters(self, waiters: set[Any]) -> None:
         """Be told what happens at a partition."""
         waiters.add(self)
         self._joined.append(waiters)
 
-    def make_news_promise(self) -> Promise[None]:
+    def make_change_promise(self) -> Promise[None]:
         """Return the promise that there is something to look at: enough records, a change, or that it is late."""
         news: Promise[None] = Promise()
         if self.is_late or self.has_changed or self.grown:
@@ -102,7 +102,7 @@ class Watch:
             timer.cancel()
         self._context.node.watched -= self._booked
         if len(self._joined) > FEW:
-            self._context.slicer.start_steps(self._stop_watching_in_steps())
+            self._context.slicer.run_steps_in_slices(self._stop_watching_in_steps())
         else:
             for waiters in self._joined:
                 waiters.discard(self)

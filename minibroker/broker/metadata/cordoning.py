@@ -31,7 +31,7 @@ def find_cordoned_paths(image: Image, node_id: int, static: Sequence[str], paths
     return [path for path in paths if ALL in wanted or path in wanted]
 
 
-def find_paths_to_avoid(
+def find_cordoned_paths_to_avoid(
     replicas: Iterable[int], paths: Sequence[str], cordoned: Callable[[int], Sequence[str]]
 ) -> set[str]:
     """Return which of `paths` a new log avoids; if its brokers do not leave any, the first one with a choice decides.

@@ -80,43 +80,43 @@ def check_feature_updates(
     for update in wanted:
         _check_upgrade_type(update)
         for who, levels in known:
-            _check_support(update, who, levels.get(update.name, NOT_SUPPORTED))
-        _check_direction(update, current.get(update.name, 0))
+            _check_level_supported(update, who, levels.get(update.name, NOT_SUPPORTED))
+        _check_upgrade_or_downgrade_allowed(update, current.get(update.name, 0))
         if update.name == METADATA_VERSION:
-            _check_downgrade(update, current[METADATA_VERSION])
+            _check_downgrade_is_safe(update, current[METADATA_VERSION])
         else:
-            _check_dependencies(update, proposed)
+            _check_feature_dependencies(update, proposed)
         if update.name == KRAFT_VERSION:
-            _check_voters(update, current.get(update.name, 0))
+            _check_kraft_version_change(update, current.get(update.name, 0))
 
 
 def _check_upgrade_type(update: Update) -> None:
     if update.kind not in UpgradeType.__members__.values():
-        raise _make_invalid_update(update, "The controller does not support the given upgrade type.")
+        raise _make_invalid_update_error(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
-        raise _make_invalid_update(update, "A feature version cannot be less than 0.")
+        raise _make_invalid_update_error(update, "A feature version cannot be less than 0.")
 
 
-def _check_support(update: Update, who: str, levels: range) -> None:
+def _check_level_supported(update: Update, who: str, levels: range) -> None:
     if update.level in levels:
         return
     if levels[-1] == 0:
-        raise _make_invalid_update(update, f"{who} does not support this feature.")
-    raise _make_invalid_update(update, f"{who} only supports versions {levels[0]}-{levels[-1]}")
+        raise _make_invalid_update_error(update, f"{who} does not support this feature.")
+    raise _make_invalid_update_error(update, f"{who} only supports versions {levels[0]}-{levels[-1]}")
 
 
-def _check_direction(update: Update, current: int) -> None:
+def _check_upgrade_or_downgrade_allowed(update: Update, current: int) -> None:
     if update.level < current and update.kind == UpgradeType.UPGRADE:
-        raise _make_invalid_update(
+        raise _make_invalid_update_error(
             update,
             "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
             "downgrade.",
         )
     if update.level > current and update.kind != UpgradeType.UPGRADE:
-        raise _make_invalid_update(update, "Can't downgrade to a newer version.")
+        raise _make_invalid_update_error(update, "Can't downgrade to a newer version.")
 
 
-def _check_downgrade(update: Update, current: int) -> None:
+def _check_downgrade_is_safe(update: Update, current: int) -> None:
     """Check that a lower metadata.version has the same record formats."""
     if not any(update.level < change <= current for change in METADATA_CHANGES):
         return
@@ -127,25 +127,25 @@ def _check_downgrade(update: Update, current: int) -> None:
     raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)
 
 
-def _check_voters(update: Update, current: int) -> None:
+def _check_kraft_version_change(update: Update, current: int) -> None:
     """Refuse to move the quorum's voters into the metadata log, as that needs a controller with an address."""
     if update.level < current:
-        raise _make_invalid_update(update, "Can't downgrade the version of this feature.")
+        raise _make_invalid_update_error(update, "Can't downgrade the version of this feature.")
     if update.level > current:
-        raise _make_invalid_update(
+        raise _make_invalid_update_error(
             update, "The voters of this quorum are static: the controller is part of the process."
         )
 
 
-def _check_dependencies(update: Update, proposed: Mapping[str, int]) -> None:
+def _check_feature_dependencies(update: Update, proposed: Mapping[str, int]) -> None:
     if update.name not in FEATURES:
-        raise _make_invalid_update(update, f"Feature {update.name} not found.")
+        raise _make_invalid_update_error(update, f"Feature {update.name} not found.")
     need = FEATURES[update.name].needs.get(update.level)
     if need is not None and proposed.get(need[0], 0) < need[1]:
         reason = f"because it depends on {need[0]} level {need[1]}"
-        raise _make_invalid_update(update, f"{update.name} could not be set to {update.level} {reason}")
+        raise _make_invalid_update_error(update, f"{update.name} could not be set to {update.level} {reason}")
 
 
-def _make_invalid_update(update: Update, reason: str) -> KafkaError:
+def _make_invalid_update_error(update: Update, reason: str) -> KafkaError:
     message = f"Invalid update version {update.level} for feature {update.name}. {reason}"
     return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, message)

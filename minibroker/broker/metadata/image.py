@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minibroker.broker.metadata.partitions import Partition, Topic, normalize_colliding_name
+from minibroker.broker.metadata.partitions import Partition, Topic, make_metric_collision_key
 from minibroker.broker.security.acls import Acl, Acls
 from minibroker.broker.security.delegation import DelegationTokens
 from minibroker.protocol.declare import Message
@@ -41,7 +41,7 @@ class Image:
         self.acls = Acls()
         self.next_producer_id = 0
 
-    def apply(self, record: Message) -> None:
+    def apply_record(self, record: Message) -> None:
         """Apply a record; ignore kinds that this broker does not use. Raises InconsistentMetadata."""
         apply = APPLY.get(type(record))
         if apply is not None:
@@ -51,9 +51,9 @@ class Image:
         """Add a topic whose records have been applied."""
         self.topics[topic.name] = topic
         self.topics_by_id[topic.topic_id] = topic
-        self.topics_by_colliding_name.setdefault(normalize_colliding_name(topic.name), {})[topic.name] = topic
+        self.topics_by_colliding_name.setdefault(make_metric_collision_key(topic.name), {})[topic.name] = topic
 
-    def take_topic_from(self, topic: Topic, beside: Image) -> None:
+    def copy_topic_from_image(self, topic: Topic, beside: Image) -> None:
         """Take a topic, or its new partitions, from an image to which their records were applied."""
         known = self.topics_by_id.get(topic.topic_id)
         if known is None:
@@ -87,10 +87,10 @@ def _apply_topic(image: Image, record: records.TopicRecord) -> None:
 def _remove_topic(image: Image, record: records.RemoveTopicRecord) -> None:
     topic = _get_topic(image, record.topic_id)
     del image.topics_by_id[topic.topic_id], image.topics[topic.name]
-    colliding = image.topics_by_colliding_name[normalize_colliding_name(topic.name)]
+    colliding = image.topics_by_colliding_name[make_metric_collision_key(topic.name)]
     del colliding[topic.name]
     if not colliding:
-        del image.topics_by_colliding_name[normalize_colliding_name(topic.name)]
+        del image.topics_by_colliding_name[make_metric_collision_key(topic.name)]
     image.configs.pop((TOPIC_RESOURCE, topic.name), None)
 
 
@@ -153,8 +153,8 @@ def _apply_broker(image: Image, record: records.RegisterBrokerRecord) -> None:
 
 def _apply_broker_change(image: Image, record: records.BrokerRegistrationChangeRecord) -> None:
     broker = _get_broker(image, record.broker_id)
-    broker.fenced = _change_flag(broker.fenced, record.fenced)
-    broker.in_controlled_shutdown = _change_flag(broker.in_controlled_shutdown, record.in_controlled_shutdown)
+    broker.fenced = _apply_flag_change(broker.fenced, record.fenced)
+    broker.in_controlled_shutdown = _apply_flag_change(broker.in_controlled_shutdown, record.in_controlled_shutdown)
     broker.log_dirs = record.log_dirs or broker.log_dirs
     if record.cordoned_log_dirs is not None:
         broker.cordoned_log_dirs = record.cordoned_log_dirs
@@ -167,7 +167,7 @@ def _get_broker(image: Image, broker_id: int) -> records.RegisterBrokerRecord:
     return broker
 
 
-def _change_flag(before: bool, change: int) -> bool:
+def _apply_flag_change(before: bool, change: int) -> bool:
     """Return the flag after a change of BrokerRegistrationChangeRecord: 1 sets it, -1 clears it, 0 keeps it."""
     return before if change == 0 else change > 0
 
@@ -223,11 +223,11 @@ def _remove_scram_credential(image: Image, record: records.RemoveUserScramCreden
 
 
 def _apply_token(image: Image, record: records.DelegationTokenRecord) -> None:
-    image.tokens.add(record)
+    image.tokens.add_token(record)
 
 
 def _remove_token(image: Image, record: records.RemoveDelegationTokenRecord) -> None:
-    image.tokens.remove(record.token_id)
+    image.tokens.remove_token(record.token_id)
 
 
 def _apply_acl(image: Image, record: records.AccessControlEntryRecord) -> None:
@@ -240,13 +240,13 @@ def _apply_acl(image: Image, record: records.AccessControlEntryRecord) -> None:
         record.operation,
         record.permission_type,
     )
-    image.acls.add(record.id, acl)
+    image.acls.add_acl(record.id, acl)
 
 
 def _remove_acl(image: Image, record: records.RemoveAccessControlEntryRecord) -> None:
     if record.id not in image.acls.by_id:
         raise InconsistentMetadata(f"there is no ACL with the id {format_uuid(record.id)}")
-    image.acls.remove(record.id)
+    image.acls.remove_acl(record.id)
 
 
 APPLY: dict[type[Message], Callable[[Image, Any], None]] = {

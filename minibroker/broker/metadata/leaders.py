@@ -58,7 +58,7 @@ def list_advertised_nodes(nodes: Mapping[int, Node], listener: str) -> Mapping[i
     )
 
 
-def describe_partition(partition: Partition, nodes: Collection[int], shape: type[Any]) -> Any:
+def make_partition_answer(partition: Partition, nodes: Collection[int], shape: type[Any]) -> Any:
     """Return the partition as a `shape` of an answer of Metadata or DescribeTopicPartitions.
 
     `nodes` are those that advertise the client's listener; no other is its leader. While its log is offline, which all
@@ -79,7 +79,7 @@ def describe_partition(partition: Partition, nodes: Collection[int], shape: type
     )
 
 
-def make_current_leader(partition: Partition, shape: type[Any]) -> Any:
+def make_current_leader_answer(partition: Partition, shape: type[Any]) -> Any:
     """Return the partition's leader and epoch, as a `shape` with the fields leader_id and leader_epoch."""
     return shape(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
 
@@ -97,7 +97,7 @@ def list_leader_endpoints(
     return list(found.values())
 
 
-def serves_as_follower(node: Node, partition: Partition, version: int) -> bool:
+def serves_fetch_as_follower(node: Node, partition: Partition, version: int) -> bool:
     """Return whether `node` serves a Fetch of this version without leading the partition.
 
     As in Kafka, any node with a replica serves it, in sync or not, even without a leader.
@@ -110,7 +110,9 @@ def serves_as_follower(node: Node, partition: Partition, version: int) -> bool:
     )
 
 
-def find_preferred_replica(nodes: Mapping[int, Node], node: Node, partition: Partition, rack_id: str) -> int | None:
+def find_preferred_read_replica(
+    nodes: Mapping[int, Node], node: Node, partition: Partition, rack_id: str
+) -> int | None:
     """Return the follower in the consumer's rack from which to read, or None; only the leader chooses one."""
     if not rack_id or partition.leader_id != node.node_id or node.rack == rack_id:
         return None

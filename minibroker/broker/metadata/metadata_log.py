@@ -14,10 +14,10 @@ from minibroker.broker.metadata.features import LOWEST_METADATA_VERSION
 from minibroker.broker.metadata.image import InconsistentMetadata
 from minibroker.broker.metadata.metadata_snapshots import (
     BOOTSTRAP,
-    find_incompleteness,
     find_kraft_version,
     find_newest_snapshot,
-    iterate_values_in,
+    find_snapshot_incompleteness,
+    iterate_record_values_in,
 )
 from minibroker.broker.metadata.quorum_state import (
     NOBODY,
@@ -37,7 +37,7 @@ from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch, build_batch_in_steps
 from minibroker.protocol.records.control import make_control_record
-from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata, encode_metadata
+from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata_record, encode_metadata_record
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps, map_in_steps
 from minibroker.storage.log_settings import LogSettings
@@ -84,7 +84,7 @@ class MetadataLog:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def replay(self, apply: Callable[[Message], None]) -> None:
+    def replay_all_records(self, apply: Callable[[Message], None]) -> None:
         """Pass all records to `apply`, which may raise InconsistentMetadata. Raises MetadataError.
 
         The newest snapshot replaces all records before its end. Records of a transaction (KIP-868) are passed when it
@@ -92,10 +92,10 @@ class MetadataLog:
         """
         start = self._replay_snapshot(apply)
         if start < self.storage.log_start_offset:
-            raise self._make_error(
+            raise self._make_metadata_error(
                 start, f"the log begins at {self.storage.log_start_offset}, and no snapshot ends there"
             )
-        self._apply_records(self.storage.directory, self._iterate_values(start), apply)
+        self._apply_records(self.storage.directory, self._iterate_record_values(start), apply)
 
     def read_bootstrap_records(self) -> list[Message]:
         """Return the first records of a new log, from Kafka's format command, if any. Raises MetadataError."""
@@ -106,11 +106,11 @@ class MetadataLog:
             data = self._disk.read_whole(path)
         except OSError as error:
             raise MetadataError(f"{path} cannot be read: {error}") from error
-        reason = find_incompleteness(data)
+        reason = find_snapshot_incompleteness(data)
         if reason is not None:
             raise MetadataError(f"{path} cannot be used: {reason}")
         messages: list[Message] = []
-        self._apply_records(path, iterate_values_in(data), messages.append)
+        self._apply_records(path, iterate_record_values_in(data), messages.append)
         return messages
 
     def _replay_snapshot(self, apply: Callable[[Message], None]) -> int:
@@ -122,36 +122,38 @@ class MetadataLog:
         if snapshot is None:
             return 0
         if snapshot.end_offset > self.storage.log_end_offset:
-            raise self._make_error(self.storage.log_end_offset, f"the log ends before the snapshot {snapshot.path}")
-        self._apply_records(snapshot.path, self._iterate_values_in(snapshot.data), apply)
+            raise self._make_metadata_error(
+                self.storage.log_end_offset, f"the log ends before the snapshot {snapshot.path}"
+            )
+        self._apply_records(snapshot.path, self._iterate_record_values_in(snapshot.data), apply)
         self._snapshot_epoch = snapshot.leader_epoch
         return snapshot.end_offset
 
-    def _iterate_values(self, start: int) -> Iterator[tuple[int, bytes]]:
+    def _iterate_record_values(self, start: int) -> Iterator[tuple[int, bytes]]:
         """Yield (offset, value) of all records from `start` on, without control batches. Raises KafkaError."""
         offset = start
         while (region := self.storage.read(offset, READ_BYTES, minimum_one=True)) is not None:
             data = region.file.read(region.position, region.size_bytes)
-            yield from ((at, value) for at, value in self._iterate_values_in(data) if at >= start)
+            yield from ((at, value) for at, value in self._iterate_record_values_in(data) if at >= start)
             offset = region.next_offset
 
-    def _iterate_values_in(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """Yield what `iterate_values_in` does, and note the level of kraft.version."""
+    def _iterate_record_values_in(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield what `iterate_record_values_in` does, and note the level of kraft.version."""
         self.kraft_version = find_kraft_version(data, self.kraft_version)
-        yield from iterate_values_in(data)
+        yield from iterate_record_values_in(data)
 
     def _apply_records(self, path: str, values: Iterable[tuple[int, bytes]], apply: Callable[[Message], None]) -> None:
         """Decode and apply the records of `path`, once their transactions have ended."""
         offset = 0
         try:
             for offset, value in values:
-                for at, message in self._release_records(offset, decode_metadata(value)):
+                for at, message in self._list_records_made_valid(offset, decode_metadata_record(value)):
                     offset = at
                     apply(message)
         except (UnknownMetadata, MalformedMessage, InconsistentMetadata, KafkaError) as error:
             raise MetadataError(f"{path} cannot be used, offset {offset}: {error}") from error
 
-    def _release_records(self, offset: int, message: Message) -> Iterable[tuple[int, Message]]:
+    def _list_records_made_valid(self, offset: int, message: Message) -> Iterable[tuple[int, Message]]:
         """Return the records that become valid: this one, none yet, or those of the transaction that it ends."""
         if isinstance(message, BeginTransactionRecord):
             if self._pending is not None:
@@ -179,10 +181,10 @@ class MetadataLog:
         known = (state.leader_epoch, self.storage.leader_epoch, self._snapshot_epoch, 0)
         self.leader_epoch = max(known) + 1
         self.kraft_version = max(self.kraft_version, state.version)
-        state = state._replace(version=self.kraft_version).make_elected(node_id, self.leader_epoch)
+        state = state._replace(version=self.kraft_version).make_state_after_election(node_id, self.leader_epoch)
         self.leader_id, self.voters = node_id, state.voters or (node_id,)
         try:
-            self._disk.write_whole(self._quorum_path, state.encode(), sync=False)
+            self._disk.write_whole(self._quorum_path, state.encode_as_json(), sync=False)
         except OSError as error:
             raise MetadataError(f"{self._quorum_path} cannot be written: {error}") from error
         voters = [LeaderChangeMessage.Voter(voter_id=voter) for voter in self.voters]
@@ -191,20 +193,20 @@ class MetadataLog:
         self._append_records([make_control_record(change, timestamp=now_ms)], control=True)
         if self._pending is not None:
             self._pending = None
-            self.append([AbortTransactionRecord(reason=ABORT_REASON)], now_ms, LOWEST_METADATA_VERSION)
+            self.append_messages([AbortTransactionRecord(reason=ABORT_REASON)], now_ms, LOWEST_METADATA_VERSION)
 
-    def append(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> None:
+    def append_messages(self, messages: Iterable[Message], now_ms: int, metadata_version: int) -> None:
         """Write the records at this level of metadata.version as one batch; a crash keeps all of them or none."""
         self._append_records(
-            Record(0, now_ms, None, encode_metadata(message, metadata_version), ()) for message in messages
+            Record(0, now_ms, None, encode_metadata_record(message, metadata_version), ()) for message in messages
         )
 
     def build_batch_in_steps(
         self, messages: Iterable[Message], now_ms: int, metadata_version: int
     ) -> Steps[memoryview]:
-        """Build the batch that `append` would write, for `append_batch`."""
+        """Build the batch that `append_messages` would write, for `append_batch`."""
         written = yield from map_in_steps(
-            lambda message: Record(0, now_ms, None, encode_metadata(message, metadata_version), ()), messages
+            lambda message: Record(0, now_ms, None, encode_metadata_record(message, metadata_version), ()), messages
         )
         return memoryview((yield from build_batch_in_steps(written)))
 
@@ -232,5 +234,5 @@ class MetadataLog:
             log.warning("%s cannot be used: %s", self._quorum_path, error)
         return QuorumState()
 
-    def _make_error(self, offset: int, reason: object) -> MetadataError:
+    def _make_metadata_error(self, offset: int, reason: object) -> MetadataError:
         return MetadataError(f"{self.storage.directory} cannot be used, offset {offset}: {reason}")

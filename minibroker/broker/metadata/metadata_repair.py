@@ -17,7 +17,7 @@ from typing import NamedTuple
 from minibroker.broker.metadata import features
 from minibroker.broker.metadata.image import Image, InconsistentMetadata
 from minibroker.broker.metadata.metadata_log import METADATA_SETTINGS
-from minibroker.broker.metadata.metadata_snapshots import find_newest_snapshot, iterate_values_in
+from minibroker.broker.metadata.metadata_snapshots import find_newest_snapshot, iterate_record_values_in
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS, METADATA_TOPIC
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import CorruptBatch, KafkaError
@@ -33,7 +33,7 @@ from minibroker.protocol.messages.metadata_records import (
 from minibroker.protocol.primitives import MalformedMessage, format_uuid, make_uuid, parse_uuid
 from minibroker.protocol.records.batch import BatchHeader, read_header
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata, encode_metadata
+from minibroker.protocol.records.metadata_values import UnknownMetadata, decode_metadata_record, encode_metadata_record
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import find_next_sound_batch
 from minibroker.quantities import format_count
@@ -127,7 +127,7 @@ class Repair:
         """Return the id of the node, and the log of each partition."""
         node_ids, logs = set(), {}
         for path in self._paths:
-            node_id, directory_id = self._read_properties(f"{path}/{META_PROPERTIES}")
+            node_id, directory_id = self._read_meta_properties(f"{path}/{META_PROPERTIES}")
             node_ids.add(node_id)
             for name in self._disk.list_names(path):
                 key = parse_log_name(name)
@@ -137,7 +137,7 @@ class Repair:
             raise LogDirectoryError(f"{', '.join(self._paths)} are of different nodes")
         return node_ids.pop(), logs
 
-    def _read_properties(self, path: str) -> tuple[int, bytes]:
+    def _read_meta_properties(self, path: str) -> tuple[int, bytes]:
         try:
             values = parse_properties(self._disk.read_whole(path))
             directory_id = values.get("directory.id", "")
@@ -163,7 +163,7 @@ class Repair:
             self.steps.append(f"there is no {METADATA_TOPIC}-0, which says what topics there are")
         else:
             self.steps += self._describe_missing_end(metadata.path)
-        self._plan_topics()
+        self._plan_all_topics()
         self._anew = bool(self.steps)  # and not only files with ids
         if self._anew:
             self._plan_features_and_producer_id()
@@ -187,7 +187,7 @@ class Repair:
         if self._salvage.next_offset < reached:
             yield f"{path} ends at offset {self._salvage.next_offset}, but had reached {reached}"
 
-    def _plan_topics(self) -> None:
+    def _plan_all_topics(self) -> None:
         by_topic: dict[str, dict[int, FoundLog]] = {}
         for (name, index), log in sorted(self._logs.items()):
             if name != METADATA_TOPIC:
@@ -212,7 +212,7 @@ class Repair:
         if not logs:
             return
         topic_id = ids.most_common(1)[0][0] if ids else make_uuid(self._random)
-        configs = self._find_configs(name)
+        configs = self._find_topic_configs(name)
         texts = ", ".join(f"{key}={value}" for key, value in configs.items())
         if name not in INTERNAL_TOPICS and not self._salvage.image.get_configs(TOPIC_RESOURCE, name):
             texts = f"{texts or 'no config'}; its other configs, such as retention.ms, are lost and must be set again"
@@ -226,7 +226,7 @@ class Repair:
             if log.topic_id != topic_id:
                 self._write_topic_id(log.path, topic_id)
 
-    def _find_configs(self, name: str) -> dict[str, str]:
+    def _find_topic_configs(self, name: str) -> dict[str, str]:
         """Return the known part of a topic's lost configs: whether it was compacted."""
         if self._salvage.image.get_configs(TOPIC_RESOURCE, name):
             return {}
@@ -248,7 +248,7 @@ class Repair:
             self.steps.append(f"{name}-{index} {where}")
             partition = records.PartitionRecord(partition_id=index, topic_id=topic_id)
             partition.replicas, partition.isr, partition.leader = [self._node_id], [self._node_id], self._node_id
-            partition.leader_epoch = 0 if log is None else self._find_largest_ids(log.path)[0]
+            partition.leader_epoch = 0 if log is None else self._find_largest_epoch_and_producer_id(log.path)[0]
             partition.partition_epoch = 0
             partition.directories = [bytes(16) if log is None else log.directory_id]
             self._added.append(partition)
@@ -259,13 +259,15 @@ class Repair:
             levels = features.INITIAL.items()
             first = [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels]
             self._added[:0] = first
-        seen = max((self._find_largest_ids(found.path)[1] for found in self._logs.values()), default=-1)
+        seen = max(
+            (self._find_largest_epoch_and_producer_id(found.path)[1] for found in self._logs.values()), default=-1
+        )
         if seen >= self._salvage.image.next_producer_id - UNWRITTEN_PRODUCER_IDS:
             next_id = seen + 1 + UNWRITTEN_PRODUCER_IDS
             owner = records.ProducerIdsRecord(broker_id=self._node_id, broker_epoch=-1, next_producer_id=next_id)
             self._added.append(owner)
 
-    def _find_largest_ids(self, path: str) -> tuple[int, int]:
+    def _find_largest_epoch_and_producer_id(self, path: str) -> tuple[int, int]:
         """Return the largest leader epoch and producer id of the batches in a log; 0 and -1 if there are none."""
         epoch, producer_id = 0, -1
         for base_offset in list_offsets_with_suffix(self._disk.list_names(path), LOG_SUFFIX):
@@ -292,7 +294,7 @@ class Repair:
 
     # --- doing it -------------------------------------------------------------------------------
 
-    def apply(self) -> None:
+    def apply_planned_repair(self) -> None:
         """Do what `steps` says, so that the next start recovers all logs.
 
         Raises `OSError`, `LogDirectoryError` or `KafkaError`.
@@ -307,7 +309,7 @@ class Repair:
         folder = self._paths[0] if old is None else os.path.dirname(old.path)
         unique = self._random.randbytes(16).hex()
         new = f"{folder}/{make_future_log_name(*METADATA, unique)}"  # removed by the next start if this is interrupted
-        self._write_log(new, None if old is None else f"{old.path}/{QUORUM_STATE}")
+        self._write_new_metadata_log(new, None if old is None else f"{old.path}/{QUORUM_STATE}")
         for path, name in self._list_checkpoints():
             offsets = self._read_checkpoint(path, name)
             if offsets.pop(METADATA, None) is not None:
@@ -320,7 +322,7 @@ class Repair:
         self._disk.rename(new, f"{folder}/{format_log_name(*METADATA)}")
         self._disk.sync_directory(folder)
 
-    def _write_log(self, path: str, quorum_state: str | None) -> None:
+    def _write_new_metadata_log(self, path: str, quorum_state: str | None) -> None:
         """Write a metadata log to `path`, whose leader epochs continue those of the old one."""
         self._disk.make_directory(path)
         self._disk.write_whole(f"{path}/{PARTITION_METADATA}", format_partition_metadata(METADATA_TOPIC_ID), sync=True)
@@ -334,7 +336,7 @@ class Repair:
             batch = memoryview(
                 build_batch(
                     [
-                        Record(0, self._now_ms, None, encode_metadata(message, level), ())
+                        Record(0, self._now_ms, None, encode_metadata_record(message, level), ())
                         for message in messages[start : start + RECORDS_OF_A_BATCH]
                     ]
                 )
@@ -367,12 +369,14 @@ class Salvage:
         snapshot = find_newest_snapshot(disk, directory)
         self.has_snapshot = snapshot is not None
         if snapshot is not None:
-            self._take_values(snapshot.path, iterate_values_in(snapshot.data))
+            self._decode_values_into_messages(snapshot.path, iterate_record_values_in(snapshot.data))
             self.next_offset, self.latest_epoch = snapshot.end_offset, snapshot.leader_epoch
         start = self.next_offset
         for base_offset in list_offsets_with_suffix(disk.list_names(directory), LOG_SUFFIX):
             path = f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}"
-            self._take_values(path, self._iterate_values(path, disk.read_whole(path), base_offset, start))
+            self._decode_values_into_messages(
+                path, self._iterate_values(path, disk.read_whole(path), base_offset, start)
+            )
 
     def _iterate_values(self, path: str, data: bytes, base_offset: int, start: int) -> Iterator[tuple[int, bytes]]:
         """Yield (offset, value) of the records from `start` on in the valid batches of a segment."""
@@ -389,15 +393,15 @@ class Salvage:
             if batch_at is None:
                 return
             header = read_header(data, batch_at)
-            offset = self._check_offset(path, header, batch_at, damaged_bytes)
+            offset = self._find_credible_offset(path, header, batch_at, damaged_bytes)
             position = batch_at + header.size_bytes
             moved = offset - header.base_offset
             self.next_offset = header.next_offset + moved
             self.latest_epoch = max(self.latest_epoch, header.partition_leader_epoch)
-            values = ((at + moved, value) for at, value in iterate_values_in(data[batch_at:position]))
+            values = ((at + moved, value) for at, value in iterate_record_values_in(data[batch_at:position]))
             yield from ((at, value) for at, value in values if at >= start)
 
-    def _check_offset(self, path: str, header: BatchHeader, position: int, damaged_bytes: int) -> int:
+    def _find_credible_offset(self, path: str, header: BatchHeader, position: int, damaged_bytes: int) -> int:
         """Return the offset of a batch. No checksum protects it, so it counts only if the one before allows it."""
         missing = header.base_offset - self.next_offset
         if 0 < missing <= damaged_bytes:
@@ -408,18 +412,18 @@ class Salvage:
             return self.next_offset
         return header.base_offset
 
-    def _take_values(self, path: str, values: Iterator[tuple[int, bytes]]) -> None:
+    def _decode_values_into_messages(self, path: str, values: Iterator[tuple[int, bytes]]) -> None:
         for offset, value in values:
             try:
-                for message in self._release_messages(decode_metadata(value)):
-                    self.image.apply(message)
+                for message in self._list_messages_made_valid(decode_metadata_record(value)):
+                    self.image.apply_record(message)
                     self.messages.append(message)
                     if isinstance(message, RemoveTopicRecord):
                         self.removed.add(message.topic_id)
             except (InconsistentMetadata, UnknownMetadata, MalformedMessage, KafkaError) as error:
                 self.problems.append(f"{path}: the record at offset {offset} is left out: {error}")
 
-    def _release_messages(self, message: Message) -> list[Message]:
+    def _list_messages_made_valid(self, message: Message) -> list[Message]:
         """Return the messages that become valid with a record; those of a transaction whose end is lost never do."""
         pending = self._pending
         if isinstance(message, BeginTransactionRecord):

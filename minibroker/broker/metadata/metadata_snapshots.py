@@ -44,14 +44,14 @@ def find_newest_snapshot(disk: Disk, directory: str) -> Snapshot | None:
     for match in filter(None, map(_NAME.fullmatch, reversed(disk.list_names(directory)))):
         path = f"{directory}/{match[0]}"
         data = disk.read_whole(path)
-        reason = find_incompleteness(data)
+        reason = find_snapshot_incompleteness(data)
         if reason is None:
             return Snapshot(path, int(match["end_offset"]), int(match["leader_epoch"]), data)
         log.warning("the snapshot %s is skipped: %s", path, reason)
     return None
 
 
-def iterate_values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
+def iterate_record_values_in(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield (offset, value) of the records in complete batches, without control batches. Raises KafkaError."""
     for position, header in iterate_batches(data):
         check_batch(data, position)
@@ -78,7 +78,7 @@ def find_kraft_version(data: bytes, before: int) -> int:
     return level
 
 
-def find_incompleteness(data: bytes) -> str | None:
+def find_snapshot_incompleteness(data: bytes) -> str | None:
     """Return why these bytes are not a complete snapshot, or None."""
     end, last = 0, None
     try:

@@ -41,13 +41,13 @@ class PartitionChange:
         self._minimum_isr = minimum_isr
         self._eligible = list(partition.eligible_leader_replicas)
 
-    def make_record(self) -> PartitionChangeRecord | None:
+    def make_change_record(self) -> PartitionChangeRecord | None:
         """Return the record that makes the change, or None if nothing changes."""
         partition = self._partition
-        self._complete_reassignment()
+        self._complete_reassignment_if_in_sync()
         self._remember_eligible_replicas()
         change = PartitionChangeRecord(partition_id=partition.index, topic_id=partition.topic.topic_id)
-        clean = self._set_leader(change)
+        clean = self._elect_and_set_leader(change)
         if change.leader == LEADER_UNCHANGED and set(partition.replicas) - set(self.replicas):
             change.leader = partition.leader_id  # a new epoch, for clients of a replica that has left
         if not clean or self._minimum_isr is None:
@@ -57,10 +57,10 @@ class PartitionChange:
         if self.isr != partition.isr and (self.isr or self._minimum_isr is not None):
             change.isr = self.isr  # without eligible replicas, the last ones in sync stay, as no other may lead
         self._remember_last_leader(change)
-        self._set_replicas(change)
+        self._set_replicas_and_directories(change)
         return None if change == _make_empty_change(partition) else change
 
-    def _complete_reassignment(self) -> None:
+    def _complete_reassignment_if_in_sync(self) -> None:
         """Remove the replicas in `removing` once all others are in sync."""
         if not (self.adding or self.removing):
             return
@@ -76,9 +76,9 @@ class PartitionChange:
         known = [] if len(self.isr) >= self._minimum_isr else [*self._partition.isr, *self._eligible]
         self._eligible = [node for node in dict.fromkeys(known) if node not in self.isr]
 
-    def _set_leader(self, change: PartitionChangeRecord) -> bool:
+    def _elect_and_set_leader(self, change: PartitionChangeRecord) -> bool:
         """Set the leader if it changes; return whether it has all records."""
-        leader, clean = self._elect_leader()
+        leader, clean = self._choose_leader()
         if leader != self._partition.leader_id:
             change.leader = leader
             if leader in self._eligible:
@@ -88,12 +88,12 @@ class PartitionChange:
                 self.isr = [leader]
         return clean
 
-    def _elect_leader(self) -> tuple[int, bool]:
+    def _choose_leader(self) -> tuple[int, bool]:
         """Return the elected leader, and whether it has all records."""
         present = self._partition.leader_id
         preferred = self.replicas[:1] if self.election is Election.PREFERRED else []
         for node in [*preferred, present, *self.replicas]:
-            if self._may_be_elected(node):
+            if self._may_be_elected_cleanly(node):
                 return node, True
         last_known = [] if self._minimum_isr is None else self._partition.last_known_elr
         if not self._eligible and not self.isr and len(last_known) == 1 and self._may_lead(last_known[0]):
@@ -102,7 +102,7 @@ class PartitionChange:
             return next(((node, False) for node in self.replicas if self._may_lead(node)), (NO_LEADER, True))
         return NO_LEADER, True
 
-    def _may_be_elected(self, node: int) -> bool:
+    def _may_be_elected_cleanly(self, node: int) -> bool:
         has_all = node in self.isr or (not self.isr and node in self._eligible)
         return has_all and self._may_lead(node)
 
@@ -116,7 +116,7 @@ class PartitionChange:
         if last_known != partition.last_known_elr:
             change.last_known_elr = last_known
 
-    def _set_replicas(self, change: PartitionChangeRecord) -> None:
+    def _set_replicas_and_directories(self, change: PartitionChangeRecord) -> None:
         partition = self._partition
         directories = [self.directories.get(node, UNKNOWN_DIRECTORY) for node in self.replicas]
         if directories != (partition.directories or [UNKNOWN_DIRECTORY] * len(partition.replicas)):

@@ -135,27 +135,27 @@ class Partition:
         """Let consumers see new records only while enough replicas are in sync (KIP-966); wake them if there are."""
         held = self.is_under_min_isr
         if self.has_local_log and self.log.is_watermark_held != held:
-            self.log.set_watermark_held(held=held)
+            self.log.hold_or_release_watermark(held=held)
             if not held:
-                self.wake_waiters()
+                self.wake_all_waiters()
 
-    def append(self, turn: Turn, records: memoryview | bytearray, headers: Sequence[BatchHeader]) -> int:
+    def append_batches(self, turn: Turn, records: memoryview | bytearray, headers: Sequence[BatchHeader]) -> int:
         """Append validated batches, wake those who wait for them, and return the first offset.
 
         A small batch is written at the end of the turn; answers that report it wait for that, and so do readers.
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
         if turn.collects_appends and len(records) <= COLLECTED_BYTES and len(headers) == 1:
-            offset = self.log.append_soon(records, headers[0], self.leader_epoch)
+            offset = self.log.append_pending(records, headers[0], self.leader_epoch)
             if offset >= 0:
                 turn.add_pending(self, len(records))
                 return offset
         offset = self.log.append(records, headers, self.leader_epoch)
         if self.waiters:  # a marker makes earlier records stable, however many
-            self.notify_waiters(MAX_LONG if headers[0].is_control else len(records))
+            self.notify_waiters_of_records(MAX_LONG if headers[0].is_control else len(records))
         return offset
 
-    def notify_waiters(self, size_bytes: int) -> None:
+    def notify_waiters_of_records(self, size_bytes: int) -> None:
         """Notify those who wait for records of `size_bytes` more."""
         for waiter in self.waiters:
             waiter.on_appended(self, size_bytes)
@@ -185,7 +185,7 @@ class Partition:
             return known, log.log_end_offset
         return log.end_offset_for_epoch(epoch)
 
-    def wake_waiters(self) -> None:
+    def wake_all_waiters(self) -> None:
         """Wake everything that waits, to check again."""
         for waiter in list(self.waiters):
             waiter.on_changed()
@@ -209,7 +209,7 @@ class Topic:
         self.overrides: dict[str, str] = {}
         self.partitions: list[Partition] = []
 
-    def copy(self) -> Topic:
+    def copy_topic(self) -> Topic:
         """Return another topic with the same partitions, to which more may be added."""
         copy = Topic(self.name, self.topic_id)
         copy.overrides = self.overrides
@@ -236,6 +236,6 @@ def check_topic_name(name: str) -> None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
-def normalize_colliding_name(name: str) -> str:
+def make_metric_collision_key(name: str) -> str:
     """Return a key that is equal for names that collide in metric names, as they differ only in '.' and '_'."""
     return name.replace(".", "_")

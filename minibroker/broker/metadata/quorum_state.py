@@ -29,12 +29,12 @@ class QuorumState(NamedTuple):
     voters: tuple[int, ...] = ()
     version: int = 0
 
-    def make_elected(self, leader_id: int, leader_epoch: int) -> QuorumState:
+    def make_state_after_election(self, leader_id: int, leader_epoch: int) -> QuorumState:
         """Return the state after the election of this node."""
         voters = self.voters or (leader_id,) if self.version == 0 else ()
         return self._replace(leader_id=leader_id, leader_epoch=leader_epoch, voters=voters)
 
-    def encode(self) -> bytes:
+    def encode_as_json(self) -> bytes:
         """Return the file's content, as Kafka writes it."""
         leader = f'"leaderId":{self.leader_id},"leaderEpoch":{self.leader_epoch},"votedId":{NOBODY}'
         if self.version == 1:

@@ -25,7 +25,7 @@ class SyncStatistics:
         self.failures = 0
         self._lock = Lock()
 
-    def measure(self, sync: Callable[[], None]) -> None:
+    def measure_sync(self, sync: Callable[[], None]) -> None:
         """Run `sync` and count its time. Raises the OSError that it raises."""
         began_ns, failed = time.monotonic_ns(), True
         try:
@@ -49,7 +49,7 @@ class MeasuredFile(File):
         self._syncs = syncs
 
     def sync(self) -> None:
-        self._syncs.measure(super().sync)
+        self._syncs.measure_sync(super().sync)
 
 
 class MeasuredDisk(Disk):
@@ -62,4 +62,4 @@ class MeasuredDisk(Disk):
         return MeasuredFile(path, fd, self.syncs)
 
     def sync_directory(self, path: str) -> None:
-        self.syncs.measure(lambda: super(MeasuredDisk, self).sync_directory(path))
+        self.syncs.measure_sync(lambda: super(MeasuredDisk, self).sync_directory(path))

@@ -48,7 +48,7 @@ class Measurements(NamedTuple):
 
 
 @contextlib.contextmanager
-def bind_metrics(
+def bind_metrics_port(
     settings: Settings, port: int | None, wall_ms: Callable[[], int], *, over_tls: bool = False
 ) -> Iterator[Measurements | None]:
     """Bind the metrics' address, on the host of the first listener, for the duration of the block.
@@ -76,7 +76,7 @@ async def serve_metrics(measured: Measurements | None, present: Callable[[], Mea
         yield
         return
     # Imported only on request: the library would double the time to start.
-    from minibroker.broker.monitoring.metrics import Observed, write_exposition
+    from minibroker.broker.monitoring.metrics import Observed, generate_exposition
     from minibroker.broker.monitoring.metrics_server import MetricsServer, Unavailable
 
     async def metrics() -> bytes:
@@ -84,10 +84,10 @@ async def serve_metrics(measured: Measurements | None, present: Callable[[], Mea
         if running is None:
             raise Unavailable
         cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measured
-        return await write_exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
+        return await generate_exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
 
     server = MetricsServer(metrics, lambda: has_nodes(present()))
-    await server.serve(measured.bound, (lambda: _find_tls(present())) if measured.over_tls else None)
+    await server.serve(measured.bound, (lambda: _find_tls_context(present())) if measured.over_tls else None)
     try:
         yield
     finally:
@@ -99,7 +99,7 @@ def has_nodes(running: Measured | None) -> bool:
     return running is not None and bool(running.cluster.nodes)
 
 
-def _find_tls(running: Measured | None) -> ssl.SSLContext | None:
+def _find_tls_context(running: Measured | None) -> ssl.SSLContext | None:
     """Return the present TLS of the first listener that has it, or None."""
     nodes = () if running is None else running.cluster.nodes.values()
     return next((tls.current.context for node in nodes for tls in node.tls.values()), None)

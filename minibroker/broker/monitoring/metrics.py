@@ -75,18 +75,18 @@ class Row(NamedTuple):
         return len(DURATION_BUCKETS_MS) + 3 if self.kind is HistogramMetricFamily else 1
 
 
-async def write_exposition(observed: Observed) -> bytes:
+async def generate_exposition(observed: Observed) -> bytes:
     """Return all metrics as text. They are not an atomic snapshot, as the loop serves others between slices."""
     parts = []
     for row in ROWS:
         samples = iter(row.samples(observed))
         count = max(1, LINES_PER_SLICE // row.lines_per_sample)
         piece = list(islice(samples, count))
-        parts.append(_write_row(row, piece))
+        parts.append(_format_metric_row(row, piece))
         await asyncio.sleep(0)
         while len(piece) == count:
             piece = list(islice(samples, count))
-            parts.append(_without_head(_write_row(row, piece)))
+            parts.append(_remove_help_and_type(_format_metric_row(row, piece)))
             await asyncio.sleep(0)
     return b"".join(parts)
 
@@ -101,7 +101,7 @@ class _Registry:
         return (self._metric,)
 
 
-def _write_row(row: Row, samples: Iterable[Sample | None]) -> bytes:
+def _format_metric_row(row: Row, samples: Iterable[Sample | None]) -> bytes:
     family: Any = row.kind(PREFIX + row.name, row.help, labels=row.labels)
     for labels, value in filter(None, samples):
         if row.kind is HistogramMetricFamily:
@@ -112,7 +112,7 @@ def _write_row(row: Row, samples: Iterable[Sample | None]) -> bytes:
     return generate_latest(_Registry(family))
 
 
-def _without_head(text: bytes) -> bytes:
+def _remove_help_and_type(text: bytes) -> bytes:
     """Return the samples without the lines HELP and TYPE, which may occur only once."""
     return text.split(b"\n", 2)[2]
 
@@ -120,7 +120,7 @@ def _without_head(text: bytes) -> bytes:
 # --- what each row looks at -----------------------------------------------------------------------
 
 
-def _sample_by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[Observed], Iterator[Sample]]:
+def _make_sampler_by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[Observed], Iterator[Sample]]:
     def samples(observed: Observed) -> Iterator[Sample]:
         for key, statistics in list(observed.requests.by_api.items()):
             yield (get_api_name(key),), value(statistics)
@@ -151,12 +151,12 @@ def _sample_connections(observed: Observed) -> Iterator[Sample]:
         yield (str(node_id), listener), counts[node_id, listener]
 
 
-def _sample_accepted(observed: Observed) -> Iterator[Sample]:
+def _sample_accepted_connections(observed: Observed) -> Iterator[Sample]:
     for (node_id, listener), count in observed.server.accepted.items():
         yield (str(node_id), listener), count
 
 
-def _sample_authentications(name: str) -> Callable[[Observed], Iterator[Sample]]:
+def _make_sampler_of_authentications(name: str) -> Callable[[Observed], Iterator[Sample]]:
     def samples(observed: Observed) -> Iterator[Sample]:
         for (node_id, listener), statistics in list(observed.server.authentications.items()):
             yield (str(node_id), listener), getattr(statistics, name)
@@ -164,11 +164,11 @@ def _sample_authentications(name: str) -> Callable[[Observed], Iterator[Sample]]
     return samples
 
 
-def _sample_delayed(observed: Observed) -> Iterator[Sample]:
+def _sample_delayed_requests(observed: Observed) -> Iterator[Sample]:
     yield (), sum(each.has_delayed_request for each in observed.server.list_connections())
 
 
-def _sample_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
+def _make_sampler_of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
     """Return samples of up to `PARTITIONS_TOLD` partitions, and the sum of the others."""
 
     def samples(observed: Observed) -> Iterator[Sample | None]:
@@ -224,7 +224,11 @@ def _sample_lags(observed: Observed) -> Iterator[Sample | None]:
         for (name, index), committed in list(group.offsets.by_partition.items()):
             topic = topics.get(name)
             partition = None if topic is None or index >= len(topic.partitions) else topic.partitions[index]
-            if partition is None or not hasattr(partition, "log") or not committed.is_of(partition.topic.topic_id):
+            if (
+                partition is None
+                or not hasattr(partition, "log")
+                or not committed.may_belong_to_topic(partition.topic.topic_id)
+            ):
                 yield None
                 continue
             lag = max(0, partition.log.high_watermark - committed.offset)
@@ -237,21 +241,21 @@ def _sample_rebalances(observed: Observed) -> Iterator[Sample]:
         yield (type.value,), count
 
 
-def _sample_syncs(observed: Observed) -> Iterator[Sample]:
+def _sample_fsyncs(observed: Observed) -> Iterator[Sample]:
     yield (), _sample_durations(observed.syncs)
 
 
-def _sample_cleaner(name: str) -> Callable[[Observed], Iterator[Sample]]:
-    return _sample_one(lambda observed: getattr(observed.cleaner, name))
+def _make_sampler_of_cleaner(name: str) -> Callable[[Observed], Iterator[Sample]]:
+    return _make_sampler_of_value(lambda observed: getattr(observed.cleaner, name))
 
 
 def _sample_client_metrics(observed: Observed) -> Iterator[Sample]:
-    for metric in observed.cluster.telemetry.iterate_metrics(connected=True):
+    for metric in observed.cluster.telemetry.iterate_client_metrics(connected=True):
         attributes = ",".join(f"{name}={value}" for name, value in metric.attributes.items())
         yield (metric.client_id, metric.client_instance_id, metric.name, attributes), metric.value
 
 
-def _sample_one(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
+def _make_sampler_of_value(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
     def samples(observed: Observed) -> Iterator[Sample]:
         yield (), value(observed)
 
@@ -280,50 +284,68 @@ ROWS: tuple[Row, ...] = (
         COUNTER,
         API,
         "Requests that failed, or whose client left before the answer.",
-        _sample_by_api(lambda s: s.lost),
+        _make_sampler_by_api(lambda s: s.lost),
     ),
     Row(
         "request_bytes",
         COUNTER,
         API,
         "Bytes of requests that could be read.",
-        _sample_by_api(lambda s: s.received_bytes),
+        _make_sampler_by_api(lambda s: s.received_bytes),
     ),
-    Row("response_bytes", COUNTER, API, "Bytes of answers that were sent.", _sample_by_api(lambda s: s.sent_bytes)),
-    Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _sample_by_api(_sample_durations)),
     Row(
-        "requests_delayed", GAUGE, (), "Requests that wait for something, such as a Fetch for records.", _sample_delayed
+        "response_bytes", COUNTER, API, "Bytes of answers that were sent.", _make_sampler_by_api(lambda s: s.sent_bytes)
+    ),
+    Row("request_duration_seconds", HISTOGRAM, API, DURATION_HELP, _make_sampler_by_api(_sample_durations)),
+    Row(
+        "requests_delayed",
+        GAUGE,
+        (),
+        "Requests that wait for something, such as a Fetch for records.",
+        _sample_delayed_requests,
     ),
     Row("connections", GAUGE, NODE + LISTENER, "Open connections.", _sample_connections),
-    Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _sample_accepted),
+    Row("connections_accepted", COUNTER, NODE + LISTENER, "Accepted connections.", _sample_accepted_connections),
     Row(
-        "authentications", COUNTER, NODE + LISTENER, "Clients that authenticated.", _sample_authentications("succeeded")
+        "authentications",
+        COUNTER,
+        NODE + LISTENER,
+        "Clients that authenticated.",
+        _make_sampler_of_authentications("succeeded"),
     ),
     Row(
         "authentication_failures",
         COUNTER,
         NODE + LISTENER,
         "Clients that failed to authenticate.",
-        _sample_authentications("failed"),
+        _make_sampler_of_authentications("failed"),
     ),
     Row(
         "reauthentications",
         COUNTER,
         NODE + LISTENER,
         "Clients that authenticated again on the same connection.",
-        _sample_authentications("reauthenticated"),
+        _make_sampler_of_authentications("reauthenticated"),
     ),
     Row(
         "reauthentication_failures",
         COUNTER,
         NODE + LISTENER,
         "Clients that failed to authenticate again.",
-        _sample_authentications("reauthentication_failed"),
+        _make_sampler_of_authentications("reauthentication_failed"),
     ),
-    Row("expired_connections_closed", COUNTER, NODE + LISTENER, EXPIRED_HELP, _sample_authentications("expired")),
+    Row(
+        "expired_connections_closed",
+        COUNTER,
+        NODE + LISTENER,
+        EXPIRED_HELP,
+        _make_sampler_of_authentications("expired"),
+    ),
     Row("fetch_sessions", GAUGE, NODE, "Fetch sessions in the cache.", _sample_fetch_sessions),
-    Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _sample_syncs),
-    Row("fsync_failures", COUNTER, (), "Calls of fsync that failed.", _sample_one(lambda o: o.syncs.failures)),
+    Row("fsync_duration_seconds", HISTOGRAM, (), "Time of each fsync of a file or directory.", _sample_fsyncs),
+    Row(
+        "fsync_failures", COUNTER, (), "Calls of fsync that failed.", _make_sampler_of_value(lambda o: o.syncs.failures)
+    ),
     Row("groups", GAUGE, GROUP, "Groups by type and state.", _sample_groups),
     Row("group_rebalances", COUNTER, ("type",), REBALANCES_HELP, _sample_rebalances),
     Row(
@@ -333,50 +355,86 @@ ROWS: tuple[Row, ...] = (
         LAG_HELP,
         lambda observed: _limit_samples(LAGS_TOLD, _sample_lags(observed)),
     ),
-    Row("topics", GAUGE, (), "Topics.", _sample_one(lambda o: len(o.cluster.image.topics))),
-    Row("partitions", GAUGE, (), "Partitions of all topics.", _sample_one(_count_partitions)),
-    Row("log_size_bytes", GAUGE, LOG, "Size of a partition's batches.", _sample_logs(lambda log: log.size_bytes)),
-    Row("log_start_offset", GAUGE, LOG, "First offset of a partition.", _sample_logs(lambda log: log.log_start_offset)),
+    Row("topics", GAUGE, (), "Topics.", _make_sampler_of_value(lambda o: len(o.cluster.image.topics))),
+    Row("partitions", GAUGE, (), "Partitions of all topics.", _make_sampler_of_value(_count_partitions)),
+    Row(
+        "log_size_bytes",
+        GAUGE,
+        LOG,
+        "Size of a partition's batches.",
+        _make_sampler_of_logs(lambda log: log.size_bytes),
+    ),
+    Row(
+        "log_start_offset",
+        GAUGE,
+        LOG,
+        "First offset of a partition.",
+        _make_sampler_of_logs(lambda log: log.log_start_offset),
+    ),
     Row(
         "log_end_offset",
         GAUGE,
         LOG,
         "Offset of a partition's next record.",
-        _sample_logs(lambda log: log.log_end_offset),
+        _make_sampler_of_logs(lambda log: log.log_end_offset),
     ),
-    Row("log_segments", GAUGE, LOG, "Segments of a partition.", _sample_logs(lambda log: len(log.segments))),
+    Row("log_segments", GAUGE, LOG, "Segments of a partition.", _make_sampler_of_logs(lambda log: len(log.segments))),
     Row(
         "log_producer_ids",
         GAUGE,
         LOG,
         "Producer ids that a partition knows.",
-        _sample_logs(lambda log: len(log.producers)),
+        _make_sampler_of_logs(lambda log: len(log.producers)),
     ),
-    Row("cleaner_cleanings", COUNTER, (), "Completed cleanings of logs.", _sample_cleaner("cleanings")),
+    Row("cleaner_cleanings", COUNTER, (), "Completed cleanings of logs.", _make_sampler_of_cleaner("cleanings")),
     Row(
-        "cleaner_seconds", COUNTER, (), "Time that cleanings took, summed over all threads.", _sample_cleaner("seconds")
+        "cleaner_seconds",
+        COUNTER,
+        (),
+        "Time that cleanings took, summed over all threads.",
+        _make_sampler_of_cleaner("seconds"),
     ),
-    Row("cleaner_last_seconds", GAUGE, (), "Time that the last cleaning took.", _sample_cleaner("last_seconds")),
-    Row("cleaner_read_bytes", COUNTER, (), "Bytes that the cleaner has read.", _sample_cleaner("read_bytes")),
-    Row("cleaner_written_bytes", COUNTER, (), "Bytes that the cleaner has written.", _sample_cleaner("written_bytes")),
-    Row("cleaner_read_records", COUNTER, (), "Records that the cleaner has read.", _sample_cleaner("read_records")),
+    Row(
+        "cleaner_last_seconds", GAUGE, (), "Time that the last cleaning took.", _make_sampler_of_cleaner("last_seconds")
+    ),
+    Row("cleaner_read_bytes", COUNTER, (), "Bytes that the cleaner has read.", _make_sampler_of_cleaner("read_bytes")),
+    Row(
+        "cleaner_written_bytes",
+        COUNTER,
+        (),
+        "Bytes that the cleaner has written.",
+        _make_sampler_of_cleaner("written_bytes"),
+    ),
+    Row(
+        "cleaner_read_records",
+        COUNTER,
+        (),
+        "Records that the cleaner has read.",
+        _make_sampler_of_cleaner("read_records"),
+    ),
     Row(
         "cleaner_written_records",
         COUNTER,
         (),
         "Records that the cleaner has written.",
-        _sample_cleaner("written_records"),
+        _make_sampler_of_cleaner("written_records"),
     ),
-    Row("cleaner_running", GAUGE, (), "Logs that are being cleaned.", _sample_cleaner("running")),
-    Row("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _sample_cleaner("max_dirty_ratio")),
-    Row("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _sample_cleaner("uncleanable")),
-    Row("cleaner_last_look_time_seconds", GAUGE, (), LOOKED_HELP, _sample_one(lambda o: o.cleaner.looked_ms / 1000)),
+    Row("cleaner_running", GAUGE, (), "Logs that are being cleaned.", _make_sampler_of_cleaner("running")),
+    Row("cleaner_max_dirty_ratio", GAUGE, (), DIRTY_HELP, _make_sampler_of_cleaner("max_dirty_ratio")),
+    Row("cleaner_uncleanable_partitions", GAUGE, (), UNCLEANABLE_HELP, _make_sampler_of_cleaner("uncleanable")),
+    Row(
+        "cleaner_last_look_time_seconds",
+        GAUGE,
+        (),
+        LOOKED_HELP,
+        _make_sampler_of_value(lambda o: o.cleaner.looked_ms / 1000),
+    ),
     Row(
         "client_instances",
         GAUGE,
         (),
         "Connected clients that push metrics.",
-        _sample_one(lambda o: len(o.cluster.telemetry.list_connected_instances())),
+        _make_sampler_of_value(lambda o: len(o.cluster.telemetry.list_connected_instances())),
     ),
     Row("client_metric", GAUGE, CLIENT, CLIENT_HELP, _sample_client_metrics),
     Row(
@@ -384,7 +442,7 @@ ROWS: tuple[Row, ...] = (
         GAUGE,
         (),
         "When the broker started, seconds since 1970.",
-        _sample_one(lambda o: o.started_s),
+        _make_sampler_of_value(lambda o: o.started_s),
     ),
     Row(
         "info", GAUGE, VERSION, "Always 1; the label has minibroker's version.", lambda observed: [((__version__,), 1)]

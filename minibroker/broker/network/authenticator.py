@@ -35,11 +35,11 @@ from minibroker.broker.security.exchanges import (
     Reply,
 )
 from minibroker.broker.security.logins import Judge, Login, Verdict
-from minibroker.broker.security.mechanisms import list_enabled_mechanisms
+from minibroker.broker.security.mechanisms import get_enabled_mechanisms
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.legible import MESSAGE_CHARACTERS, shorten
+from minibroker.protocol.legible import MESSAGE_CHARACTERS, shorten_text
 
 if TYPE_CHECKING:
     from minibroker.broker.clock import Clock, Timer
@@ -129,7 +129,7 @@ class SaslListener:
 
     def find_token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         """Return what SCRAM needs to authenticate by a token, or None."""
-        return self._cluster().image.tokens.find_login(token_id, mechanism)
+        return self._cluster().image.tokens.find_token_login(token_id, mechanism)
 
     def make_nonce(self) -> str:
         """Return a random text that nobody can predict."""
@@ -144,7 +144,7 @@ class SaslListener:
         return self.clock.monotonic_ms()
 
     def _read_settings(self, settings: Settings) -> None:
-        self.mechanisms = list_enabled_mechanisms(settings, self._name)
+        self.mechanisms = get_enabled_mechanisms(settings, self._name)
         self.limit_bytes: int = get_listener_setting(settings, "sasl.server.max.receive.size", self._name)
         self.failure_delay_ms: int = settings["connection.failed.authentication.delay.ms"]
 
@@ -437,7 +437,7 @@ class Authenticator:
 
 
 def _make_refusal(message: str) -> Reply:
-    return Reply(ErrorCode.SASL_AUTHENTICATION_FAILED, shorten(message, MESSAGE_CHARACTERS), b"", 0)
+    return Reply(ErrorCode.SASL_AUTHENTICATION_FAILED, shorten_text(message, MESSAGE_CHARACTERS), b"", 0)
 
 
 def _encode_bare(reply: Reply) -> list[Any]:

@@ -355,7 +355,7 @@ class Connection:
 
     def count_held_request(self) -> None:
         """Count the delayed request if it stays in memory until it is answered."""
-        if self._delayed is not None and self._delayed.holds_request:
+        if self._delayed is not None and self._delayed.holds_decoded_request:
             self._budget.purgatory.add_request(self, self._request_bytes)
 
     def give_up(self, reason: str) -> None:
@@ -443,9 +443,9 @@ class Connection:
             self._partial.close()
             self._partial = None
         delayed, runs = self._delayed, bool(self._backlog) and not self.closed and self._diverted is None
-        if delayed is not None and not (runs and delayed.must_complete):
+        if delayed is not None and not (runs and delayed.must_complete_without_client):
             self._take_delayed()
-            delayed.drop()
+            delayed.drop_for_lost_client()
         if not runs:
             self._forget_client()
             return

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.listener_settings import get_listener_setting
-from minibroker.broker.configs.valid_values import parse_counts_of_addresses
+from minibroker.broker.configs.valid_values import parse_connection_counts
 from minibroker.broker.quotas.client_quotas import IP
 from minibroker.broker.quotas.quota_windows import Rate, Windows
 
@@ -54,7 +54,7 @@ class ConnectionLimits:
         self._open[host] += 1
         most = settings["max.connections.per.ip"]
         if settings["max.connections.per.ip.overrides"]:
-            most = parse_counts_of_addresses(settings["max.connections.per.ip.overrides"]).get(host, most)
+            most = parse_connection_counts(settings["max.connections.per.ip.overrides"]).get(host, most)
         if self._open[host] > most:
             log.info("closing %s: its address has %d connections already", connection.peer, most)
             self._closing.add(connection)
@@ -161,5 +161,5 @@ class ConnectionLimits:
         if len(self._rates) >= RATES_MAX:
             del self._rates[next(iter(self._rates))]
         self._rates[who] = rate
-        rate.record(1, now_ms)
+        rate.record_value(1, now_ms)
         return min(rate.compute_throttle_ms(bound, now_ms), size_ms) if bound else size_ms

@@ -48,7 +48,7 @@ def run_for_nobody(execute: Execute, connection: Connection, frame: memoryview) 
     if API_KEY.unpack_from(frame)[0] in READS:
         return None
     outcome = execute(connection, frame)
-    if isinstance(outcome, DelayedOperation) and not outcome.must_complete:
+    if isinstance(outcome, DelayedOperation) and not outcome.must_complete_without_client:
         outcome.close()
         return None
     return outcome

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from minibroker.broker.network.framing import OWN_BYTES
 from minibroker.broker.network.sockets import ClientSocket, Shared, get_host_name, get_peer_name
-from minibroker.broker.security.distinguished_names import MalformedName, read_subject
+from minibroker.broker.security.distinguished_names import MalformedName, read_certificate_subject
 from minibroker.broker.security.principal_mapping import NoRuleApplies
 from minibroker.broker.security.principals import ANONYMOUS, USER, Principal
 
@@ -196,7 +196,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         certificate = self._tls.getpeercert(binary_form=True)
         if certificate is None or self._mapping is None:
             return ANONYMOUS
-        return Principal(USER, self._mapping.map_name(read_subject(certificate)))
+        return Principal(USER, self._mapping.map_distinguished_name(read_certificate_subject(certificate)))
 
     def _end_handshake(self) -> None:
         self._shared.handshakes.discard(self)

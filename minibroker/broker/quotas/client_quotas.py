@@ -36,28 +36,28 @@ OF_CLIENTS: Mapping[str, Limit] = {
 OF_ADDRESSES: Mapping[str, Limit] = {"connection_creation_rate": INT}
 
 
-def parse_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
+def parse_quota_entity(parts: Iterable[tuple[str, str | None]]) -> tuple[QuotaEntity, Mapping[str, Limit]]:
     """Return the entity of these parts, and its possible quotas. Raises KafkaError(INVALID_REQUEST)."""
     entity = dict(parts)
     for kind, name in entity.items():
         if kind not in (USER, CLIENT_ID, IP):
-            raise _make_invalid_request(f"Unhandled client quota entity type: {kind}")
+            raise _make_invalid_request_error(f"Unhandled client quota entity type: {kind}")
         if name == "":
-            raise _make_invalid_request(f"Empty {kind} not supported")
+            raise _make_invalid_request_error(f"Empty {kind} not supported")
     if not entity:
-        raise _make_invalid_request("Invalid empty client quota entity")
+        raise _make_invalid_request_error("Invalid empty client quota entity")
     if IP not in entity:
         return frozenset(entity.items()), OF_CLIENTS
     if len(entity) > 1:
-        raise _make_invalid_request(
+        raise _make_invalid_request_error(
             "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
         )
-    if not _is_address(entity[IP]):
-        raise _make_invalid_request(f"{entity[IP]} is not a valid IP or resolvable host.")
+    if not _is_ip_address(entity[IP]):
+        raise _make_invalid_request_error(f"{entity[IP]} is not a valid IP or resolvable host.")
     return frozenset(entity.items()), OF_ADDRESSES
 
 
-def _is_address(name: str | None) -> bool:
+def _is_ip_address(name: str | None) -> bool:
     """Return whether this is an address or the default. Unlike Kafka, do not resolve names, as clients would wait."""
     import ipaddress  # imported late: it would slow the start by 1 ms, and few brokers have quotas
 
@@ -71,13 +71,13 @@ def check_quota_value(limits: Mapping[str, Limit], key: str, value: float) -> No
     """Check that a quota may have this value. Raises KafkaError(INVALID_REQUEST)."""
     limit = limits.get(key)
     if limit is None:
-        raise _make_invalid_request(f"Invalid configuration key {key}")
+        raise _make_invalid_request_error(f"Invalid configuration key {key}")
     if not value > 0:
-        raise _make_invalid_request(f"Quota {key} must be greater than 0")
+        raise _make_invalid_request_error(f"Quota {key} must be greater than 0")
     if value > limit.maximum:
-        raise _make_invalid_request(f"Proposed value for {key} is too large for {limit.type}.")
+        raise _make_invalid_request_error(f"Proposed value for {key} is too large for {limit.type}.")
     if limit.whole and value % 1 > 1e-6:
-        raise _make_invalid_request(f"{key} cannot be a fractional value.")
+        raise _make_invalid_request_error(f"{key} cannot be a fractional value.")
 
 
 def make_quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
@@ -98,8 +98,8 @@ class Filter:
         self._any: set[str] = set()
         self._strict = strict
         for kind, match_type, name in components:
-            self._check_type(kind)
-            _check_match(match_type, name)
+            self._check_entity_type(kind)
+            _check_match_type(match_type, name)
             if match_type == SPECIFIED:
                 self._any.add(kind)
             else:
@@ -107,17 +107,17 @@ class Filter:
         kinds = self._any | self._exact.keys()
         if IP in kinds and len(kinds) > 1:
             message = "Invalid entity filter component combination. IP filter component should not be used with "
-            raise _make_invalid_request(f"{message}user or clientId filter component.")
+            raise _make_invalid_request_error(f"{message}user or clientId filter component.")
 
-    def _check_type(self, kind: str) -> None:
+    def _check_entity_type(self, kind: str) -> None:
         if not kind:
-            raise _make_invalid_request("Invalid empty entity type.")
+            raise _make_invalid_request_error("Invalid empty entity type.")
         if kind in self._exact or kind in self._any:
-            raise _make_invalid_request(f"Entity type {kind} cannot appear more than once in the filter.")
+            raise _make_invalid_request_error(f"Entity type {kind} cannot appear more than once in the filter.")
         if kind not in (USER, CLIENT_ID, IP):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
 
-    def find_entities(self, entities: Iterable[QuotaEntity]) -> Iterator[QuotaEntity]:
+    def iterate_matching_entities(self, entities: Iterable[QuotaEntity]) -> Iterator[QuotaEntity]:
         """Yield the entities that match."""
         return (entity for entity in entities if self._matches_entity(dict(entity)))
 
@@ -128,16 +128,16 @@ class Filter:
         return exact and self._any <= entity.keys()
 
 
-def _check_match(match_type: int, name: str | None) -> None:
+def _check_match_type(match_type: int, name: str | None) -> None:
     if match_type == EXACT and name is None:
-        raise _make_invalid_request("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+        raise _make_invalid_request_error("Request specified MATCH_TYPE_EXACT, but set match string to null.")
     if match_type == DEFAULT and name is not None:
-        raise _make_invalid_request("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
+        raise _make_invalid_request_error("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.")
     if match_type == SPECIFIED and name is not None:
-        raise _make_invalid_request("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
+        raise _make_invalid_request_error("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.")
     if match_type not in (EXACT, DEFAULT, SPECIFIED):
-        raise _make_invalid_request(f"Unknown match type {match_type}")
+        raise _make_invalid_request_error(f"Unknown match type {match_type}")
 
 
-def _make_invalid_request(message: str) -> KafkaError:
+def _make_invalid_request_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)

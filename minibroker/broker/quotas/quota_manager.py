@@ -51,21 +51,21 @@ class Usage:
         self._run_ns = 0
         self._since_ns: int | None = perf_counter_ns()  # while the time is charged
 
-    def stop_time(self) -> None:
+    def stop_request_time(self) -> None:
         """Stop the charged time."""
         if self._since_ns is not None:
             self._run_ns += perf_counter_ns() - self._since_ns
             self._since_ns = None
 
-    def measure_taken_ns(self) -> int:
+    def measure_request_time_ns(self) -> int:
         """Return the time since the start, or since this was asked before."""
         if self._since_ns is not None:
-            self.stop_time()
+            self.stop_request_time()
             self._since_ns = perf_counter_ns()
         taken_ns, self._run_ns = self._run_ns, 0
         return taken_ns
 
-    def resume_time(self) -> None:
+    def resume_request_time(self) -> None:
         """Charge the time again from now on."""
         self._since_ns = perf_counter_ns()
 
@@ -82,13 +82,13 @@ class Metered:
     def __await__(self) -> Generator[Any, None, Any]:
         error: Exception | None = None
         while True:
-            self._usage.resume_time()
+            self._usage.resume_request_time()
             try:
                 awaited = self._coroutine.send(None) if error is None else self._coroutine.throw(error)
             except StopIteration as end:
                 return end.value
             finally:
-                self._usage.stop_time()
+                self._usage.stop_request_time()
             error = None
             try:
                 yield awaited
@@ -115,14 +115,14 @@ def find_quota_for(
     quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str, user: str, client_id: str
 ) -> Quota | None:
     """Return the client's quota of this kind, or None."""
-    for entity, who in _iterate_levels(user, client_id):
+    for entity, who in _iterate_entities_by_precedence(user, client_id):
         bound = quotas.get(entity, {}).get(key)
         if bound is not None:
             return Quota(bound, who)
     return None
 
 
-def _iterate_levels(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Who]]:
+def _iterate_entities_by_precedence(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, Who]]:
     """Yield the client's entities in order of precedence."""
     for named_user in (user, None):
         for named_client in (client_id, None):
@@ -148,24 +148,27 @@ class QuotaManager:
     def charge_request(self, client: Client, usage: Usage, *, produced: bool) -> int:
         """Charge a request before its answer; return the throttle time in ms."""
         if produced:
-            throttle_ms = self._charge_value(client, PRODUCED, usage.frame_bytes)
+            throttle_ms = self._charge_value_to_quota(client, PRODUCED, usage.frame_bytes)
             usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
-        return max(usage.throttle_ms, self._charge_time(client, usage))
+        return max(usage.throttle_ms, self._charge_request_time(client, usage))
 
-    def charge_fetched(self, client: Client, usage: Usage, size_bytes: int) -> bool:
+    def charge_fetched_bytes(self, client: Client, usage: Usage, size_bytes: int) -> bool:
         """Charge the bytes of an answer, and the time that the request has taken; return whether it may be sent.
 
         If one of the two is over its quota, the client gets an empty answer instead, and the bytes are not charged.
         """
-        throttle_ms = max(self._charge_value(client, FETCHED, size_bytes), self._charge_time(client, usage))
+        throttle_ms = max(
+            self._charge_value_to_quota(client, FETCHED, size_bytes), self._charge_request_time(client, usage)
+        )
         usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
         if throttle_ms:
             self._undo_charge(client, FETCHED, size_bytes)
         return not throttle_ms
 
-    def _charge_time(self, client: Client, usage: Usage) -> int:
+    def _charge_request_time(self, client: Client, usage: Usage) -> int:
         return min(
-            self._charge_value(client, REQUESTS, usage.measure_taken_ns() * PERCENT_A_NS), self._make_windows().size_ms
+            self._charge_value_to_quota(client, REQUESTS, usage.measure_request_time_ns() * PERCENT_A_NS),
+            self._make_metric_windows().size_ms,
         )
 
     def _undo_charge(self, client: Client, key: str, size_bytes: int) -> None:
@@ -173,14 +176,14 @@ class QuotaManager:
         quota = self._find_quota(client, key)
         rate = None if quota is None else self._rates.get((client.node.node_id, key, quota.who))
         if rate is not None:
-            rate.undo_record(size_bytes)
+            rate.subtract_value(size_bytes)
 
-    def get_most_bytes(self, client: Client, key: str) -> int:
+    def get_max_fetch_bytes(self, client: Client, key: str) -> int:
         """Return the most bytes that a quota can ever allow, which limits an answer."""
         quota = self._find_quota(client, key)
         if quota is None:
             return INT_MAX
-        windows = self._make_windows()
+        windows = self._make_metric_windows()
         return int(quota.bound * (windows.number - 1) * windows.size_ms / 1000)
 
     def charge_mutations(self, client: Client, usage: Usage, count: int, *, strict: bool) -> None:
@@ -203,11 +206,11 @@ class QuotaManager:
             if throttle_ms:
                 usage.throttle_ms = max(usage.throttle_ms, throttle_ms)
                 raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        bucket.record(count, quota.bound, now_ms)
+        bucket.take_tokens(count, quota.bound, now_ms)
         if not strict:
             usage.throttle_ms = max(usage.throttle_ms, bucket.compute_throttle_ms(quota.bound, now_ms))
 
-    def _charge_value(self, client: Client, key: str, value: float) -> int:
+    def _charge_value_to_quota(self, client: Client, key: str, value: float) -> int:
         quota = self._find_quota(client, key)
         if quota is None:
             return 0
@@ -215,15 +218,15 @@ class QuotaManager:
         place = client.node.node_id, key, quota.who
         rate = self._rates.get(place)
         if rate is None:
-            self._make_room(now_ms)
-            rate = self._rates[place] = Rate(self._make_windows())
-        rate.record(value, now_ms)
+            self._remove_idle_windows(now_ms)
+            rate = self._rates[place] = Rate(self._make_metric_windows())
+        rate.record_value(value, now_ms)
         return rate.compute_throttle_ms(quota.bound, now_ms)
 
     def _find_quota(self, client: Client, key: str) -> Quota | None:
         return find_quota_for(self._cluster.image.quotas, key, client.principal.name, client.client_id or "")
 
-    def _make_windows(self) -> Windows:
+    def _make_metric_windows(self) -> Windows:
         settings = self._cluster.settings
         return Windows(settings["quota.window.num"], 1000 * settings["quota.window.size.seconds"])
 
@@ -232,7 +235,7 @@ class QuotaManager:
         size_s: int = settings["controller.quota.window.size.seconds"]
         return Windows(settings["controller.quota.window.num"], 1000 * size_s)
 
-    def _make_room(self, now_ms: int) -> None:
+    def _remove_idle_windows(self, now_ms: int) -> None:
         if len(self._rates) >= KEPT_MAX:
             self._rates = {place: rate for place, rate in self._rates.items() if not rate.is_idle(now_ms)}
         if len(self._rates) >= KEPT_MAX:

@@ -33,7 +33,7 @@ class Rate:
         self._windows = windows
         self._samples: list[_Sample] = []  # in the order of their starts
 
-    def record(self, value: float, now_ms: int) -> None:
+    def record_value(self, value: float, now_ms: int) -> None:
         """Add use."""
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._windows.size_ms:
@@ -42,11 +42,11 @@ class Rate:
         samples[-1].total += value
         samples[-1].last_ms = now_ms
 
-    def undo_record(self, value: float) -> None:
+    def subtract_value(self, value: float) -> None:
         """Undo a record."""
         self._samples[-1].total -= value
 
-    def measure(self, now_ms: int) -> float:
+    def measure_rate(self, now_ms: int) -> float:
         """Return the use per second."""
         self._drop_old_windows(now_ms)
         return sum(sample.total for sample in self._samples) * 1000 / self.measure_window_ms(now_ms)
@@ -69,7 +69,7 @@ class Rate:
 
     def compute_throttle_ms(self, bound: float, now_ms: int) -> int:
         """Return how long to wait until the use is within `bound` per second, 0 if it is."""
-        value = self.measure(now_ms)
+        value = self.measure_rate(now_ms)
         return round((value - bound) / bound * self.measure_window_ms(now_ms)) if value > bound else 0
 
 
@@ -83,11 +83,11 @@ class TokenBucket:
         self._tokens: float | None = None  # None: full
         self._last_ms = 0
 
-    def record(self, value: float, bound: float, now_ms: int) -> None:
+    def take_tokens(self, value: float, bound: float, now_ms: int) -> None:
         """Take tokens, even more than there are."""
-        self._tokens = self.measure(bound, now_ms) - value
+        self._tokens = self.measure_tokens(bound, now_ms) - value
 
-    def measure(self, bound: float, now_ms: int) -> float:
+    def measure_tokens(self, bound: float, now_ms: int) -> float:
         """Return the number of tokens, negative if they are owed; `bound` are refilled per second."""
         number, size_ms = self._windows
         most = number * size_ms / 1000 * bound
@@ -98,5 +98,5 @@ class TokenBucket:
 
     def compute_throttle_ms(self, bound: float, now_ms: int) -> int:
         """Return how long to wait until nothing is owed, 0 if nothing is."""
-        tokens = self.measure(bound, now_ms)
+        tokens = self.measure_tokens(bound, now_ms)
         return round(-tokens / bound * 1000) if tokens < 0 else 0

@@ -47,7 +47,7 @@ def encode_answer(response: Message, version: int, start: bytes, correlation_id:
         SIZE_AND_CORRELATION_ID.pack_into(out, 0, len(out) - SIZE.size, correlation_id)
         return [out]
     SIZE_AND_CORRELATION_ID.pack_into(out, 0, out.size_bytes - SIZE.size, correlation_id)
-    return out.list_parts()
+    return out.list_bytes_and_regions()
 
 
 def encode_answer_in_steps(
@@ -58,7 +58,7 @@ def encode_answer_in_steps(
     out += start
     long_arrays = yield from response.encode_in_steps(out, version, MAX_ANSWER_BYTES)
     SIZE_AND_CORRELATION_ID.pack_into(out, 0, out.size_bytes - SIZE.size, correlation_id)
-    return (out.list_parts() if out.regions else [out]), long_arrays
+    return (out.list_bytes_and_regions() if out.regions else [out]), long_arrays
 
 
 class LastingAnswers:
@@ -71,7 +71,7 @@ class LastingAnswers:
 
     def find_answer(self, cluster: Cluster, asked: Hashable, correlation_id: int) -> list[Any] | None:
         """Return the items of the cached answer, or None."""
-        if self._generation != (cluster, cluster.generation):
+        if self._generation != (cluster, cluster.change_generation):
             return None
         kept = self._answers.get(asked)
         if kept is None:
@@ -81,10 +81,10 @@ class LastingAnswers:
 
     def make_keeper(self, cluster: Cluster, asked: Hashable) -> Callable[[list[Any]], None]:
         """Return a function that caches the items of an answer, unless something changes before they are computed."""
-        begun = (cluster, cluster.generation)
+        begun = (cluster, cluster.change_generation)
 
         def keep(items: list[Any]) -> None:
-            now = (cluster, cluster.generation)
+            now = (cluster, cluster.change_generation)
             if begun != now or len(items) != 1 or len(items[0]) > MAX_LASTING_BYTES:
                 return
             if self._generation != now or self._size_bytes > MAX_LASTING_BYTES:

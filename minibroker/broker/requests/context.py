@@ -109,7 +109,7 @@ class RequestContext:
         authorizer, connection = self.cluster.authorizer, self.connection
         if authorizer is None or self.is_own:
             return True
-        is_allowed = authorizer.allows(connection.principal, connection.host, right, name)
+        is_allowed = authorizer.allows_operation(connection.principal, connection.host, right, name)
         if is_needed and (not is_allowed or audit.log.isEnabledFor(logging.DEBUG)):
             audit.log_verdict(connection.principal, connection.host, right, name, is_allowed=is_allowed)
         return is_allowed
@@ -119,7 +119,7 @@ class RequestContext:
         authorizer, connection = self.cluster.authorizer, self.connection
         if authorizer is None or self.is_own:
             return True
-        return authorizer.allows_some(connection.principal, connection.host, right)
+        return authorizer.allows_on_any_resource(connection.principal, connection.host, right)
 
     def authorize(self, right: Right, name: str = CLUSTER_NAME, *, message: str | None = None) -> None:
         """Check a right.

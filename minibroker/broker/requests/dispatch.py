@@ -45,7 +45,7 @@ from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.headers import RequestHeader
 from minibroker.protocol.primitives import AnswerTooLarge, MalformedMessage
-from minibroker.protocol.steps import release_arrays
+from minibroker.protocol.steps import empty_arrays_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
@@ -376,9 +376,9 @@ class Dispatcher:
             steps = encode_answer_in_steps(response, route.version, route.answer_start, correlation_id)
             items, long_arrays = await in_slices(steps)
         except AnswerTooLarge as error:
-            self.slicer.start_steps(release_arrays((*context.long_arrays, *error.long_arrays)))
+            self.slicer.run_steps_in_slices(empty_arrays_in_steps((*context.long_arrays, *error.long_arrays)))
             raise Unanswerable(str(error)) from None
-        self.slicer.start_steps(release_arrays((*context.long_arrays, *long_arrays)))
+        self.slicer.run_steps_in_slices(empty_arrays_in_steps((*context.long_arrays, *long_arrays)))
         return items
 
     def _answer_unsupported(self, key: int, version: int, correlation_id: int, served: Served | None) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.records.batch import ELIDED_BIT, BatchHeader
-from minibroker.protocol.records.conversion import down_convert_in_steps
+from minibroker.protocol.records.conversion import down_convert_batch_in_steps
 from minibroker.protocol.records.elision import restore_attributes_in_steps
 from minibroker.protocol.steps import Steps
 from minibroker.storage.batch_scanning import iterate_headers, read_stored_batch_in_steps
@@ -95,7 +95,7 @@ def has_newer_format(log: Log, region: Region, magic: int) -> Steps[bool]:
     """Return whether a region just read from `log` has a batch newer than format `magic`, or without attributes."""
     at = bisect_right(log.segments, region.next_offset - 1, key=lambda segment: segment.base_offset) - 1
     end = region.position + region.size_bytes
-    return (yield from log.segments[at].has_newer_format(magic, region.position, end))
+    return (yield from log.segments[at].has_format_newer_than(magic, region.position, end))
 
 
 def _convert_region(region: Region, wanted: Wanted) -> Steps[Converted | None]:
@@ -121,7 +121,7 @@ def _convert_batch(region: Region, position: int, header: BatchHeader, wanted: W
     data = yield from read_stored_batch_in_steps(region.file, position, header)
     yield
     if header.magic > wanted.magic:
-        return (yield from down_convert_in_steps(data, header, wanted.magic, wanted.offset))
+        return (yield from down_convert_batch_in_steps(data, header, wanted.magic, wanted.offset))
     if header.attributes & ELIDED_BIT:
         return (yield from restore_attributes_in_steps(data, header))
     return data

@@ -79,7 +79,7 @@ class Route:
         except KafkaError as error:
             outcome = self.make_refusal(error)
         if context.usage is not None:
-            context.usage.stop_time()
+            context.usage.stop_request_time()
         return outcome
 
     def make_refusal(self, error: KafkaError) -> Message:

@@ -59,7 +59,7 @@ class Acl(NamedTuple):
     operation: int
     permission: int
 
-    def make_record(self, id: bytes) -> AccessControlEntryRecord:
+    def make_acl_record(self, id: bytes) -> AccessControlEntryRecord:
         """Return the record that creates it."""
         return AccessControlEntryRecord(
             id=id,
@@ -76,35 +76,35 @@ class Acl(NamedTuple):
 def check_new_acl(acl: Acl) -> None:
     """Raise KafkaError(INVALID_REQUEST) with Kafka's message if an ACL cannot be created."""
     if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
-        raise _make_invalid_request(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+        raise _make_invalid_request_error(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.name:
-        raise _make_invalid_request("Invalid empty resource name")
-    if _get_word(ResourceType, acl.resource_type) in NO_VALUE:
-        raise _make_invalid_request(f"Invalid resourceType {_get_word(ResourceType, acl.resource_type)}")
+        raise _make_invalid_request_error("Invalid empty resource name")
+    if _get_enum_name(ResourceType, acl.resource_type) in NO_VALUE:
+        raise _make_invalid_request_error(f"Invalid resourceType {_get_enum_name(ResourceType, acl.resource_type)}")
     if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        raise _make_invalid_request(f"Invalid patternType {_get_word(PatternType, acl.pattern_type)}")
-    if _get_word(Operation, acl.operation) in NO_VALUE:
-        raise _make_invalid_request(f"Invalid operation {_get_word(Operation, acl.operation)}")
+        raise _make_invalid_request_error(f"Invalid patternType {_get_enum_name(PatternType, acl.pattern_type)}")
+    if _get_enum_name(Operation, acl.operation) in NO_VALUE:
+        raise _make_invalid_request_error(f"Invalid operation {_get_enum_name(Operation, acl.operation)}")
     if acl.permission not in (Permission.DENY, Permission.ALLOW):
-        raise _make_invalid_request(f"Invalid permissionType {_get_word(Permission, acl.permission)}")
+        raise _make_invalid_request_error(f"Invalid permissionType {_get_enum_name(Permission, acl.permission)}")
     if ":" not in acl.principal:
         reason = "no colon is present separating the principal type from the principal name"
-        raise _make_invalid_request(f"Could not parse principal from `{acl.principal}` ({reason})")
+        raise _make_invalid_request_error(f"Could not parse principal from `{acl.principal}` ({reason})")
     if not acl.host:
-        raise _make_invalid_request("Host pattern cannot be null or empty")
+        raise _make_invalid_request_error("Host pattern cannot be null or empty")
     if "/" in acl.host:
         try:
             parse_address_range(acl.host)
         except ValueError as error:
-            raise _make_invalid_request(f"Invalid CIDR notation '{acl.host}': {error}") from None
+            raise _make_invalid_request_error(f"Invalid CIDR notation '{acl.host}': {error}") from None
 
 
-def _get_word(kind: type[IntEnum], number: int) -> str:
+def _get_enum_name(kind: type[IntEnum], number: int) -> str:
     """Return Kafka's word for a number."""
     return kind(number).name if number in kind.__members__.values() else UNKNOWN
 
 
-def _make_invalid_request(message: str) -> KafkaError:
+def _make_invalid_request_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
@@ -119,14 +119,17 @@ class AclFilter(NamedTuple):
     operation: int
     permission: int
 
-    def check_types(self) -> None:
+    def check_types_known(self) -> None:
         """Raise KafkaError(INVALID_REQUEST) with Kafka's message if a type is unknown."""
-        if UNKNOWN in (_get_word(ResourceType, self.resource_type), _get_word(PatternType, self.pattern_type)):
-            raise _make_invalid_request("Unknown patternFilter.")
-        if UNKNOWN in (_get_word(Operation, self.operation), _get_word(Permission, self.permission)):
-            raise _make_invalid_request("Unknown entryFilter.")
+        if UNKNOWN in (
+            _get_enum_name(ResourceType, self.resource_type),
+            _get_enum_name(PatternType, self.pattern_type),
+        ):
+            raise _make_invalid_request_error("Unknown patternFilter.")
+        if UNKNOWN in (_get_enum_name(Operation, self.operation), _get_enum_name(Permission, self.permission)):
+            raise _make_invalid_request_error("Unknown entryFilter.")
 
-    def matches(self, acl: Acl) -> bool:
+    def matches_acl(self, acl: Acl) -> bool:
         """Return whether an ACL passes the filter."""
         return (
             self.resource_type in (ResourceType.ANY, acl.resource_type)
@@ -134,10 +137,10 @@ class AclFilter(NamedTuple):
             and self.host in (None, acl.host)
             and self.operation in (Operation.ANY, acl.operation)
             and self.permission in (Permission.ANY, acl.permission)
-            and self._matches_pattern(acl)
+            and self._matches_resource_pattern(acl)
         )
 
-    def _matches_pattern(self, acl: Acl) -> bool:
+    def _matches_resource_pattern(self, acl: Acl) -> bool:
         if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
             return False
         if self.name is None or self.name == acl.name:
@@ -158,7 +161,7 @@ class Grants:
         self._by_host: dict[str, set[tuple[int, int]]] = {}
         self._ranges: dict[str, IPv4Network | IPv6Network] = {}
 
-    def add(self, acl: Acl) -> None:
+    def add_acl(self, acl: Acl) -> None:
         """Add an ACL. A host with a slash that is not a valid range covers no address."""
         self._by_host.setdefault(acl.host, set()).add((acl.permission, acl.operation))
         if "/" in acl.host and acl.host not in self._ranges:
@@ -167,7 +170,7 @@ class Grants:
             except ValueError:
                 return
 
-    def remove(self, acl: Acl) -> None:
+    def remove_acl(self, acl: Acl) -> None:
         """Remove an ACL."""
         held = self._by_host.get(acl.host, set())
         held.discard((acl.permission, acl.operation))
@@ -179,14 +182,14 @@ class Grants:
         """Return whether there are any."""
         return bool(self._by_host)
 
-    def iterate_for_host(self, host: str) -> Iterator[set[tuple[int, int]]]:
+    def iterate_operations_for_host(self, host: str) -> Iterator[set[tuple[int, int]]]:
         """Yield the sets of (permission, operation) that apply to an address."""
         for text in (host, ANY_HOST):
             held = self._by_host.get(text)
             if held is not None:
                 yield held
         for text, addresses in self._ranges.items():
-            if is_in_range(host, addresses):
+            if is_host_in_range(host, addresses):
                 yield self._by_host[text]
 
 
@@ -206,10 +209,10 @@ class Acls:
         self._lengths: dict[int, list[int]] = {}  # of prefixes, by type of resource: sorted, each once
         self._length_counts: Counter[tuple[int, int]] = Counter()  # of patterns, by type and length
 
-    def add(self, id: bytes, acl: Acl) -> None:
+    def add_acl(self, id: bytes, acl: Acl) -> None:
         """Add an ACL. It may exist already, as a snapshot can repeat records of the log."""
         if id in self.by_id:
-            self.remove(id)
+            self.remove_acl(id)
         self.changes += 1
         self.by_id[id] = acl
         self.ids[acl] = id
@@ -217,25 +220,25 @@ class Acls:
         if pattern not in self._on_patterns:
             self._on_patterns[pattern] = {}
             if acl.pattern_type == PatternType.PREFIXED:
-                self._add_length(acl.resource_type, len(acl.name))
+                self._add_prefix_length(acl.resource_type, len(acl.name))
         grants = self._on_patterns[pattern].setdefault(acl.principal, Grants())
         of_principal = self._of_principals.setdefault((acl.principal, acl.resource_type), {})
         of_principal[acl.pattern_type, acl.name] = grants
-        grants.add(acl)
+        grants.add_acl(acl)
 
-    def _add_length(self, resource_type: int, length: int) -> None:
+    def _add_prefix_length(self, resource_type: int, length: int) -> None:
         self._length_counts[resource_type, length] += 1
         if self._length_counts[resource_type, length] == 1:
             bisect.insort(self._lengths.setdefault(resource_type, []), length)
 
-    def remove(self, id: bytes) -> None:
+    def remove_acl(self, id: bytes) -> None:
         """Remove an ACL. Raises KeyError if there is none with this id."""
         self.changes += 1
         acl = self.by_id.pop(id)
         self.ids.pop(acl, None)
         pattern = acl.resource_type, acl.pattern_type, acl.name
         grants = self._on_patterns[pattern][acl.principal]
-        grants.remove(acl)
+        grants.remove_acl(acl)
         if grants:
             return
         del self._on_patterns[pattern][acl.principal]
@@ -246,9 +249,9 @@ class Acls:
         if not self._on_patterns[pattern]:
             del self._on_patterns[pattern]
             if acl.pattern_type == PatternType.PREFIXED:
-                self._remove_length(acl.resource_type, len(acl.name))
+                self._remove_prefix_length(acl.resource_type, len(acl.name))
 
-    def _remove_length(self, resource_type: int, length: int) -> None:
+    def _remove_prefix_length(self, resource_type: int, length: int) -> None:
         self._length_counts[resource_type, length] -= 1
         if not self._length_counts[resource_type, length]:
             del self._length_counts[resource_type, length]
@@ -284,7 +287,7 @@ def parse_address_range(text: str) -> IPv4Network | IPv6Network:
     return ip_network(text, strict=False)
 
 
-def is_in_range(host: str, addresses: IPv4Network | IPv6Network) -> bool:
+def is_host_in_range(host: str, addresses: IPv4Network | IPv6Network) -> bool:
     """Return whether a range contains the address. A range of IPv6 addresses contains no IPv4 address."""
     from ipaddress import ip_address
 

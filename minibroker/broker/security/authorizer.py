@@ -54,35 +54,35 @@ class Authorizer:
         self._verdicts: dict[tuple[Principal, str, Right, str | None], bool] = {}
         self._changes = acls.changes
 
-    def allows(self, principal: Principal, host: str, right: Right, name: str) -> bool:
+    def allows_operation(self, principal: Principal, host: str, right: Right, name: str) -> bool:
         """Return whether a principal has a right on a resource. `host` is its address, as Java writes it."""
         key = principal, host, right, name
         if self._acls.changes != self._changes:
-            self._forget_verdicts()
+            self._clear_cached_verdicts()
         verdict = self._verdicts.get(key)
         if verdict is None:
             verdict = self._decide_by_acls(str(principal), host, right, name)
             if len(name) <= MAX_NAME_LENGTH:
-                self._keep_verdict(key, verdict)
+                self._cache_verdict(key, verdict)
         return verdict
 
-    def allows_some(self, principal: Principal, host: str, right: Right) -> bool:
+    def allows_on_any_resource(self, principal: Principal, host: str, right: Right) -> bool:
         """Return whether a principal has a right on any resource of the type: Kafka's authorizeByResourceType."""
         key = principal, host, right, None
         if self._acls.changes != self._changes:
-            self._forget_verdicts()
+            self._clear_cached_verdicts()
         verdict = self._verdicts.get(key)
         if verdict is None:
-            verdict = self._decide_some(str(principal), host, right)
-            self._keep_verdict(key, verdict)
+            verdict = self._decide_on_any_resource(str(principal), host, right)
+            self._cache_verdict(key, verdict)
         return verdict
 
-    def _keep_verdict(self, key: tuple[Principal, str, Right, str | None], verdict: bool) -> None:
+    def _cache_verdict(self, key: tuple[Principal, str, Right, str | None], verdict: bool) -> None:
         if len(self._verdicts) >= MAX_VERDICTS:
             self._verdicts.clear()
         self._verdicts[key] = verdict
 
-    def _forget_verdicts(self) -> None:
+    def _clear_cached_verdicts(self) -> None:
         self._verdicts.clear()
         self._changes = self._acls.changes
 
@@ -95,13 +95,13 @@ class Authorizer:
             is_covered = True
             for text in (principal, ANY_PRINCIPAL):
                 grants = by_principal.get(text)
-                for held in () if grants is None else grants.iterate_for_host(host):
+                for held in () if grants is None else grants.iterate_operations_for_host(host):
                     if not held.isdisjoint(denying):
                         return False
                     is_allowed = is_allowed or not held.isdisjoint(allowing)
         return is_allowed or (not is_covered and self._allow_without_acl)
 
-    def _decide_some(self, principal: str, host: str, right: Right) -> bool:
+    def _decide_on_any_resource(self, principal: str, host: str, right: Right) -> bool:
         """Look for an ACL that allows the operation, and whose pattern is not denied as a whole.
 
         As in Kafka, a resource that no ACL names is tried first, for super users and for resources without an ACL, and
@@ -113,7 +113,7 @@ class Authorizer:
         allowed: set[tuple[int, str]] = set()
         for text in {principal, ANY_PRINCIPAL}:
             for pattern_type, name, grants in self._acls.iterate_principal_grants(text, right.resource_type):
-                for held in grants.iterate_for_host(host):
+                for held in grants.iterate_operations_for_host(host):
                     if not held.isdisjoint(DENYING[right.operation]):
                         denied.add((pattern_type, name))
                     if not held.isdisjoint(NAMING[right.operation]):
@@ -121,10 +121,10 @@ class Authorizer:
         any_name = PatternType.LITERAL, ANY_NAME
         if any_name in denied or any_name in allowed:
             return any_name not in denied
-        return any(not _is_dominated(pattern, denied) for pattern in allowed)
+        return any(not _is_covered_by_denial(pattern, denied) for pattern in allowed)
 
 
-def _is_dominated(pattern: tuple[int, str], denied: set[tuple[int, str]]) -> bool:
+def _is_covered_by_denial(pattern: tuple[int, str], denied: set[tuple[int, str]]) -> bool:
     """Return whether the denied patterns cover everything that a pattern covers."""
     pattern_type, name = pattern
     if pattern_type == PatternType.LITERAL and pattern in denied:

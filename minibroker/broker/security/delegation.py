@@ -40,28 +40,28 @@ class DelegationTokens:
         """Return whether there is a secret key."""
         return bool(self._secret_key)
 
-    def add(self, record: DelegationTokenRecord) -> None:
+    def add_token(self, record: DelegationTokenRecord) -> None:
         """Add or replace a token."""
         if self.are_enabled and record.token_id not in self.by_id:
-            self._ids[_hash_secret(self.compute_secret(record.token_id))] = record.token_id
+            self._ids[_hash_secret(self.compute_token_secret(record.token_id))] = record.token_id
         self.by_id[record.token_id] = record
 
-    def remove(self, token_id: str) -> None:
+    def remove_token(self, token_id: str) -> None:
         """Remove a token if it exists."""
         if self.by_id.pop(token_id, None) is not None and self.are_enabled:
-            del self._ids[_hash_secret(self.compute_secret(token_id))]
+            del self._ids[_hash_secret(self.compute_token_secret(token_id))]
             self._credentials.pop(token_id, None)
 
-    def compute_secret(self, token_id: str) -> bytes:
+    def compute_token_secret(self, token_id: str) -> bytes:
         """Return the HMAC of a token."""
         return _compute_hmac(self._secret_key, token_id.encode(), "sha512")
 
-    def find_by_secret(self, secret: bytes) -> DelegationTokenRecord | None:
+    def find_token_by_secret(self, secret: bytes) -> DelegationTokenRecord | None:
         """Return the token with this HMAC, or None."""
         token_id = self._ids.get(_hash_secret(secret))
         return None if token_id is None else self.by_id[token_id]
 
-    def find_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
+    def find_token_login(self, token_id: str, mechanism: ScramMechanism) -> TokenLogin | None:
         """Return what SCRAM needs to authenticate by a token, or None if the id is unknown.
 
         As in Kafka, an expired token is found until it is removed; the session then ends when it begins.
@@ -73,22 +73,26 @@ class DelegationTokens:
             return None
         credentials = self._credentials.setdefault(token_id, {})
         if mechanism not in credentials:
-            credentials[mechanism] = _make_credential(token_id, mechanism, encode_secret(self.compute_secret(token_id)))
+            credentials[mechanism] = _make_scram_credential_of_token(
+                token_id, mechanism, encode_token_secret(self.compute_token_secret(token_id))
+            )
         return TokenLogin(credentials[mechanism], parse_principal(record.owner).name, record.expiration_timestamp)
 
 
-def _make_credential(token_id: str, mechanism: ScramMechanism, password: str) -> UserScramCredentialRecord:
+def _make_scram_credential_of_token(
+    token_id: str, mechanism: ScramMechanism, password: str
+) -> UserScramCredentialRecord:
     """Return the credential of a token. This takes some ms."""
     from minibroker.broker.security.scram import (  # imported by now
         MIN_ITERATIONS,
         SALT_BYTES,
-        make_credential,
+        make_scram_credential,
         salt_password,
     )
 
     salt = os.urandom(SALT_BYTES)
     salted = salt_password(mechanism, password, salt, MIN_ITERATIONS)
-    return make_credential(token_id, mechanism, salt, MIN_ITERATIONS, salted)
+    return make_scram_credential(token_id, mechanism, salt, MIN_ITERATIONS, salted)
 
 
 def _compute_hmac(key: bytes, data: bytes, hash_name: str) -> bytes:
@@ -101,7 +105,7 @@ def _hash_secret(secret: bytes) -> bytes:
     return _compute_hmac(_KEY, secret, "sha256")
 
 
-def encode_secret(secret: bytes) -> str:
+def encode_token_secret(secret: bytes) -> str:
     """Return the secret of a token as a password."""
     return base64.b64encode(secret).decode()
 
@@ -112,11 +116,11 @@ def parse_principal(principal: str) -> Principal:
     return Principal(kind, name)
 
 
-def is_expired(record: DelegationTokenRecord, now_ms: int) -> bool:
+def is_token_expired(record: DelegationTokenRecord, now_ms: int) -> bool:
     """Return whether a token has expired."""
     return min(record.max_timestamp, record.expiration_timestamp) < now_ms
 
 
-def is_known_to(record: DelegationTokenRecord, principals: frozenset[str]) -> bool:
+def is_owner_or_renewer(record: DelegationTokenRecord, principals: frozenset[str]) -> bool:
     """Return whether one of the principals is a token's owner, requester or renewer."""
     return not principals.isdisjoint((record.owner, record.requester, *record.renewers))

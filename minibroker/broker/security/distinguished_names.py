@@ -41,30 +41,32 @@ class _Element(NamedTuple):
     whole: bytes
 
 
-def read_subject(certificate: bytes) -> str:
+def read_certificate_subject(certificate: bytes) -> str:
     """Return the subject of a certificate in DER. Raises MalformedName."""
     try:
-        fields = _iterate_elements(next(_iterate_elements(next(_iterate_elements(certificate)).content)).content)
+        fields = _iterate_der_elements(
+            next(_iterate_der_elements(next(_iterate_der_elements(certificate)).content)).content
+        )
         first = next(fields)
         for _ in range(BEFORE_SUBJECT if first.tag == EXPLICIT_VERSION else BEFORE_SUBJECT - 1):
             next(fields)
-        return format_name(next(fields).whole)
+        return format_distinguished_name(next(fields).whole)
     except (StopIteration, IndexError):
         raise MalformedName("a certificate that cannot be read") from None
 
 
-def format_name(name: bytes) -> str:
+def format_distinguished_name(name: bytes) -> str:
     """Return a name (an RDNSequence in DER) as a text. Raises MalformedName."""
     try:
-        sets = list(_iterate_elements(next(_iterate_elements(name)).content))
+        sets = list(_iterate_der_elements(next(_iterate_der_elements(name)).content))
         return ",".join(
-            "+".join(_format_attribute(each) for each in _iterate_elements(one.content)) for one in reversed(sets)
+            "+".join(_format_attribute(each) for each in _iterate_der_elements(one.content)) for one in reversed(sets)
         )
     except (StopIteration, IndexError):
         raise MalformedName("a name that cannot be read") from None
 
 
-def _iterate_elements(data: bytes) -> Iterator[_Element]:
+def _iterate_der_elements(data: bytes) -> Iterator[_Element]:
     """Yield consecutive elements. Raises MalformedName."""
     position = 0
     while position < len(data):
@@ -82,7 +84,7 @@ def _iterate_elements(data: bytes) -> Iterator[_Element]:
 
 
 def _format_attribute(attribute: _Element) -> str:
-    parts = list(_iterate_elements(attribute.content))
+    parts = list(_iterate_der_elements(attribute.content))
     if len(parts) != 2:
         raise MalformedName("an attribute that is not a type and a value")
     identifier, value = parts
@@ -90,7 +92,7 @@ def _format_attribute(attribute: _Element) -> str:
     keyword = KEYWORDS.get(number)
     if keyword is None or value.tag not in TEXTS:
         return f"{keyword or number}=#{value.whole.hex()}"
-    return f"{keyword}={_escape_value(value.content.decode('utf-8', 'replace'))}"
+    return f"{keyword}={_escape_attribute_value(value.content.decode('utf-8', 'replace'))}"
 
 
 def _format_object_identifier(content: bytes) -> str:
@@ -106,7 +108,7 @@ def _format_object_identifier(content: bytes) -> str:
     return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:])))
 
 
-def _escape_value(text: str) -> str:
+def _escape_attribute_value(text: str) -> str:
     """Escape special characters, and spaces at both ends."""
     start = len(text) - len(text.lstrip(" \r"))
     end = len(text.rstrip(" \r"))

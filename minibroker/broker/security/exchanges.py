@@ -47,7 +47,7 @@ class AuthenticationFailed(Exception):
     """The client failed to authenticate. The text is Kafka's message to the client."""
 
 
-def begin_exchange(exchange: Exchange) -> Exchange:
+def start_sasl_exchange(exchange: Exchange) -> Exchange:
     """Return the exchange, ready for the client's first token."""
     next(exchange)
     return exchange

@@ -49,7 +49,7 @@ class JavaKeyStore(NamedTuple):
     trusted: tuple[bytes, ...]
 
 
-def read_store(content: bytes, password: str | None) -> JavaKeyStore:
+def read_java_key_store(content: bytes, password: str | None) -> JavaKeyStore:
     """Return the entries of a JKS file; without a password its digest is not checked, as in Java.
 
     Raises KeyStoreError.
@@ -64,10 +64,10 @@ def read_store(content: bytes, password: str | None) -> JavaKeyStore:
     keys, trusted = [], []
     for _ in range(reader.read_number()):
         tag = reader.read_number()
-        reader.read_text()  # the alias
+        reader.read_sized_text()  # the alias
         reader.read_bytes(8)  # when it was added
         if tag == PRIVATE_KEY:
-            encrypted = reader.read_block()
+            encrypted = reader.read_sized_bytes()
             keys.append(
                 PrivateKey(encrypted, tuple(reader.read_certificate(version) for _ in range(reader.read_number())))
             )
@@ -78,33 +78,33 @@ def read_store(content: bytes, password: str | None) -> JavaKeyStore:
     if not reader.is_at_end:
         raise KeyStoreError("there are bytes after its last entry")
     if password is not None and not hmac.compare_digest(
-        _hash_parts(_encode_password(password), WHITENER, body), digest
+        _hash_with_sha1(_encode_password(password), WHITENER, body), digest
     ):
         raise WrongPassword("the password is wrong, or the file was changed")
     return JavaKeyStore(tuple(keys), tuple(trusted))
 
 
-def decrypt_key(encrypted: bytes, password: str) -> bytes:
+def decrypt_private_key(encrypted: bytes, password: str) -> bytes:
     """Return a private key as PKCS#8 in DER. Raises KeyStoreError."""
-    info, rest = _read_der(SEQUENCE, encrypted)
+    info, rest = _read_der_element(SEQUENCE, encrypted)
     if rest or not info.startswith(KEYSTREAM):
         raise KeyStoreError("the private key has another encryption than JKS has")
-    data, rest = _read_der(OCTETS, info[len(KEYSTREAM) :])
+    data, rest = _read_der_element(OCTETS, info[len(KEYSTREAM) :])
     if rest or len(data) < 2 * DIGEST_BYTES:
         raise KeyStoreError("the encrypted private key is cut")
     secret = _encode_password(password)
     block, body, check = data[:DIGEST_BYTES], data[DIGEST_BYTES:-DIGEST_BYTES], data[-DIGEST_BYTES:]
     keystream = bytearray()
     while len(keystream) < len(body):
-        block = _hash_parts(secret, block)
+        block = _hash_with_sha1(secret, block)
         keystream += block
     key = bytes(one ^ other for one, other in zip(body, keystream, strict=False))
-    if not hmac.compare_digest(_hash_parts(secret, key), check):
+    if not hmac.compare_digest(_hash_with_sha1(secret, key), check):
         raise WrongPassword("the password of the private key is wrong")
     return key
 
 
-def _hash_parts(*parts: bytes) -> bytes:
+def _hash_with_sha1(*parts: bytes) -> bytes:
     return sha1(b"".join(parts), usedforsecurity=False).digest()
 
 
@@ -112,7 +112,7 @@ def _encode_password(password: str) -> bytes:
     return password.encode("utf-16-be", "surrogatepass")
 
 
-def _read_der(tag: int, data: bytes) -> tuple[bytes, bytes]:
+def _read_der_element(tag: int, data: bytes) -> tuple[bytes, bytes]:
     """Return the content of an element with this tag, and what follows. Raises KeyStoreError."""
     if len(data) < 2 or data[0] != tag:
         raise KeyStoreError("the private key is no EncryptedPrivateKeyInfo")
@@ -146,14 +146,14 @@ class _Reader:
     def read_number(self) -> int:
         return int.from_bytes(self.read_bytes(4))
 
-    def read_text(self) -> bytes:
+    def read_sized_text(self) -> bytes:
         return self.read_bytes(int.from_bytes(self.read_bytes(2)))
 
-    def read_block(self) -> bytes:
+    def read_sized_bytes(self) -> bytes:
         return self.read_bytes(self.read_number())
 
     def read_certificate(self, version: int) -> bytes:
-        kind = self.read_text() if version >= FIRST_WITH_TYPES else X509
+        kind = self.read_sized_text() if version >= FIRST_WITH_TYPES else X509
         if kind != X509:
             raise KeyStoreError("it has a certificate that is not X.509")
-        return self.read_block()
+        return self.read_sized_bytes()

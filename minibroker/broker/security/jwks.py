@@ -44,21 +44,23 @@ class KeySet:
         """Return the keys with this id; all keys if it is None, as in a token without a key id."""
         return [key for key in self._keys if key_id is None or key.key_id == key_id]
 
-    def is_outdated(self, now_ms: float) -> bool:
+    def is_refresh_due(self, now_ms: float) -> bool:
         """Return whether the keys should be read again. Until then they stay valid."""
-        return self._read_ms is not None and now_ms - self._read_ms >= self._refresh_ms and self._may_try(now_ms)
+        return (
+            self._read_ms is not None and now_ms - self._read_ms >= self._refresh_ms and self._may_fetch_again(now_ms)
+        )
 
-    def should_look_for(self, key_id: str | None, now_ms: float) -> bool:
+    def should_fetch_for_key(self, key_id: str | None, now_ms: float) -> bool:
         """Return whether a key is unknown, and the keys may be read again now."""
-        return not self.find_keys(key_id) and self._may_try(now_ms)
+        return not self.find_keys(key_id) and self._may_fetch_again(now_ms)
 
-    def _may_try(self, now_ms: float) -> bool:
+    def _may_fetch_again(self, now_ms: float) -> bool:
         if self._waiting is not None or self._tried_ms is None:
             return True
         pause_ms = min(self._backoff_ms * (1 << min(self._failures, 30)), self._backoff_max_ms)
         return now_ms - self._tried_ms >= pause_ms
 
-    def read_keys(self, run_detached: RunDetached, now_ms: float, then: Callable[[], None]) -> None:
+    def fetch_keys_aside(self, run_detached: RunDetached, now_ms: float, then: Callable[[], None]) -> None:
         """Read the keys and call `then`. Calls during a read wait for that one."""
         if self._waiting is not None:
             self._waiting.append(then)

@@ -49,7 +49,7 @@ class Identity(NamedTuple):
         return key + b"".join(certificate.public_bytes(Encoding.PEM) for certificate in self.chain)
 
 
-def load_identity(get: Get) -> Identity:
+def load_key_and_certificates(get: Get) -> Identity:
     """Return the identity from the `ssl.keystore` settings. Raises StoreError."""
     key, chain, location = get("ssl.keystore.key"), get("ssl.keystore.certificate.chain"), get("ssl.keystore.location")
     if key is None and chain is None and location is None:
@@ -57,18 +57,18 @@ def load_identity(get: Get) -> Identity:
     kind = _get_store_type("ssl.keystore.type", get)
     if (key is None) != (chain is None):
         raise StoreError("ssl.keystore.key and ssl.keystore.certificate.chain go together, and one of them is not set")
-    _check_sources("ssl.keystore", kind, key, location, get)
+    _check_single_key_source("ssl.keystore", kind, key, location, get)
     if kind == PEM:
-        text = _read_file("ssl.keystore.location", location).decode("latin-1") if key is None else None
+        text = _read_pem_or_key_file("ssl.keystore.location", location).decode("latin-1") if key is None else None
         pair = _parse_pem_identity(text or key, text or chain, get("ssl.key.password"))
     else:
         content = _read_store_file("ssl.keystore", location)
         read = _parse_jks_identity if content.startswith(java_key_store.MAGIC) else _parse_pkcs12_identity
         pair = read(content, location, get)
-    return _check_pair(pair)
+    return _check_key_matches_certificate(pair)
 
 
-def load_trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
+def load_trusted_certificates(get: Get) -> tuple[x509.Certificate, ...] | None:
     """Return the trusted certificates from the `ssl.truststore` settings; None if none are set. Raises StoreError."""
     given, location = get("ssl.truststore.certificates"), get("ssl.truststore.location")
     kind = _get_store_type("ssl.truststore.type", get)
@@ -76,12 +76,12 @@ def load_trusted(get: Get) -> tuple[x509.Certificate, ...] | None:
         if get("ssl.truststore.password") is not None:
             raise StoreError("ssl.truststore.password is set, and ssl.truststore.location is not")
         return None
-    _check_sources("ssl.truststore", kind, given, location, get)
+    _check_single_key_source("ssl.truststore", kind, given, location, get)
     if kind == PEM:
-        text = _read_file("ssl.truststore.location", location).decode("latin-1") if given is None else given
+        text = _read_pem_or_key_file("ssl.truststore.location", location).decode("latin-1") if given is None else given
         return _parse_certificates("ssl.truststore", text)
     content, password = _read_store_file("ssl.truststore", location), get("ssl.truststore.password")
-    read = _parse_jks_trusted if content.startswith(java_key_store.MAGIC) else _parse_pkcs12_trusted
+    read = _parse_jks_trust_store if content.startswith(java_key_store.MAGIC) else _parse_pkcs12_certificates
     certificates = read(content, location, password)
     if not certificates:
         raise StoreError(f"ssl.truststore.location: {location} holds no certificate")
@@ -95,7 +95,7 @@ def _get_store_type(name: str, get: Get) -> str:
     return kind if kind == PEM else kind.upper()
 
 
-def _check_sources(store: str, kind: str, given: str | None, location: str | None, get: Get) -> None:
+def _check_single_key_source(store: str, kind: str, given: str | None, location: str | None, get: Get) -> None:
     """Raise StoreError unless a store has exactly one source, and a password if its type needs one."""
     password = get(f"{store}.password")
     if given is not None and kind != PEM:
@@ -108,7 +108,7 @@ def _check_sources(store: str, kind: str, given: str | None, location: str | Non
         raise StoreError(f"{store}.location is set, and {store}.password is not")
 
 
-def _read_file(name: str, location: str) -> bytes:
+def _read_pem_or_key_file(name: str, location: str) -> bytes:
     try:
         with Path(location).open("rb") as stream:
             content = stream.read(FILE_SIZE_MAX + 1)
@@ -137,7 +137,7 @@ def _parse_pem_identity(key_text: str, chain_text: str, password: str | None) ->
     except (ValueError, UnsupportedAlgorithm):
         hint = "it is not PKCS#8" if password is None else "ssl.key.password may be wrong"
         raise StoreError(f"the private key cannot be read: {hint}") from None
-    return Identity(key, _parse_certificates("ssl.keystore", chain_text))  # type: ignore[arg-type]  # `_check_pair` sees to it
+    return Identity(key, _parse_certificates("ssl.keystore", chain_text))  # type: ignore[arg-type]  # `_check_key_matches_certificate` sees to it
 
 
 def _parse_certificates(store: str, text: str) -> tuple[x509.Certificate, ...]:
@@ -169,7 +169,7 @@ def _parse_pem_entries(what: str, text: str) -> list[tuple[str, bytes]]:
 
 def _read_store_file(store: str, location: str) -> bytes:
     """Return the content of a file in PKCS12 or JKS. Raises StoreError if it is neither."""
-    content = _read_file(f"{store}.location", location)
+    content = _read_pem_or_key_file(f"{store}.location", location)
     if content.startswith(JCEKS):
         raise StoreError(f"{store}.location: {location} is a JCEKS file, {TO_PKCS12.format(location)}")
     if b"-----BEGIN " in content:
@@ -185,10 +185,10 @@ def _parse_pkcs12_identity(content: bytes, location: str, get: Get) -> Identity:
     if store.key is None or store.cert is None:
         raise StoreError(f"ssl.keystore.location: {location} holds no private key with a certificate")
     others = [entry.certificate for entry in store.additional_certs]
-    return Identity(store.key, _order_chain(store.cert.certificate, others))  # type: ignore[arg-type]  # as above
+    return Identity(store.key, _order_certificate_chain(store.cert.certificate, others))  # type: ignore[arg-type]  # as above
 
 
-def _parse_pkcs12_trusted(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
+def _parse_pkcs12_certificates(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
     store = _parse_pkcs12("ssl.truststore", content, location, password)
     entries = (store.cert, *store.additional_certs) if store.cert else store.additional_certs
     return tuple(entry.certificate for entry in entries)
@@ -202,7 +202,7 @@ def _parse_pkcs12(name: str, content: bytes, location: str, password: str | None
         raise StoreError(f"{name}.location: {location} cannot be read: {reason}") from None
 
 
-def _order_chain(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x509.Certificate, ...]:
+def _order_certificate_chain(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x509.Certificate, ...]:
     """Return the chain from the broker's own certificate upwards, as far as the store has the issuers."""
     chain = [own]
     while others and chain[-1].issuer != chain[-1].subject:
@@ -224,7 +224,7 @@ def _parse_jks_identity(content: bytes, location: str, get: Get) -> Identity:
     if not store.keys or not store.keys[0].chain:
         raise StoreError(f"{name}.location: {location} holds no private key with a certificate")
     try:
-        key = java_key_store.decrypt_key(store.keys[0].encrypted, password if of_key is None else of_key)
+        key = java_key_store.decrypt_private_key(store.keys[0].encrypted, password if of_key is None else of_key)
         loaded = serialization.load_der_private_key(key, None)
     except java_key_store.WrongPassword:
         wrong = "of the key is another, set ssl.key.password" if of_key is None else "in ssl.key.password is wrong"
@@ -236,7 +236,7 @@ def _parse_jks_identity(content: bytes, location: str, get: Get) -> Identity:
     return Identity(loaded, _parse_jks_certificates(name, location, store.keys[0].chain))  # type: ignore[arg-type]  # as above
 
 
-def _parse_jks_trusted(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
+def _parse_jks_trust_store(content: bytes, location: str, password: str | None) -> tuple[x509.Certificate, ...]:
     """Return the trusted certificates and, as Java trusts them too, those of private keys."""
     store = _parse_jks("ssl.truststore", content, location, password)
     own = [key.chain[0] for key in store.keys if key.chain]
@@ -245,7 +245,7 @@ def _parse_jks_trusted(content: bytes, location: str, password: str | None) -> t
 
 def _parse_jks(name: str, content: bytes, location: str, password: str | None) -> java_key_store.JavaKeyStore:
     try:
-        return java_key_store.read_store(content, password)
+        return java_key_store.read_java_key_store(content, password)
     except java_key_store.WrongPassword:
         raise StoreError(f"{name}.location: {location} cannot be read: {name}.password may be wrong") from None
     except java_key_store.KeyStoreError as error:
@@ -259,7 +259,7 @@ def _parse_jks_certificates(name: str, location: str, found: tuple[bytes, ...]) 
         raise StoreError(f"{name}.location: {location}: a certificate cannot be read") from None
 
 
-def _check_pair(found: Identity) -> Identity:
+def _check_key_matches_certificate(found: Identity) -> Identity:
     """Return `found`. Raises StoreError if the key does not belong to the first certificate."""
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
     if found.key.public_key().public_bytes(*form) != found.chain[0].public_key().public_bytes(*form):

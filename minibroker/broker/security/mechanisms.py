@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.security.exchanges import Exchange, begin_exchange
+from minibroker.broker.security.exchanges import Exchange, start_sasl_exchange
 from minibroker.broker.security.jwks import KeySet, find_url_objection
 from minibroker.broker.security.oauthbearer import Tokens, authenticate_by_token
 from minibroker.broker.security.plain import authenticate_by_password, parse_plain_users
@@ -59,10 +59,10 @@ class Mechanism(NamedTuple):
     max_reauth_ms: int
 
 
-def list_enabled_mechanisms(settings: Settings, listener: str) -> dict[str, Mechanism]:
+def get_enabled_mechanisms(settings: Settings, listener: str) -> dict[str, Mechanism]:
     """Return the enabled mechanisms of a listener by name. Raises SettingsError if one of them cannot work."""
     enabled = get_listener_setting(settings, "sasl.enabled.mechanisms", listener)
-    found = {name: _make_mechanism(settings, listener, name) for name in enabled if name != "GSSAPI"}
+    found = {name: _make_sasl_mechanism(settings, listener, name) for name in enabled if name != "GSSAPI"}
     if not found:
         raise SettingsError(
             f"listener {listener}: sasl.enabled.mechanisms must name one of {', '.join(MODULES)}; GSSAPI is not there"
@@ -70,16 +70,16 @@ def list_enabled_mechanisms(settings: Settings, listener: str) -> dict[str, Mech
     return found
 
 
-def _make_mechanism(settings: Settings, listener: str, name: str) -> Mechanism:
+def _make_sasl_mechanism(settings: Settings, listener: str, name: str) -> Mechanism:
     if name not in MODULES:
         raise SettingsError(f"listener {listener}: sasl.enabled.mechanisms: {name} is none of {', '.join(MODULES)}")
     max_reauth_ms = get_listener_setting(settings, "connections.max.reauth.ms", listener, name)
-    options = _parse_options(settings, listener, name)
+    options = _parse_jaas_options(settings, listener, name)
     handler = get_listener_setting(settings, HANDLER, listener, name)
     if name == "OAUTHBEARER":
-        tokens = _make_token_factory(settings, listener, handler, options)
+        tokens = _make_unsecured_or_signed_tokens_factory(settings, listener, handler, options)
         return Mechanism(
-            lambda surroundings: begin_exchange(authenticate_by_token(tokens(surroundings))), max_reauth_ms
+            lambda surroundings: start_sasl_exchange(authenticate_by_token(tokens(surroundings))), max_reauth_ms
         )
     if handler is not None:
         raise SettingsError(f"listener {listener}: {HANDLER}={handler} is not there for {name}")
@@ -90,14 +90,14 @@ def _make_exchange_factory(name: str, options: Mapping[str, str]) -> Callable[[S
     """Return a function that begins the exchange of PLAIN or SCRAM."""
     if name == "PLAIN":
         users = parse_plain_users(options)
-        return lambda surroundings: begin_exchange(authenticate_by_password(users))
+        return lambda surroundings: start_sasl_exchange(authenticate_by_password(users))
     mechanism = BY_NAME[name]
-    return lambda surroundings: begin_exchange(
+    return lambda surroundings: start_sasl_exchange(
         authenticate_by_scram(mechanism, surroundings, surroundings.make_nonce())
     )
 
 
-def _parse_options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, str]:
+def _parse_jaas_options(settings: Settings, listener: str, mechanism: str) -> Mapping[str, str]:
     """Return the options of the login module of a mechanism. Raises SettingsError."""
     name = f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}"
     text = settings.get_value(name)
@@ -114,13 +114,13 @@ def _parse_options(settings: Settings, listener: str, mechanism: str) -> Mapping
     return module.options
 
 
-def _make_token_factory(
+def _make_unsecured_or_signed_tokens_factory(
     settings: Settings, listener: str, handler: str | None, options: Mapping[str, str]
 ) -> Callable[[Surroundings], Tokens]:
     """Return a function that makes the validator of tokens. Raises SettingsError."""
     url = get_listener_setting(settings, URL, listener, "OAUTHBEARER")
     if handler in SIGNED:
-        return _make_token_check(settings, listener, url)
+        return _make_signed_tokens_factory(settings, listener, url)
     if handler not in (None, UNSECURED):
         raise SettingsError(f"listener {listener}: {HANDLER}={handler} is not there: it may be {SIGNED[0]}")
     if url is not None:
@@ -132,7 +132,7 @@ def _make_token_factory(
     return lambda surroundings: UnsecuredTokens(unsecured, surroundings.now_ms)
 
 
-def _make_token_check(settings: Settings, listener: str, url: str | None) -> Callable[[Surroundings], Tokens]:
+def _make_signed_tokens_factory(settings: Settings, listener: str, url: str | None) -> Callable[[Surroundings], Tokens]:
     objection = find_url_objection(url)
     if objection is not None:
         raise SettingsError(f"listener {listener}: {URL} {objection}")

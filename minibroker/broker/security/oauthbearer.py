@@ -51,21 +51,21 @@ class TokenRefused(Exception):
 class Tokens(Protocol):
     """A validator of tokens."""
 
-    def make_key_wait(self, token: str) -> Wait | None:
+    def make_wait_for_key(self, token: str) -> Wait | None:
         """Return a wait for the key that signed a token, or None if it need not be read first."""
 
-    def get_identity(self, token: str) -> Identity:
+    def get_identity_of_token(self, token: str) -> Identity:
         """Return the identity of a valid token. Raises TokenRefused."""
 
 
 def authenticate_by_token(tokens: Tokens) -> Exchange:
     """Authenticate a client by a valid token."""
     wanted, token = _parse_first_message((yield b""))
-    wait = tokens.make_key_wait(token)
+    wait = tokens.make_wait_for_key(token)
     if wait is not None:
         yield wait
     try:
-        identity = tokens.get_identity(token)
+        identity = tokens.get_identity_of_token(token)
     except TokenRefused as refused:
         refusal = _encode_refusal(refused)
         if (yield refusal.encode()) == FAILED:
@@ -103,15 +103,15 @@ def _encode_refusal(refused: TokenRefused) -> str:
 # --- JSON web tokens ----------------------------------------------------------------------------
 
 
-def split_token(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
+def decode_token_parts(token: str) -> tuple[dict[str, Any], dict[str, Any], str]:
     """Return header and claims of a token, and its signature as a text. Raises TokenRefused."""
     parts = token.split(".")
     if len(parts) != SECTIONS:
         raise TokenRefused("it has not three parts")
-    return _decode_part(parts[0]), _decode_part(parts[1]), parts[2]
+    return _decode_token_part(parts[0]), _decode_token_part(parts[1]), parts[2]
 
 
-def _decode_part(part: str) -> dict[str, Any]:
+def _decode_token_part(part: str) -> dict[str, Any]:
     try:
         found = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
     except (binascii.Error, ValueError, RecursionError):
@@ -121,7 +121,7 @@ def _decode_part(part: str) -> dict[str, Any]:
     return found
 
 
-def get_time_ms(claims: dict[str, Any], name: str) -> int | None:
+def get_time_claim_ms(claims: dict[str, Any], name: str) -> int | None:
     """Return a time in ms; the claim has it in seconds. Return None if it is missing. Raises TokenRefused."""
     value = claims.get(name)
     if value is None:
@@ -131,7 +131,7 @@ def get_time_ms(claims: dict[str, Any], name: str) -> int | None:
     return int(value * 1000)
 
 
-def get_name(claims: dict[str, Any], claim: str) -> str:
+def get_name_claim(claims: dict[str, Any], claim: str) -> str:
     """Return the principal's name. Raises TokenRefused."""
     name = claims.get(claim)
     if not isinstance(name, str) or not name.strip():

@@ -34,7 +34,7 @@ class _Rule(NamedTuple):
     replacement: tuple[str | int, ...]
     case: str
 
-    def apply(self, name: str) -> str | None:
+    def apply_to_name(self, name: str) -> str | None:
         if self.pattern is None:
             return name
         if self.pattern.fullmatch(name) is None:
@@ -61,19 +61,19 @@ class PrincipalMapping:
             if match is None:
                 raise InvalidRules(f"{rules[position:]!r} does not begin with DEFAULT or RULE:pattern/replacement/[LU]")
             if match["rule"]:
-                self._rules.append(_parse_rule(match))
+                self._rules.append(_parse_mapping_rule(match))
             position = match.end()
 
-    def map_name(self, distinguished_name: str) -> str:
+    def map_distinguished_name(self, distinguished_name: str) -> str:
         """Return the name of the principal. Raises NoRuleApplies."""
         for rule in self._rules:
-            name = rule.apply(distinguished_name)
+            name = rule.apply_to_name(distinguished_name)
             if name is not None:
                 return name
         raise NoRuleApplies(f"no rule of ssl.principal.mapping.rules applies to {distinguished_name!r}")
 
 
-def _parse_rule(match: re.Match[str]) -> _Rule:
+def _parse_mapping_rule(match: re.Match[str]) -> _Rule:
     if match["pattern"] is None:
         return _Rule(None, (), "")
     try:
@@ -93,7 +93,7 @@ def _parse_replacement(text: str, pattern: re.Pattern[str], rule: str) -> tuple[
         if match["literal"]:
             parts.append(match["literal"])
         elif match["number"]:
-            parts += _parse_group(match["number"], pattern, rule)
+            parts += _parse_group_reference(match["number"], pattern, rule)
         elif match["name"] in pattern.groupindex:
             parts.append(pattern.groupindex[match["name"]])
         else:
@@ -101,7 +101,7 @@ def _parse_replacement(text: str, pattern: re.Pattern[str], rule: str) -> tuple[
     return (*parts, text[position:])
 
 
-def _parse_group(digits: str, pattern: re.Pattern[str], rule: str) -> list[str | int]:
+def _parse_group_reference(digits: str, pattern: re.Pattern[str], rule: str) -> list[str | int]:
     """Return the number of the group that the digits begin with, and the remaining digits.
 
     As in Kafka, the digits are no reference if the first one is beyond the last group: return them as a text. Raise

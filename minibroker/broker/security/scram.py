@@ -94,7 +94,7 @@ def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterati
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
-def make_credential(
+def make_scram_credential(
     name: str, mechanism: ScramMechanism, salt: bytes, iterations: int, salted: bytes
 ) -> UserScramCredentialRecord:
     """Return the record of a user. The salted password cannot be computed from it."""
@@ -111,7 +111,7 @@ def make_credential(
 
 def authenticate_by_scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Exchange:
     """Authenticate a client that proves to know the password of a user, or the secret of a delegation token."""
-    first = _match_message(FIRST, (yield b""))
+    first = _match_scram_message(FIRST, (yield b""))
     name = first["name"].replace("=2C", ",").replace("=3D", "=")
     if first["identity"] and first["identity"] != name:
         raise AuthenticationFailed(
@@ -119,7 +119,7 @@ def authenticate_by_scram(mechanism: ScramMechanism, clients: Known, server_nonc
         )
     token, credential_of_client = None, None
     others: Iterable[UserScramCredentialRecord] = ()
-    if _has_token_name(first):
+    if _asks_for_token_login(first):
         token = clients.find_token_login(name, mechanism)
         credential_of_client = None if token is None else token.credential
     else:
@@ -129,26 +129,26 @@ def authenticate_by_scram(mechanism: ScramMechanism, clients: Known, server_nonc
         raise InvalidCredentials(f"{known.iterations} iterations are less than {MIN_ITERATIONS}")
     nonce = first["nonce"] + server_nonce
     challenge = f"r={nonce},s={base64.b64encode(known.salt).decode()},i={known.iterations}"
-    final = _match_message(FINAL, (yield challenge.encode()))
+    final = _match_scram_message(FINAL, (yield challenge.encode()))
     if final["nonce"] != nonce:
         raise InvalidCredentials("the nonce is not that of the challenge; Kafka 4 also refuses librdkafka before 2.6.1")
     if _decode_base64(final["channel"]) != first["header"].encode():
         raise InvalidCredentials("the channel binding is not that of the first message")
     signed = f"{first['bare']},{challenge},{final['without_proof']}".encode()
-    if not _is_proof(mechanism, known, signed, _decode_base64(final["proof"])) or credential_of_client is None:
+    if not _is_valid_proof(mechanism, known, signed, _decode_base64(final["proof"])) or credential_of_client is None:
         raise InvalidCredentials("the client does not prove that it knows the password")
     signature = hmac.digest(known.server_key, signed, mechanism.hash_name)
     last = b"v=" + base64.b64encode(signature)
     return Authenticated(last, name) if token is None else Authenticated(last, token.owner, token.expires_ms, True)
 
 
-def _has_token_name(first: re.Match[str]) -> bool:
+def _asks_for_token_login(first: re.Match[str]) -> bool:
     """Return whether the name in a first message is a token's id. Of equal extensions, the last one counts."""
     extensions = dict(one.split("=", 1) for one in first["extensions"].split(",")[1:])
     return extensions.get("tokenauth", "").lower() == "true"
 
 
-def _is_proof(mechanism: ScramMechanism, known: UserScramCredentialRecord, said: bytes, proof: bytes) -> bool:
+def _is_valid_proof(mechanism: ScramMechanism, known: UserScramCredentialRecord, said: bytes, proof: bytes) -> bool:
     """Return whether a proof was made with the password."""
     signature = hmac.digest(known.stored_key, said, mechanism.hash_name)
     if len(proof) != len(signature):
@@ -186,7 +186,7 @@ def _hash_text(text: str) -> bytes:
     return hmac.digest(_KEY, text.encode(), "sha256")
 
 
-def _match_message(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:
+def _match_scram_message(pattern: re.Pattern[str], token: bytes) -> re.Match[str]:
     """Return the parts of a message. Raises InvalidCredentials."""
     try:
         match = pattern.fullmatch(token.decode("ascii")) if len(token) <= MESSAGE_BYTES_MAX else None

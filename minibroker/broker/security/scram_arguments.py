@@ -17,7 +17,7 @@ from minibroker.broker.security.scram import (
     MIN_ITERATIONS,
     SALT_BYTES,
     ScramMechanism,
-    make_credential,
+    make_scram_credential,
     salt_password,
 )
 from minibroker.protocol.messages.metadata_records import UserScramCredentialRecord
@@ -31,7 +31,7 @@ class ScramArgumentError(ValueError):
 
 def parse_scram_credential(argument: str) -> UserScramCredentialRecord:
     """Return the record for an argument. Raises ScramArgumentError."""
-    mechanism, parts = _split_argument(argument)
+    mechanism, parts = _split_credential_argument(argument)
     name, salt_text, password, salted_text = (
         parts.pop(key, None) for key in ("name", "salt", "password", "saltedpassword")
     )
@@ -49,10 +49,10 @@ def parse_scram_credential(argument: str) -> UserScramCredentialRecord:
         raise ScramArgumentError("You must supply 'salt' with 'saltedpassword' to add-scram")
     else:
         salted = _decode_base64("saltedpassword", salted_text)
-    return make_credential(name, mechanism, salt, iterations, salted)
+    return make_scram_credential(name, mechanism, salt, iterations, salted)
 
 
-def _split_argument(argument: str) -> tuple[ScramMechanism, dict[str, str]]:
+def _split_credential_argument(argument: str) -> tuple[ScramMechanism, dict[str, str]]:
     name, equals, config = argument.strip().partition("=")
     if not equals:
         raise ScramArgumentError("Failed to find equals sign in SCRAM argument")

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from minibroker.broker.security.exchanges import Wait
 from minibroker.broker.security.jwks import KeySet, RunDetached
-from minibroker.broker.security.oauthbearer import Identity, TokenRefused, get_name, get_time_ms, split_token
+from minibroker.broker.security.oauthbearer import (
+    Identity,
+    TokenRefused,
+    decode_token_parts,
+    get_name_claim,
+    get_time_claim_ms,
+)
 
 if TYPE_CHECKING:
     from jwt import PyJWK
@@ -60,36 +66,36 @@ class SignedTokens:
         self._keys = keys
         self._source = source
 
-    def make_key_wait(self, token: str) -> Wait | None:
+    def make_wait_for_key(self, token: str) -> Wait | None:
         """Return a wait for the key that signed a token, or None if it is known or may not be read yet."""
         now_ms = self._source.monotonic_ms()
         try:
-            key_id = _get_key_id(split_token(token)[0])
+            key_id = _get_key_id(decode_token_parts(token)[0])
         except TokenRefused:
             return None
-        if self._keys.is_outdated(now_ms):
-            self._keys.read_keys(self._source.run_detached, now_ms, lambda: None)
-        if not self._keys.should_look_for(key_id, now_ms):
+        if self._keys.is_refresh_due(now_ms):
+            self._keys.fetch_keys_aside(self._source.run_detached, now_ms, lambda: None)
+        if not self._keys.should_fetch_for_key(key_id, now_ms):
             return None
-        return lambda then: self._keys.read_keys(self._source.run_detached, now_ms, then)
+        return lambda then: self._keys.fetch_keys_aside(self._source.run_detached, now_ms, then)
 
-    def get_identity(self, token: str) -> Identity:
+    def get_identity_of_token(self, token: str) -> Identity:
         """Return the identity of a valid token. Raises TokenRefused."""
-        header, claims, _ = split_token(token)
+        header, claims, _ = decode_token_parts(token)
         fitting = [
             key for key in self._keys.find_keys(_get_key_id(header)) if header.get("alg") in _list_algorithms(key)
         ]
-        if not any(_has_signed(key, token) for key in fitting[:TRIED_KEYS_MAX]):
+        if not any(_is_signed_by_key(key, token) for key in fitting[:TRIED_KEYS_MAX]):
             raise TokenRefused("no key of the issuer has signed it")
-        expires_ms = self._check_times(claims)
-        self._check_issuer(claims)
-        _check_scope(claims.get(self._expected.scope_claim))
-        return Identity(get_name(claims, self._expected.subject_claim).strip(), expires_ms)
+        expires_ms = self._check_time_claims(claims)
+        self._check_issuer_claim(claims)
+        _check_scope_claim(claims.get(self._expected.scope_claim))
+        return Identity(get_name_claim(claims, self._expected.subject_claim).strip(), expires_ms)
 
-    def _check_times(self, claims: dict[str, Any]) -> int:
+    def _check_time_claims(self, claims: dict[str, Any]) -> int:
         """Return when a token expires, in ms since 1970. Raises TokenRefused if it has expired or is not valid yet."""
         now_ms, skew_ms = self._source.now_ms(), self._expected.skew_ms
-        expires_ms, issued_ms, begins_ms = (get_time_ms(claims, name) for name in ("exp", "iat", "nbf"))
+        expires_ms, issued_ms, begins_ms = (get_time_claim_ms(claims, name) for name in ("exp", "iat", "nbf"))
         if expires_ms is None or issued_ms is None:
             raise TokenRefused("it lacks exp or iat")
         if now_ms - skew_ms >= expires_ms:
@@ -100,7 +106,7 @@ class SignedTokens:
             raise TokenRefused("it expires before it begins")
         return expires_ms
 
-    def _check_issuer(self, claims: dict[str, Any]) -> None:
+    def _check_issuer_claim(self, claims: dict[str, Any]) -> None:
         if self._expected.issuer is not None and claims.get("iss") != self._expected.issuer:
             raise TokenRefused("it is of another issuer")
         if not self._expected.audience:
@@ -125,7 +131,7 @@ def _list_algorithms(key: PyJWK) -> tuple[str, ...]:
     return ALGORITHMS[key.key_type or ""]
 
 
-def _has_signed(key: PyJWK, token: str) -> bool:
+def _is_signed_by_key(key: PyJWK, token: str) -> bool:
     import jwt  # imported late; reading the keys has imported it already
 
     try:
@@ -135,7 +141,7 @@ def _has_signed(key: PyJWK, token: str) -> bool:
     return True
 
 
-def _check_scope(scope: Any) -> None:
+def _check_scope_claim(scope: Any) -> None:
     """Raise TokenRefused if a scope has empty or repeated words. A token needs no scope."""
     words = [scope] if isinstance(scope, str) else scope if isinstance(scope, list) else []
     texts = [word.strip() for word in words if isinstance(word, str)]

@@ -18,8 +18,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.security.distinguished_names import read_subject
-from minibroker.broker.security.key_stores import Identity, StoreError, load_identity, load_trusted
+from minibroker.broker.security.distinguished_names import read_certificate_subject
+from minibroker.broker.security.key_stores import (
+    Identity,
+    StoreError,
+    load_key_and_certificates,
+    load_trusted_certificates,
+)
 from minibroker.broker.security.principal_mapping import InvalidRules, PrincipalMapping
 from minibroker.operating_system import make_secret_file
 
@@ -71,13 +76,13 @@ class ListenerTls:
         self._opened_with = settings
         self.current = make_tls_settings(name, protocol, settings)
 
-    def make_renewed_settings(self, settings: Settings) -> TlsSettings:
+    def make_tls_settings_if_changed(self, settings: Settings) -> TlsSettings:
         """Return the TLS settings after a change of settings or of files.
 
         Raises SettingsError if they are invalid, or if Kafka does not allow the change on an open listener.
         """
         before = self.current
-        if _get_source(self._name, settings) == before.source:
+        if _get_settings_and_file_times(self._name, settings) == before.source:
             return before
         after = make_tls_settings(self._name, self._protocol, self._opened_with, stores=settings)
         if after.has_trust_store and not before.has_trust_store:
@@ -86,24 +91,24 @@ class ListenerTls:
         if not get_listener_setting(settings, "ssl.allow.dn.changes", self._name):
             objection = _find_subject_objection(before.identity, after.identity)
         if objection is None and not get_listener_setting(settings, "ssl.allow.san.changes", self._name):
-            objection = _find_names_objection(before.identity, after.identity)
+            objection = _find_alternative_names_objection(before.identity, after.identity)
         if objection is not None:
             raise SettingsError(f"listener {self._name}: {objection}")
         return after
 
-    def replace_settings(self, settings: Settings) -> None:
+    def replace_tls_settings(self, settings: Settings) -> None:
         """Use the settings as at a start, without a comparison with the stores before."""
         self._opened_with = settings
-        if _get_source(self._name, settings) != self.current.source:
+        if _get_settings_and_file_times(self._name, settings) != self.current.source:
             try:
                 self.current = make_tls_settings(self._name, self._protocol, settings)
             except SettingsError as error:
                 log.error("the key store is not replaced: %s", error)
 
-    def renew_settings(self, settings: Settings) -> None:
+    def renew_tls_settings(self, settings: Settings) -> None:
         """Use changed settings for new connections. If they are invalid, log that and keep the current ones."""
         try:
-            after = self.make_renewed_settings(settings)
+            after = self.make_tls_settings_if_changed(settings)
         except SettingsError as error:
             log.error("the key store is not replaced: %s", error)
             return
@@ -127,12 +132,12 @@ def make_listener_tls(name: str, protocol: str, static: Settings, settings: Sett
 def make_tls_settings(name: str, protocol: str, settings: Settings, stores: Settings | None = None) -> TlsSettings:
     """Return the TLS settings of a listener, with the stores of `stores` if given. Raises SettingsError."""
     of_stores = stores or settings
-    source = _get_source(name, of_stores)
+    source = _get_settings_and_file_times(name, of_stores)
     try:
-        own = load_identity(lambda setting: get_listener_setting(of_stores, setting, name))
-        anchors = load_trusted(lambda setting: get_listener_setting(of_stores, setting, name))
+        own = load_key_and_certificates(lambda setting: get_listener_setting(of_stores, setting, name))
+        anchors = load_trusted_certificates(lambda setting: get_listener_setting(of_stores, setting, name))
         rules = PrincipalMapping(get_listener_setting(settings, "ssl.principal.mapping.rules", name))
-        context = _make_context(name, protocol, settings, own, anchors)
+        context = _make_ssl_context(name, protocol, settings, own, anchors)
     except StoreError as error:
         raise SettingsError(f"listener {name}: {error}") from None
     except InvalidRules as error:
@@ -141,7 +146,7 @@ def make_tls_settings(name: str, protocol: str, settings: Settings, stores: Sett
     return TlsSettings(context, mapping, own, anchors is not None, source)
 
 
-def _get_source(name: str, settings: Settings) -> tuple[object, ...]:
+def _get_settings_and_file_times(name: str, settings: Settings) -> tuple[object, ...]:
     values = [get_listener_setting(settings, setting, name) for setting in STORES]
     return (*values, *(_get_last_written_ns(get_listener_setting(settings, setting, name)) for setting in FILES))
 
@@ -154,13 +159,13 @@ def _get_last_written_ns(location: str | None) -> int | None:
         return None
 
 
-def _make_context(
+def _make_ssl_context(
     name: str, protocol: str, settings: Settings, own: Identity, anchors: tuple[x509.Certificate, ...] | None
 ) -> ssl.SSLContext:
     """Return the SSL context of new connections. Raises StoreError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
-    _set_protocols(context, name, settings)
+    _set_tls_versions(context, name, settings)
     with make_secret_file(own.encode_pem()) as path:
         try:
             context.load_cert_chain(path)
@@ -184,7 +189,7 @@ def _get_client_auth(name: str, protocol: str, settings: Settings) -> str:
     return wanted
 
 
-def _set_protocols(context: ssl.SSLContext, name: str, settings: Settings) -> None:
+def _set_tls_versions(context: ssl.SSLContext, name: str, settings: Settings) -> None:
     """Set the versions of TLS and the cipher suites. Raises StoreError."""
     enabled = get_listener_setting(settings, "ssl.enabled.protocols", name)
     highest = get_listener_setting(settings, "ssl.protocol", name)
@@ -196,7 +201,7 @@ def _set_protocols(context: ssl.SSLContext, name: str, settings: Settings) -> No
     versions = {VERSIONS[version] for version in enabled} or {ssl.TLSVersion.TLSv1_2, HIGHEST[highest]}
     suites = get_listener_setting(settings, "ssl.cipher.suites", name)
     if suites:
-        older, newer = _split_suites(suites)
+        older, newer = _split_cipher_suites(suites)
         versions &= {version for version, some in ((VERSIONS["TLSv1.2"], older), (VERSIONS["TLSv1.3"], newer)) if some}
         if not versions:
             raise StoreError("ssl.cipher.suites has no suite of the enabled protocols")
@@ -205,22 +210,22 @@ def _set_protocols(context: ssl.SSLContext, name: str, settings: Settings) -> No
     context.minimum_version, context.maximum_version = min(versions), max(versions)
 
 
-def _split_suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
+def _split_cipher_suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
     try:
-        return split_suites(names)
+        return split_cipher_suites(names)
     except ValueError as error:
         raise StoreError(f"ssl.cipher.suites: {error}") from None
 
 
 def _find_subject_objection(before: Identity, after: Identity) -> str | None:
     """Return an objection if the certificate is for another subject."""
-    old, new = (read_subject(one.chain[0].public_bytes(Encoding.DER)) for one in (before, after))
+    old, new = (read_certificate_subject(one.chain[0].public_bytes(Encoding.DER)) for one in (before, after))
     if " ".join(old.casefold().split()) == " ".join(new.casefold().split()):
         return None
     return f"the certificate is for {new}, and the one before is for {old} (ssl.allow.dn.changes)"
 
 
-def _find_names_objection(before: Identity, after: Identity) -> str | None:
+def _find_alternative_names_objection(before: Identity, after: Identity) -> str | None:
     """Return an objection if the new certificate lacks alternative names of the one before."""
     missing = _get_alternative_names(before) - _get_alternative_names(after)
     return f"the certificate lacks {', '.join(sorted(missing))} (ssl.allow.san.changes)" if missing else None
@@ -234,7 +239,7 @@ def _get_alternative_names(of: Identity) -> set[str]:
     return {str(name.value) for name in names}
 
 
-def split_suites(names: Iterable[str]) -> tuple[list[str], list[str]]:
+def split_cipher_suites(names: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the suites of TLS 1.2 by OpenSSL's names, and those of TLS 1.3.
 
     Raises ValueError for unknown suites. Also raise it if only some suites of TLS 1.3 are listed, as the `ssl` module
@@ -245,13 +250,13 @@ def split_suites(names: Iterable[str]) -> tuple[list[str], list[str]]:
         if name in NEWER_SUITES:
             newer.append(name)
         elif name != SIGNALLING_SUITE:
-            older.append(_get_openssl_name(name))
+            older.append(_get_openssl_cipher_name(name))
     if newer and len(newer) < len(NEWER_SUITES):
         raise ValueError(f"of TLSv1.3, either all suites are offered or none: {', '.join(NEWER_SUITES)}")
     return older, newer
 
 
-def _get_openssl_name(name: str) -> str:
+def _get_openssl_cipher_name(name: str) -> str:
     match = OLDER_SUITE.fullmatch(name)
     if match is None:
         raise ValueError(f"{name} is not known here")

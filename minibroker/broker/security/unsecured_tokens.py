@@ -12,7 +12,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from minibroker.broker.security.exchanges import Wait
-from minibroker.broker.security.oauthbearer import Identity, TokenRefused, get_name, get_time_ms, split_token
+from minibroker.broker.security.oauthbearer import (
+    Identity,
+    TokenRefused,
+    decode_token_parts,
+    get_name_claim,
+    get_time_claim_ms,
+)
 from minibroker.jaas import JaasError
 
 PREFIX: Final = "unsecuredValidator"
@@ -39,18 +45,22 @@ class UnsecuredTokens:
         self._options = options
         self._now_ms = now_ms
 
-    def make_key_wait(self, token: str) -> Wait | None:
+    def make_wait_for_key(self, token: str) -> Wait | None:
         """Return None: there is no key."""
         return None
 
-    def get_identity(self, token: str) -> Identity:
+    def get_identity_of_token(self, token: str) -> Identity:
         """Return the identity of a valid token. Raises TokenRefused."""
-        header, claims, signature = split_token(token)
+        header, claims, signature = decode_token_parts(token)
         if header.get("alg") != "none" or signature:
             raise TokenRefused("an unsecured token has the algorithm none, and no signature")
         options = self._options
-        name = get_name(claims, options.principal_claim)
-        issued_ms, expires_ms, now_ms = get_time_ms(claims, "iat"), get_time_ms(claims, "exp"), self._now_ms()
+        name = get_name_claim(claims, options.principal_claim)
+        issued_ms, expires_ms, now_ms = (
+            get_time_claim_ms(claims, "iat"),
+            get_time_claim_ms(claims, "exp"),
+            self._now_ms(),
+        )
         if expires_ms is None:
             raise TokenRefused("it has no exp")
         if expires_ms <= now_ms - options.skew_ms:
@@ -59,13 +69,13 @@ class UnsecuredTokens:
             raise TokenRefused("it was issued in the future")
         if issued_ms is not None and expires_ms <= issued_ms:
             raise TokenRefused("it expires before it was issued")
-        missing = [each for each in options.required_scope if each not in _get_scope(claims, options.scope_claim)]
+        missing = [each for each in options.required_scope if each not in _get_scope_claim(claims, options.scope_claim)]
         if missing:
             raise TokenRefused(f"it lacks the scope {missing[0]}", f"[{', '.join(options.required_scope)}]")
         return Identity(name, expires_ms)
 
 
-def _get_scope(claims: dict[str, Any], claim: str) -> list[str]:
+def _get_scope_claim(claims: dict[str, Any], claim: str) -> list[str]:
     """Return the elements of the scope; a text is one, as in Kafka."""
     value = claims.get(claim)
     if isinstance(value, str):

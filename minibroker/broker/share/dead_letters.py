@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from minibroker.broker.clock import run_in_slices
+from minibroker.broker.clock import run_chore_in_slices
 from minibroker.broker.configs.group_settings import DEAD_LETTER_COPIES, DEAD_LETTER_TOPIC, get_group_config
 from minibroker.broker.metadata.leaders import get_led_partition
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
@@ -28,7 +28,7 @@ from minibroker.protocol.records.payload import iterate_payload_chunks
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.steps import Steps
 from minibroker.storage.log_settings import MAX_LONG
-from minibroker.storage.validation import validate_in_steps
+from minibroker.storage.validation import validate_records_in_steps
 
 if TYPE_CHECKING:
     from minibroker.broker.cluster import Cluster
@@ -67,7 +67,7 @@ class DeadLetters:
         self._cluster = cluster
         self._controller = controller
 
-    def write_letters(
+    def write_dead_letters(
         self, group_id: str, partition: Partition, given_up: Sequence[GivenUp], then: Callable[[], None]
     ) -> None:
         """Write a dead letter for each of these records of a partition, and call `then`, also if that fails."""
@@ -99,17 +99,17 @@ class _Writing:
     def start_writing(self) -> None:
         """Try to write what is left."""
         self._attempts += 1
-        run_in_slices(self._cluster.clock, lambda _: None, self._attempt_write(), lambda: None)
+        run_chore_in_slices(self._cluster.clock, lambda _: None, self._try_to_write_letters(), lambda: None)
 
-    def _attempt_write(self) -> Steps[None]:
+    def _try_to_write_letters(self) -> Steps[None]:
         try:
             wait = yield from self._append_letters()
         except KafkaError as error:
-            self._conclude_write(error)
+            self._retry_or_finish_write(error)
         else:
-            self._cluster.turn.call_when_over(wait, self._conclude_write)
+            self._cluster.turn.call_when_over(wait, self._retry_or_finish_write)
 
-    def _conclude_write(self, failure: KafkaError | None) -> None:
+    def _retry_or_finish_write(self, failure: KafkaError | None) -> None:
         if failure is not None and failure.code in RETRIABLE and self._attempts < ATTEMPTS:
             self._cluster.clock.call_later(FIRST_RETRY_MS << self._attempts - 1, self.start_writing)
             return
@@ -119,11 +119,11 @@ class _Writing:
 
     # --- the topic --------------------------------------------------------------------------------
 
-    def _find_or_create_topic(self) -> Steps[Topic]:
+    def _find_or_create_dead_letter_topic(self) -> Steps[Topic]:
         """Return the topic of the queue, created if the cluster's settings allow that. Raises KafkaError."""
         name = str(get_group_config(self._cluster, self._group_id, DEAD_LETTER_TOPIC))
         image, controller = self._cluster.image, self._controller
-        objection = self._find_objection(name, image.topics.get(name))
+        objection = self._find_topic_objection(name, image.topics.get(name))
         if objection is not None:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{objection}: {name!r}")
         if name not in image.topics:
@@ -132,7 +132,7 @@ class _Writing:
             yield from controller.create_topic_in_steps(name, overrides=TOPIC_CONFIGS)
         return image.topics[name]
 
-    def _find_objection(self, name: str, topic: Topic | None) -> str | None:
+    def _find_topic_objection(self, name: str, topic: Topic | None) -> str | None:
         """Return why a topic cannot be the queue, by Kafka's rules in Kafka's order; None if it can."""
         settings = self._cluster.settings
         if not name:
@@ -150,17 +150,19 @@ class _Writing:
 
     def _append_letters(self) -> Steps[Wait]:
         """Append the dead letters that are left; return what to wait for. Raises KafkaError."""
-        topic = yield from self._find_or_create_topic()
+        topic = yield from self._find_or_create_dead_letter_topic()
         index = self._partition.index % len(topic.partitions)
         while True:
             target = self._find_led_partition(topic, index)
             letters = yield from self._make_letters(target.log.settings.max_message_bytes)
             batch = memoryview((yield from build_batch_in_steps(letters)))
             now_ms = self._cluster.clock.wall_ms()
-            validated = yield from validate_in_steps(target.log, batch, api_version=NEWEST_PRODUCE, now_ms=now_ms)
+            validated = yield from validate_records_in_steps(
+                target.log, batch, api_version=NEWEST_PRODUCE, now_ms=now_ms
+            )
             if self._find_led_partition(topic, index).log is not target.log:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{target} has another log now.")
-            target.append(self._cluster.turn, *validated)
+            target.append_batches(self._cluster.turn, *validated)
             for offset in list(self._left)[: len(letters)]:
                 del self._left[offset]
             if not self._left:
@@ -179,12 +181,12 @@ class _Writing:
         """Return the next dead letters, one for each offset: at least one, and no more than a batch has room for."""
         originals = Originals({}, MAX_LONG)
         if get_group_config(self._cluster, self._group_id, DEAD_LETTER_COPIES):
-            originals = yield from self._read_originals(limit_bytes)
+            originals = yield from self._read_original_records(limit_bytes)
         letters: list[Record] = []
         size_bytes = HEADER_BYTES
         for offset, given_up in self._left.items():
             letter = self._make_letter(offset, given_up, originals.records.get(offset, NO_RECORD))
-            size_bytes += _bound_size(letter)
+            size_bytes += _measure_largest_size(letter)
             if letters and (size_bytes > limit_bytes or offset > originals.last):
                 break
             letters.append(letter)
@@ -205,7 +207,7 @@ class _Writing:
 
     # --- the records that they stand for ----------------------------------------------------------
 
-    def _read_originals(self, limit_bytes: int) -> Steps[Originals]:
+    def _read_original_records(self, limit_bytes: int) -> Steps[Originals]:
         """Read the next records, up to about so many bytes. Those that cannot be read are missing."""
         originals: dict[int, Record] = {}
         kept, size_bytes = self._partition.log, 0
@@ -220,7 +222,7 @@ class _Writing:
                     for record in (yield from _decode_records(data, position, header, limit_bytes)):
                         if record.offset in self._left:
                             originals[record.offset] = record
-                            size_bytes += _bound_size(record)
+                            size_bytes += _measure_largest_size(record)
                     if size_bytes > limit_bytes:
                         return Originals(originals, header.last_offset)
                 offset = next((each for each in self._left if each >= region.next_offset), None)
@@ -246,7 +248,7 @@ def _decode_records(data: bytes, position: int, header: BatchHeader, limit_bytes
     return records
 
 
-def _bound_size(record: Record) -> int:
+def _measure_largest_size(record: Record) -> int:
     """Return the most bytes that a record takes in a batch."""
     size_bytes = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
     for key, value in record.headers:

@@ -57,11 +57,11 @@ class Portions:
         self._limit = limit
         self._threshold = max(FIRST_THROTTLED, (limit + 1) // 2)
 
-    def is_throttled(self, runs: Sequence[Run], fetched: range) -> bool:
+    def delivers_part_of_batch(self, runs: Sequence[Run], fetched: range) -> bool:
         """Return whether the origin of these runs comes alone, and in portions."""
-        return any(run.count >= self._threshold for run in _iterate_available(runs, fetched))
+        return any(run.count >= self._threshold for run in _iterate_available_runs(runs, fetched))
 
-    def choose_ranges(
+    def choose_ranges_to_acquire(
         self, origin: Origin, runs: Sequence[Run], fetched: range, most: int | None
     ) -> list[tuple[int, int]]:
         """Return the ranges of an origin's records to deliver now, at most this many.
@@ -70,7 +70,7 @@ class Portions:
         """
         chosen: list[tuple[int, int]] = []
         count, portion = 0, None
-        for run in _iterate_available(runs, fetched):
+        for run in _iterate_available_runs(runs, fetched):
             is_last = self._limit > FIRST_THROTTLED and run.count == self._limit - 1
             if is_last and count:
                 break
@@ -88,7 +88,7 @@ class Portions:
         return chosen
 
 
-def _iterate_available(runs: Sequence[Run], fetched: range) -> Iterator[Run]:
+def _iterate_available_runs(runs: Sequence[Run], fetched: range) -> Iterator[Run]:
     """Yield the runs of which records can be acquired in this range."""
     for run in runs:
         if run.state == DeliveryState.AVAILABLE and run.first < fetched.stop and run.last >= fetched.start:
@@ -120,14 +120,14 @@ class Deliveries:
     # --- what there is ----------------------------------------------------------------------------
 
     @property
-    def in_flight(self) -> int:
+    def in_flight_count(self) -> int:
         """Return the number of offsets between start and end."""
         return self.end_offset - self.start_offset
 
     @property
     def final_count(self) -> int:
         """Return the number of in-flight records that are acknowledged or archived (KIP-1226)."""
-        return sum(run.size for run in self._runs if run.state.is_final)
+        return sum(run.record_count for run in self._runs if run.state.is_final)
 
     def list_runs(self) -> Sequence[Run]:
         """Return the runs, for the eye."""
@@ -137,18 +137,18 @@ class Deliveries:
         """Return the first offset that can be acquired."""
         return next((run.first for run in self._runs if run.state == DeliveryState.AVAILABLE), self.end_offset)
 
-    def find_last_needed_offset(self, count: int) -> int:
+    def find_last_offset_to_acquire(self, count: int) -> int:
         """Return the last offset that matters for an acquisition of about `count` records."""
         for run in self._runs:
             if run.state == DeliveryState.AVAILABLE:
-                if run.size >= count:
+                if run.record_count >= count:
                     return run.origin.last
-                count -= run.size
+                count -= run.record_count
         return self.end_offset + count - 1
 
-    def has_room(self, limits: Limits) -> bool:
+    def has_room_for_deliveries(self, limits: Limits) -> bool:
         """Return whether anything can be acquired: a released record, or a new one below the limit of locks."""
-        return self.find_next_offset() < self.end_offset or self.in_flight < limits.record_locks
+        return self.find_next_offset() < self.end_offset or self.in_flight_count < limits.record_locks
 
     def find_next_lock_end_ms(self) -> int | None:
         """Return when the first lock ends; None without locks."""
@@ -156,7 +156,7 @@ class Deliveries:
 
     # --- acquiring --------------------------------------------------------------------------------
 
-    def acquire(
+    def acquire_records(
         self,
         member_id: str,
         bounds: Sequence[tuple[int, int]],
@@ -175,19 +175,19 @@ class Deliveries:
         """
         if not bounds or max_records <= 0:
             return []
-        self._archive_missing(bounds[0][0])
+        self._archive_compacted_offsets(bounds[0][0])
         fetched = range(bounds[0][0], bounds[-1][1] + 1)
-        most = min(max_records, limits.record_locks - self.in_flight)
+        most = min(max_records, limits.record_locks - self.in_flight_count)
         if most <= 0:
             most = min(max_records, self.end_offset - self.find_next_offset())
             fetched = range(fetched.start, min(fetched.stop, self.end_offset))
         acquired: list[Acquired] = []
         left = most
         portions = Portions(limits.deliveries)
-        for origin, runs in self._group_by_origin(fetched):
+        for origin, runs in self._group_runs_by_origin(fetched):
             if left <= 0:
                 return acquired
-            is_throttled = portions.is_throttled(runs, fetched)
+            is_throttled = portions.delivers_part_of_batch(runs, fetched)
             if is_throttled and acquired:
                 return acquired
             is_whole = fetched.start <= origin.first and origin.last < fetched.stop
@@ -197,17 +197,17 @@ class Deliveries:
                 continue
             else:
                 origin.by_record = True
-                chosen = portions.choose_ranges(origin, runs, fetched, left if strict else None)
+                chosen = portions.choose_ranges_to_acquire(origin, runs, fetched, left if strict else None)
             for first, last in chosen:
-                acquired += self._take_runs(first, last, member_id, now_ms + limits.lock_ms)
+                acquired += self._acquire_available_runs(first, last, member_id, now_ms + limits.lock_ms)
                 left -= last - first + 1
             if is_throttled and chosen:
                 return acquired
-        return acquired + self._acquire_new(
+        return acquired + self._acquire_records_not_in_flight(
             member_id, bounds, fetched.stop - 1, left, batch_size, now_ms, limits, strict
         )
 
-    def _group_by_origin(self, fetched: range) -> list[tuple[Origin, list[Run]]]:
+    def _group_runs_by_origin(self, fetched: range) -> list[tuple[Origin, list[Run]]]:
         """Return the origins with offsets in a range, each with its runs."""
         found: list[tuple[Origin, list[Run]]] = []
         for run in self._runs:
@@ -217,22 +217,22 @@ class Deliveries:
                 found[-1][1].append(run)
         return found
 
-    def _archive_missing(self, first: int) -> None:
+    def _archive_compacted_offsets(self, first: int) -> None:
         """Archive what can be acquired before `first`: compaction has removed it."""
-        for run in list(self._cut_out_runs(self.find_next_offset(), min(first, self.end_offset) - 1)):
+        for run in list(self._split_and_list_runs(self.find_next_offset(), min(first, self.end_offset) - 1)):
             if run.state == DeliveryState.AVAILABLE:
                 run.state = DeliveryState.ARCHIVED
         self.drop_final_records()
 
-    def _take_runs(self, first: int, last: int, member_id: str, lock_end_ms: int) -> list[Acquired]:
+    def _acquire_available_runs(self, first: int, last: int, member_id: str, lock_end_ms: int) -> list[Acquired]:
         taken = []
-        for run in self._cut_out_runs(first, last):
+        for run in self._split_and_list_runs(first, last):
             run.state, run.count = DeliveryState.ACQUIRED, run.count + 1
             run.member_id, run.lock_end_ms = member_id, lock_end_ms
             taken.append(Acquired(run.first, run.last, run.count))
         return taken
 
-    def _acquire_new(
+    def _acquire_records_not_in_flight(
         self,
         member_id: str,
         bounds: Sequence[tuple[int, int]],
@@ -272,7 +272,7 @@ class Deliveries:
     def undo_acquisition(self, member_id: str, acquired: Iterable[Acquired]) -> None:
         """Undo an acquisition: that delivery does not count. What the member does not hold any more stays as it is."""
         for first, last, _ in acquired:
-            for run in self._cut_out_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
+            for run in self._split_and_list_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
                 if run.state == DeliveryState.ACQUIRED and run.member_id == member_id:
                     run.state, run.count = DeliveryState.AVAILABLE, run.count - 1
                     run.member_id, run.lock_end_ms = NOBODY, NEVER_MS
@@ -280,7 +280,7 @@ class Deliveries:
 
     # --- acknowledging ------------------------------------------------------------------------------
 
-    def acknowledge(
+    def acknowledge_records(
         self, member_id: str, said: Sequence[Acknowledgement], limits: Limits, now_ms: int
     ) -> list[StateBatch]:
         """Apply acknowledgements, all or none. They are in order, and no two of them name the same offset.
@@ -290,25 +290,25 @@ class Deliveries:
         """
         current = [each for each in said if each.last >= self.start_offset]
         for one in current:
-            self._check_acquired(member_id, one)
+            self._check_acquired_by_member(member_id, one)
             if AcknowledgeType.RENEW in one.types and not limits.may_renew:
                 message = "Renewing acquisition locks is not enabled for the group."
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
         changed: list[StateBatch] = []
         for first, last, types in current:
             skipped = max(self.start_offset - first, 0)
-            for start, stop, kind in _iterate_types(
+            for start, stop, kind in _iterate_runs_of_equal_type(
                 first + skipped, last, types[skipped:] if len(types) > 1 else types
             ):
-                for run in self._cut_out_runs(start, stop):
+                for run in self._split_and_list_runs(start, stop):
                     run.origin.by_record = run.origin.by_record or len(types) > 1
                     if kind == AcknowledgeType.RENEW:
                         run.lock_end_ms = now_ms + limits.lock_ms
                     else:
-                        changed.append(self._end_lock(run, kind, limits))
+                        changed.append(self._end_acquisition_lock(run, kind, limits))
         return changed
 
-    def _check_acquired(self, member_id: str, said: Acknowledgement) -> None:
+    def _check_acquired_by_member(self, member_id: str, said: Acknowledgement) -> None:
         if not self._runs:
             message = "Batch record not found. The request batch offsets are not found in the cache."
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
@@ -318,30 +318,30 @@ class Deliveries:
             )
         offset = max(said.first, self.start_offset)
         while offset <= said.last:
-            run = self._runs[self._find_run(offset)]
+            run = self._runs[self._find_run_index(offset)]
             if run.state != DeliveryState.ACQUIRED:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)
             if run.member_id != member_id:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of offset")
             offset = run.last + 1
 
-    def release(self, limits: Limits, which: Callable[[Run], bool]) -> list[StateBatch]:
+    def release_acquired_runs(self, limits: Limits, which: Callable[[Run], bool]) -> list[StateBatch]:
         """Release the acquired records of these runs: those of a member that is gone, or whose locks have ended."""
         changed = []
         for run in self._runs:
             if run.state == DeliveryState.ACQUIRED and which(run):
-                changed.append(self._end_lock(run, AcknowledgeType.RELEASE, limits))
+                changed.append(self._end_acquisition_lock(run, AcknowledgeType.RELEASE, limits))
         return changed
 
-    def archive(self, first: int, last: int) -> list[StateBatch]:
+    def archive_offsets(self, first: int, last: int) -> list[StateBatch]:
         """Archive records that no member may see, as their transaction was aborted, and those with dead letters."""
         changed = []
-        for run in self._cut_out_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
+        for run in self._split_and_list_runs(max(first, self.start_offset), min(last, self.end_offset - 1)):
             run.state, run.member_id, run.lock_end_ms = DeliveryState.ARCHIVED, NOBODY, NEVER_MS
             changed.append(run.make_state_batch())
         return changed
 
-    def _end_lock(self, run: Run, kind: AcknowledgeType, limits: Limits) -> StateBatch:
+    def _end_acquisition_lock(self, run: Run, kind: AcknowledgeType, limits: Limits) -> StateBatch:
         """End the lock of an acquired run, as its member says; of one whose lock ends by itself it says release."""
         is_last = kind == AcknowledgeType.RELEASE and run.count >= limits.deliveries
         run.state = DeliveryState.ARCHIVED if is_last else NEXT[kind]
@@ -361,8 +361,8 @@ class Deliveries:
             self._runs.clear()
             self.start_offset = self.end_offset = offset
         else:
-            self._cut_run_at(offset)
-            del self._runs[: self._find_run(offset)]
+            self._split_run_at(offset)
+            del self._runs[: self._find_run_index(offset)]
             self.start_offset = offset
             self.drop_final_records()
         return True
@@ -373,7 +373,7 @@ class Deliveries:
         for run in self._runs:
             if not kept and run.state.is_final:
                 continue
-            if kept and kept[-1].can_join(run):
+            if kept and kept[-1].can_merge_with(run):
                 kept[-1].last = run.last
             else:
                 kept.append(run)
@@ -382,30 +382,30 @@ class Deliveries:
 
     # --- runs by offset -----------------------------------------------------------------------------
 
-    def _find_run(self, offset: int) -> int:
+    def _find_run_index(self, offset: int) -> int:
         """Return the index of the run that contains an in-flight offset."""
         return bisect_right(self._runs, offset, key=lambda run: run.first) - 1
 
-    def _cut_run_at(self, offset: int) -> None:
+    def _split_run_at(self, offset: int) -> None:
         """Make `offset` the first one of a run, if it is in flight."""
         if self.start_offset < offset < self.end_offset:
-            index = self._find_run(offset)
+            index = self._find_run_index(offset)
             if self._runs[index].first < offset:
-                self._runs.insert(index + 1, self._runs[index].split(offset))
+                self._runs.insert(index + 1, self._runs[index].split_at_offset(offset))
 
-    def _cut_out_runs(self, first: int, last: int) -> list[Run]:
+    def _split_and_list_runs(self, first: int, last: int) -> list[Run]:
         """Return the runs of these in-flight offsets, cut so that they have no others."""
         if last < first:
             return []
-        runs, start = self._runs, self._find_run(first)
+        runs, start = self._runs, self._find_run_index(first)
         if runs[start].first < first:
-            runs.insert(start + 1, runs[start].split(first))
+            runs.insert(start + 1, runs[start].split_at_offset(first))
             start += 1
         end = start
         while runs[end].last < last:
             end += 1
         if runs[end].last > last:
-            runs.insert(end + 1, runs[end].split(last + 1))
+            runs.insert(end + 1, runs[end].split_at_offset(last + 1))
         return runs[start : end + 1]
 
 
@@ -415,7 +415,9 @@ def _find_last_offset_of_batch(bounds: Sequence[tuple[int, int]], offset: int) -
     return bounds[index][1] if index < len(bounds) else offset
 
 
-def _iterate_types(first: int, last: int, types: Sequence[int]) -> Iterator[tuple[int, int, AcknowledgeType]]:
+def _iterate_runs_of_equal_type(
+    first: int, last: int, types: Sequence[int]
+) -> Iterator[tuple[int, int, AcknowledgeType]]:
     """Yield ranges of offsets with their type: one for all, or neighbours of the same type."""
     if len(types) == 1:
         yield first, last, KINDS[types[0]]

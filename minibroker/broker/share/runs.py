@@ -117,11 +117,11 @@ class Run:
         return f"<{self.first}-{self.last} {self.state.name} {self.count} {self.member_id}>"
 
     @property
-    def size(self) -> int:
+    def record_count(self) -> int:
         """Return the number of offsets."""
         return self.last - self.first + 1
 
-    def split(self, offset: int) -> Run:
+    def split_at_offset(self, offset: int) -> Run:
         """Cut the run before `offset`; return the second part."""
         rest = Run(offset, self.last, self.state, self.count, self.origin)
         rest.member_id, rest.lock_end_ms = self.member_id, self.lock_end_ms
@@ -129,7 +129,7 @@ class Run:
         self.origin.by_record = True
         return rest
 
-    def can_join(self, other: Run) -> bool:
+    def can_merge_with(self, other: Run) -> bool:
         """Return whether the two can be one run. What will be acknowledged stays apart."""
         if self.state == DeliveryState.ACQUIRED or self.origin is not other.origin:
             return False

@@ -66,7 +66,7 @@ class SharePartition:
         self.leader_epoch = partition.leader_epoch
         self.deliveries = Deliveries(state.start_offset, state.batches)
         self.waiters: set[Waiter] = set()
-        self._resume_archiving()
+        self._resume_writing_dead_letters()
 
     def __repr__(self) -> str:
         return f"{self.partition} for share group {self.key.group_id}"
@@ -75,74 +75,76 @@ class SharePartition:
     def limits(self) -> Limits:
         """Return the group's limits, as they are now."""
         return Limits(
-            self._get_config("share.delivery.count.limit"),
-            self._get_config("share.partition.max.record.locks"),
-            self._get_config("share.record.lock.duration.ms"),
-            may_renew=self._get_config("share.renew.acknowledge.enable"),
+            self._get_group_config("share.delivery.count.limit"),
+            self._get_group_config("share.partition.max.record.locks"),
+            self._get_group_config("share.record.lock.duration.ms"),
+            may_renew=self._get_group_config("share.renew.acknowledge.enable"),
             has_dead_letters=self._has_dead_letters(),
         )
 
-    def _get_config(self, name: str) -> Any:
+    def _get_group_config(self, name: str) -> Any:
         return get_group_config(self._cluster, self.key.group_id, name)
 
     def _has_dead_letters(self) -> bool:
         level = self._cluster.image.features.get(SHARE_VERSION, 0)
-        return level >= FIRST_WITH_DEAD_LETTERS and bool(self._get_config(DEAD_LETTER_TOPIC))
+        return level >= FIRST_WITH_DEAD_LETTERS and bool(self._get_group_config(DEAD_LETTER_TOPIC))
 
     # --- delivering -------------------------------------------------------------------------------
 
-    def read_region(self, max_bytes: int) -> Region | None:
+    def read_region_to_acquire(self, max_bytes: int) -> Region | None:
         """Return the batches with the next records that can be acquired, or None. Raises KafkaError."""
         log_start, deliveries = self.partition.log.log_start_offset, self.deliveries
         if deliveries.advance_start_offset(log_start):
-            self._keep_changed([])
-        if not self.has_room:
+            self._persist_changes([])
+        if not self.has_room_for_records:
             return None
         return self.partition.log.read(deliveries.find_next_offset(), max_bytes, limit_offset=self._get_lock_limit())
 
     @property
-    def has_room(self) -> bool:
+    def has_room_for_records(self) -> bool:
         """Whether there are records to acquire again, or room for new ones."""
-        return self.deliveries.has_room(self.limits)
+        return self.deliveries.has_room_for_deliveries(self.limits)
 
     def _get_lock_limit(self) -> int:
         kept = self.partition.log
-        return kept.last_stable_offset if self._is_committed() else kept.high_watermark
+        return kept.last_stable_offset if self._reads_committed_only() else kept.high_watermark
 
-    def _is_committed(self) -> bool:
-        return bool(self._get_config("share.isolation.level") == READ_COMMITTED)
+    def _reads_committed_only(self) -> bool:
+        return bool(self._get_group_config("share.isolation.level") == READ_COMMITTED)
 
-    def acquire(
+    def acquire_records(
         self, member_id: str, region: Region, max_records: int, batch_size: int, *, strict: bool
     ) -> Delivered | None:
         """Acquire records of the batches that `read` returned. Raises KafkaError."""
         deliveries, limits, start = self.deliveries, self.limits, self.deliveries.start_offset
-        headers = _list_headers(region, deliveries.find_last_needed_offset(min(max_records, limits.record_locks)))
+        headers = _list_batch_headers(
+            region, deliveries.find_last_offset_to_acquire(min(max_records, limits.record_locks))
+        )
         bounds = [(header.base_offset, header.last_offset) for _, header in headers]
         now_ms = int(self._cluster.clock.monotonic_ms())
-        acquired = deliveries.acquire(member_id, bounds, limits, now_ms, max_records, batch_size, strict=strict)
+        acquired = deliveries.acquire_records(member_id, bounds, limits, now_ms, max_records, batch_size, strict=strict)
         changed: list[StateBatch] = []
-        if acquired and self._is_committed():
-            acquired, changed = self._archive_aborted(acquired, [header for _, header in headers])
+        if acquired and self._reads_committed_only():
+            acquired, changed = self._archive_aborted_records(acquired, [header for _, header in headers])
         if changed or deliveries.start_offset != start:
-            self._keep_changed(changed)
-        self._arm_lock_timer()
-        return None if not acquired else Delivered(_cut_region(region, headers, acquired), acquired)
+            self._persist_changes(changed)
+        self._restart_lock_timer()
+        return None if not acquired else Delivered(_cut_region_to_acquired(region, headers, acquired), acquired)
 
-    def _archive_aborted(
+    def _archive_aborted_records(
         self, acquired: Sequence[Acquired], found: Sequence[BatchHeader]
     ) -> tuple[list[Acquired], list[StateBatch]]:
         """Archive what was acquired of aborted transactions; return the rest, and what has changed."""
         left: list[Acquired] = []
         changed: list[StateBatch] = []
-        aborted = self._find_aborted(found)
+        aborted = self._find_aborted_batches(found)
         position = 0
         for one in acquired:
             first = one.first
             while position < len(aborted) and aborted[position].base_offset <= one.last:
                 start, stop = max(aborted[position].base_offset, first), min(aborted[position].last_offset, one.last)
                 if start <= stop:
-                    changed += self.deliveries.archive(start, stop)
+                    changed += self.deliveries.archive_offsets(start, stop)
                     if first < start:
                         left.append(one._replace(first=first, last=start - 1))
                     first = stop + 1
@@ -153,7 +155,7 @@ class SharePartition:
                 left.append(one._replace(first=first))
         return left, changed
 
-    def _find_aborted(self, found: Sequence[BatchHeader]) -> list[BatchHeader]:
+    def _find_aborted_batches(self, found: Sequence[BatchHeader]) -> list[BatchHeader]:
         """Return the batches that belong to aborted transactions."""
         ended: dict[int, list[AbortedTransaction]] = {}
         for one in self.partition.log.list_aborted_transactions(found[0].base_offset, found[-1].last_offset + 1):
@@ -163,42 +165,44 @@ class SharePartition:
     def undo_acquisition(self, member_id: str, delivered: Delivered) -> None:
         """Undo an acquisition whose records are not sent."""
         self.deliveries.undo_acquisition(member_id, delivered.acquired)
-        self._arm_lock_timer()
+        self._restart_lock_timer()
         self._wake_waiters()
 
     # --- what members say -------------------------------------------------------------------------
 
-    def acknowledge(self, member_id: str, said: Sequence[Acknowledgement]) -> Wait:
+    def acknowledge_records(self, member_id: str, said: Sequence[Acknowledgement]) -> Wait:
         """Apply acknowledgements, all or none; return what to wait for before it is answered. Raises KafkaError."""
         now_ms = int(self._cluster.clock.monotonic_ms())
-        changed = self.deliveries.acknowledge(member_id, said, self.limits, now_ms)
+        changed = self.deliveries.acknowledge_records(member_id, said, self.limits, now_ms)
         if changed:
-            return self._keep_changed(changed)
-        self._arm_lock_timer()  # the locks may have been renewed
-        return self._shares.coordinator.get_durability_wait(self.key.text)
+            return self._persist_changes(changed)
+        self._restart_lock_timer()  # the locks may have been renewed
+        return self._shares.coordinator.make_durability_wait(self.key.coordinator_key)
 
-    def release(self, member_id: str) -> None:
+    def release_records_of_member(self, member_id: str) -> None:
         """Release the records of a member whose session has ended."""
-        changed = self.deliveries.release(self.limits, lambda run: run.member_id == member_id)
+        changed = self.deliveries.release_acquired_runs(self.limits, lambda run: run.member_id == member_id)
         if changed:
-            self._keep_or_give_up(changed)
+            self._persist_changes_or_give_up(changed)
 
     def expire_locks(self, *, all_of_them: bool = False) -> None:
         """Release the records whose locks have ended, or all."""
         now_ms = self._cluster.clock.monotonic_ms()
-        changed = self.deliveries.release(self.limits, lambda run: all_of_them or run.lock_end_ms <= now_ms)
+        changed = self.deliveries.release_acquired_runs(
+            self.limits, lambda run: all_of_them or run.lock_end_ms <= now_ms
+        )
         if changed:
             log.info("%s: the locks of %d ranges of records have ended", self, len(changed))
-            self._keep_or_give_up(changed)
-        self._arm_lock_timer()
+            self._persist_changes_or_give_up(changed)
+        self._restart_lock_timer()
 
-    def _keep_or_give_up(self, changed: list[StateBatch]) -> None:
+    def _persist_changes_or_give_up(self, changed: list[StateBatch]) -> None:
         try:
-            self._keep_changed(changed)
+            self._persist_changes(changed)
         except KafkaError as error:
             log.error("%s cannot be kept: %s", self, error)
 
-    def _keep_changed(self, changed: list[StateBatch]) -> Wait:
+    def _persist_changes(self, changed: list[StateBatch]) -> Wait:
         """Send what has changed to the coordinator, and wake who waits. Raises KafkaError, and is given up then.
 
         As in Kafka, the start offset moves afterwards: the coordinator learns of it with the next change.
@@ -206,30 +210,30 @@ class SharePartition:
         deliveries, coordinator = self.deliveries, self._shares.coordinator
         start, done = deliveries.start_offset, deliveries.final_count
         try:
-            coordinator.write_state(self.key, self._state_epoch, self.leader_epoch, start, done, changed)
+            coordinator.write_share_state(self.key, self._state_epoch, self.leader_epoch, start, done, changed)
         except KafkaError:
-            self._shares.give_up(self)
+            self._shares.forget_after_failure(self)
             raise
         deliveries.drop_final_records()
-        coordinator.call_when_durable(self.key.text, self._conclude_keeping)
-        self._arm_lock_timer()
+        coordinator.call_when_durable(self.key.coordinator_key, self._give_up_if_persist_failed)
+        self._restart_lock_timer()
         self._wake_waiters()
-        return coordinator.get_durability_wait(self.key.text)
+        return coordinator.make_durability_wait(self.key.coordinator_key)
 
     def _wake_waiters(self) -> None:
         for waiter in self.waiters:
             waiter.on_released(self)
 
-    def _conclude_keeping(self, failure: KafkaError | None) -> None:
+    def _give_up_if_persist_failed(self, failure: KafkaError | None) -> None:
         if failure is not None:
             log.error("%s could not be kept: %s", self, failure)
-            self._shares.give_up(self)
+            self._shares.forget_after_failure(self)
         else:
             self._write_dead_letters()
 
     # --- dead letters -----------------------------------------------------------------------------
 
-    def _resume_archiving(self) -> None:
+    def _resume_writing_dead_letters(self) -> None:
         """Write the dead letters of records that were being archived when another object had this share partition."""
         limit = self.limits.deliveries
         for run in self.deliveries.list_runs():
@@ -242,19 +246,19 @@ class SharePartition:
         """Write dead letters for what was given up, now that this is kept, and then archive it."""
         given_up, self.deliveries.given_up = self.deliveries.given_up, []
         if given_up and self._shares.find_share_partition(self.key) is self:
-            archive = partial(self._archive_given_up, given_up)
-            self._shares.dead_letters.write_letters(self.key.group_id, self.partition, given_up, archive)
+            archive = partial(self._archive_given_up_records, given_up)
+            self._shares.dead_letters.write_dead_letters(self.key.group_id, self.partition, given_up, archive)
 
-    def _archive_given_up(self, given_up: Sequence[GivenUp]) -> None:
+    def _archive_given_up_records(self, given_up: Sequence[GivenUp]) -> None:
         if self._shares.find_share_partition(self.key) is self:
-            changed = [batch for one in given_up for batch in self.deliveries.archive(one.first, one.last)]
-            self._keep_or_give_up(changed)
+            changed = [batch for one in given_up for batch in self.deliveries.archive_offsets(one.first, one.last)]
+            self._persist_changes_or_give_up(changed)
 
     # --- locks ------------------------------------------------------------------------------------
 
-    def _arm_lock_timer(self) -> None:
+    def _restart_lock_timer(self) -> None:
         """Wait for the first lock to end."""
-        self._disarm_lock_timer()
+        self._cancel_lock_timer()
         end_ms = self.deliveries.find_next_lock_end_ms()
         if end_ms is not None:
             delay_ms = max(end_ms - self._cluster.clock.monotonic_ms(), 0) + 1
@@ -264,19 +268,19 @@ class SharePartition:
         self._timer = None
         self.expire_locks()
 
-    def _disarm_lock_timer(self) -> None:
+    def _cancel_lock_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def close(self) -> None:
+    def close_and_wake_waiters(self) -> None:
         """End it: who waits looks again, and finds out why."""
-        self._disarm_lock_timer()
+        self._cancel_lock_timer()
         for waiter in list(self.waiters):
             waiter.on_changed()
 
 
-def _list_headers(region: Region, last_needed: int) -> list[tuple[int, BatchHeader]]:
+def _list_batch_headers(region: Region, last_needed: int) -> list[tuple[int, BatchHeader]]:
     """Return position and header of the batches up to an offset, at least of one."""
     found: list[tuple[int, BatchHeader]] = []
     for position, header in iterate_headers(region.file, region.position, region.position + region.size_bytes):
@@ -293,7 +297,9 @@ def _is_aborted(header: BatchHeader, ended: Mapping[int, Sequence[AbortedTransac
     return index >= 0 and not header.is_control and header.base_offset <= transactions[index].last_offset
 
 
-def _cut_region(region: Region, found: Sequence[tuple[int, BatchHeader]], acquired: Sequence[Acquired]) -> Region:
+def _cut_region_to_acquired(
+    region: Region, found: Sequence[tuple[int, BatchHeader]], acquired: Sequence[Acquired]
+) -> Region:
     """Return the batches of a region that have acquired records, and those between."""
     first, last = acquired[0].first, acquired[-1].last
     positions = [
@@ -305,7 +311,7 @@ def _cut_region(region: Region, found: Sequence[tuple[int, BatchHeader]], acquir
     return Region(region.file, start, end - start, next_offset)
 
 
-def translate_refusal(error: KafkaError) -> KafkaError:
+def translate_coordinator_error(error: KafkaError) -> KafkaError:
     """Return the error of the coordinator as clients of the partition see it, as in Kafka."""
     if error.code in (
         ErrorCode.NOT_COORDINATOR,

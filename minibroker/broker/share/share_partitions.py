@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from minibroker.broker.clock import run_in_slices
+from minibroker.broker.clock import run_chore_in_slices
 from minibroker.broker.configs.group_settings import OFFSET_RESET, get_group_config, parse_duration_ms
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.share.dead_letters import DeadLetters
@@ -63,7 +63,7 @@ class ShareSession:
         self.wanted: dict[Wanted, str | None] = {}
         self.connection = connection
 
-    def move_to_end(self, wanted: Iterable[Wanted]) -> None:
+    def move_partitions_to_end(self, wanted: Iterable[Wanted]) -> None:
         """Let others come first the next time."""
         for one in wanted:
             if one in self.wanted:
@@ -86,7 +86,7 @@ class SharePartitions:
         """Return the share partition if anybody has used it since the partition has this leader."""
         return self._open.get((key.topic_id, key.partition), {}).get(key.group_id)
 
-    def get_share_partition(self, group_id: str, partition: Partition) -> Steps[SharePartition]:
+    def find_or_open_share_partition(self, group_id: str, partition: Partition) -> Steps[SharePartition]:
         """Return a share partition of which the partition's leader asks; read it from its coordinator the first time.
 
         As in Kafka, the coordinator learns where a new group begins with the first change. Raises KafkaError of the
@@ -96,10 +96,10 @@ class SharePartitions:
         found = self.find_share_partition(key)
         if found is not None and found.leader_epoch == partition.leader_epoch:
             return found
-        state = self.coordinator.read_state(key, partition.leader_epoch)
+        state = self.coordinator.read_share_state(key, partition.leader_epoch)
         start = state.start_offset
         if start == UNSET:
-            start = yield from self._find_first_offset(group_id, partition)
+            start = yield from self._find_initial_start_offset(group_id, partition)
         start = max(start, partition.log.log_start_offset)
         made = SharePartition(self, key, partition, state._replace(start_offset=start))
         other = self.find_share_partition(key)
@@ -108,7 +108,7 @@ class SharePartitions:
         self._open.setdefault((key.topic_id, key.partition), {})[group_id] = made
         return made
 
-    def _find_first_offset(self, group_id: str, partition: Partition) -> Steps[int]:
+    def _find_initial_start_offset(self, group_id: str, partition: Partition) -> Steps[int]:
         """Return where a new group begins to read: `share.auto.offset.reset` says it."""
         reset, kept = str(get_group_config(self.cluster, group_id, OFFSET_RESET)), partition.log
         if reset == "earliest":
@@ -120,7 +120,7 @@ class SharePartitions:
                 return found.offset
         return kept.high_watermark
 
-    def give_up(self, share: SharePartition) -> None:
+    def forget_after_failure(self, share: SharePartition) -> None:
         """Forget a share partition whose state could not be kept; the next request reads it again."""
         where, group_id = (share.key.topic_id, share.key.partition), share.key.group_id
         groups = self._open.get(where, {})
@@ -128,40 +128,40 @@ class SharePartitions:
             del groups[group_id]
             if not groups:
                 del self._open[where]
-            share.close()
+            share.close_and_wake_waiters()
 
-    def drop(self, key: ShareKey) -> None:
+    def forget_changed_state(self, key: ShareKey) -> None:
         """Forget a share partition, as its state was changed or deleted."""
         found = self.find_share_partition(key)
         if found is not None:
-            self.give_up(found)
+            self.forget_after_failure(found)
 
     def delete_group_states(self, group_id: str, topic_ids: Mapping[bytes, Iterable[int]]) -> None:
         """Delete the states of a group's partitions. Raises KafkaError."""
         for topic_id, indexes in topic_ids.items():
             for index in indexes:
                 key = ShareKey(group_id, topic_id, index)
-                self.coordinator.delete_state(key)
-                self.drop(key)
+                self.coordinator.delete_share_state(key)
+                self.forget_changed_state(key)
 
     # --- sessions -----------------------------------------------------------------------------------
 
-    def begin_session(self, key: SessionKey, connection: Connection) -> Steps[ShareSession]:
+    def begin_share_session(self, key: SessionKey, connection: Connection) -> Steps[ShareSession]:
         """Begin a session, in place of an earlier one. Raises KafkaError(SHARE_SESSION_LIMIT_REACHED)."""
-        yield from self.end_session(key)
+        yield from self.end_share_session(key)
         limit = self.cluster.settings["group.share.max.share.sessions"]
         if sum(other.node_id == key.node_id for other in self.sessions) >= limit:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         session = self.sessions[key] = ShareSession(connection)
-        connection.call_when_lost(key, lambda: self._release_session(key, session))
+        connection.call_when_lost(key, lambda: self._end_session_of_lost_client(key, session))
         return session
 
-    def check_session_room(self, count: int) -> None:
+    def check_room_for_session_partitions(self, count: int) -> None:
         """Check that a session may get so many more partitions. Raises KafkaError(SHARE_SESSION_LIMIT_REACHED)."""
         if count and count + sum(len(session.wanted) for session in self.sessions.values()) > SESSION_PARTITIONS_MAX:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
 
-    def resume_session(self, key: SessionKey, epoch: int) -> ShareSession:
+    def get_share_session(self, key: SessionKey, epoch: int) -> ShareSession:
         """Return the session of a request with this epoch, and move it on.
 
         Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
@@ -174,7 +174,7 @@ class SharePartitions:
         session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
         return session
 
-    def end_session(self, key: SessionKey) -> Steps[None]:
+    def end_share_session(self, key: SessionKey) -> Steps[None]:
         """End a session, if there is one, and release what its member has acquired."""
         session = self.sessions.pop(key, None)
         if session is None:
@@ -183,19 +183,19 @@ class SharePartitions:
         for topic_id, index in list(session.wanted):
             share = self.find_share_partition(ShareKey(key.group_id, topic_id, index))
             if share is not None and share.partition.leader_id == key.node_id:
-                share.release(key.member_id)
+                share.release_records_of_member(key.member_id)
             yield
 
-    def _release_session(self, key: SessionKey, session: ShareSession) -> None:
+    def _end_session_of_lost_client(self, key: SessionKey, session: ShareSession) -> None:
         if self.sessions.get(key) is session:
-            run_in_slices(self.cluster.clock, lambda _: None, self.end_session(key), lambda: None)
+            run_chore_in_slices(self.cluster.clock, lambda _: None, self.end_share_session(key), lambda: None)
 
     # --- changes of partitions ----------------------------------------------------------------------
 
     def on_leader_changed(self, partition: Partition) -> None:
         """Forget the share partitions of a partition with another leader."""
         for share in list(self._open.get((partition.topic.topic_id, partition.index), {}).values()):
-            self.give_up(share)
+            self.forget_after_failure(share)
 
     def on_topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget the share partitions of a deleted topic."""

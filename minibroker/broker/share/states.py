@@ -20,7 +20,7 @@ class ShareKey(NamedTuple):
     partition: int
 
     @property
-    def text(self) -> str:
+    def coordinator_key(self) -> str:
         """Return the key whose hash says which coordinator keeps the state."""
         return f"{self.group_id}:{format_uuid(self.topic_id)}:{self.partition}"
 
@@ -42,7 +42,7 @@ class ShareState(NamedTuple):
     snapshot_offset: int = 0
     snapshot_ms: int = 0
 
-    def apply_update(
+    def make_updated_state(
         self, leader_epoch: int, start_offset: int, complete_count: int, batches: Iterable[StateBatch]
     ) -> ShareState:
         """Return the state after an update, of which values of -1 leave what was there."""
@@ -51,11 +51,11 @@ class ShareState(NamedTuple):
             leader_epoch=self.leader_epoch if leader_epoch == UNSET else leader_epoch,
             start_offset=start,
             complete_count=complete_count,
-            batches=combine_batches([*self.batches, *batches], start),
+            batches=combine_state_batches([*self.batches, *batches], start),
             updates=self.updates + 1,
         )
 
-    def make_snapshot(self, now_ms: int) -> ShareSnapshotValue:
+    def make_snapshot_record(self, now_ms: int) -> ShareSnapshotValue:
         """Return the record of the whole state."""
         return ShareSnapshotValue(
             snapshot_epoch=self.snapshot_epoch,
@@ -74,7 +74,7 @@ class ShareState(NamedTuple):
         )
 
 
-def parse_snapshot(value: ShareSnapshotValue, offset: int) -> ShareState:
+def parse_share_snapshot(value: ShareSnapshotValue, offset: int) -> ShareState:
     """Return the state of a snapshot that is at this offset."""
     return ShareState(
         value.snapshot_epoch,
@@ -83,13 +83,13 @@ def parse_snapshot(value: ShareSnapshotValue, offset: int) -> ShareState:
         value.start_offset,
         value.delivery_complete_count,
         value.create_timestamp,
-        parse_batches(value.state_batches),
+        parse_state_batches(value.state_batches),
         snapshot_offset=offset,
         snapshot_ms=value.write_timestamp,
     )
 
 
-def parse_batches(
+def parse_state_batches(
     said: Iterable[ShareSnapshotValue.StateBatch | ShareUpdateValue.StateBatch],
 ) -> tuple[StateBatch, ...]:
     """Return the batches of a record."""
@@ -98,7 +98,7 @@ def parse_batches(
     )
 
 
-def combine_batches(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
+def combine_state_batches(batches: Sequence[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
     """Return batches without overlaps, in order, from the start offset on; neighbours that are alike are joined.
 
     Of batches that overlap, the one with more deliveries counts, then the one with the larger state, as in Kafka.

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from minibroker.broker.clock import run_in_slices
-from minibroker.broker.transactions.marking import Ending, write_marker
+from minibroker.broker.clock import run_chore_in_slices
+from minibroker.broker.transactions.marking import Ending, write_marker_or_return_error
 from minibroker.broker.transactions.transaction import ENDING, State, TopicPartition, Transaction
 from minibroker.broker.turn import Wait, make_wait
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -49,7 +49,7 @@ class MarkerSender:
         """Send the markers of this id that were held back."""
         self._held.discard(transactional_id)
         if transactional_id in self._missing and transactional_id not in self._timers:
-            self._attempt_markers_later(transactional_id, 0)
+            self._try_to_write_markers_later(transactional_id, 0)
 
     def get_partitions_without_marker(self, transactional_id: str) -> frozenset[TopicPartition]:
         """Return the partitions of a transaction that have no marker yet."""
@@ -58,27 +58,27 @@ class MarkerSender:
     def send_markers(self, transaction: Transaction) -> None:
         """Write the markers of a decided transaction, and then its completion."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
-        self._attempt_markers(transaction.transactional_id)
+        self._try_to_write_markers(transaction.transactional_id)
 
     def send_markers_soon(self, transaction: Transaction) -> None:
         """Send markers as `send` does, but from a timer."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
-        self._attempt_markers_later(transaction.transactional_id, 0)
+        self._try_to_write_markers_later(transaction.transactional_id, 0)
 
-    def stop_sending(self, transactional_id: str) -> None:
+    def stop_sending_markers(self, transactional_id: str) -> None:
         """Stop sending markers for this id."""
         self._missing.pop(transactional_id, None)
         timer = self._timers.pop(transactional_id, None)
         if timer is not None:
             timer.cancel()
 
-    def _attempt_markers_later(self, transactional_id: str, delay_ms: int) -> None:
+    def _try_to_write_markers_later(self, transactional_id: str, delay_ms: int) -> None:
         def run() -> None:
-            self._attempt_markers(transactional_id)
+            self._try_to_write_markers(transactional_id)
 
         self._timers[transactional_id] = self._coordinator.cluster.clock.call_later(delay_ms, run)
 
-    def _attempt_markers(self, transactional_id: str) -> None:
+    def _try_to_write_markers(self, transactional_id: str) -> None:
         self._timers.pop(transactional_id, None)
         if transactional_id in self._held:
             return
@@ -97,26 +97,26 @@ class MarkerSender:
                 self._write_markers(transaction, missing, partitions)
             except KafkaError as error:
                 log.warning("%s cannot be ended yet: %s", transactional_id, error)
-                self._attempt_markers_later(transactional_id, RETRY_MS)
+                self._try_to_write_markers_later(transactional_id, RETRY_MS)
                 failed = True
 
         def end() -> None:
             if not failed and self._missing.get(transactional_id) is missing:
                 self._complete_when_flushed(transaction)
 
-        run_in_slices(self._coordinator.cluster.clock, write, split_into_portions(sorted(missing)), end)
+        run_chore_in_slices(self._coordinator.cluster.clock, write, split_into_portions(sorted(missing)), end)
 
     def _complete_when_flushed(self, transaction: Transaction) -> None:
         """Complete the transaction, unless markers are missing; markers that need a flush count as missing until it."""
         transactional_id = transaction.transactional_id
         missing = self._missing[transactional_id]
         if missing:
-            self._complete_or_retry(transactional_id)
+            self._complete_transaction_or_retry(transactional_id)
             return
 
-        unflushed = self._list_unflushed(transaction)
+        unflushed = self._list_unflushed_markers(transaction)
         if not unflushed:
-            self._complete_or_retry(transactional_id)
+            self._complete_transaction_or_retry(transactional_id)
             return
         missing.update(where for where, _ in unflushed)
         lost: set[TopicPartition] = set()
@@ -124,12 +124,12 @@ class MarkerSender:
         def end() -> None:
             missing.intersection_update(lost)
             if self._missing.get(transactional_id) is missing:
-                self._complete_or_retry(transactional_id)
+                self._complete_transaction_or_retry(transactional_id)
 
-        waits = [(wait, partial(_note_lost, lost, where)) for where, wait in unflushed]
+        waits = [(wait, partial(_note_lost_marker, lost, where)) for where, wait in unflushed]
         self._coordinator.cluster.turn.call_when_all_over(waits, end)
 
-    def _list_unflushed(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
+    def _list_unflushed_markers(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
         """Return the partitions of the transaction whose markers need a flush (flush.messages)."""
         topics = self._coordinator.cluster.image.topics
         found = (
@@ -138,7 +138,7 @@ class MarkerSender:
         here = ((where, partition.log) for where, partition in found if partition is not None)
         return [(where, make_wait(kept)) for where, kept in here if kept.flusher.is_needed]
 
-    def _complete_or_retry(self, transactional_id: str) -> None:
+    def _complete_transaction_or_retry(self, transactional_id: str) -> None:
         try:
             if not self._missing[transactional_id]:
                 self._coordinator.complete_transaction(transactional_id)
@@ -146,7 +146,7 @@ class MarkerSender:
                 return
         except KafkaError as error:
             log.warning("%s cannot be ended yet: %s", transactional_id, error)
-        self._attempt_markers_later(transactional_id, RETRY_MS)
+        self._try_to_write_markers_later(transactional_id, RETRY_MS)
 
     def _write_markers(
         self, transaction: Transaction, missing: set[TopicPartition], partitions: Iterable[TopicPartition]
@@ -163,11 +163,14 @@ class MarkerSender:
             if partition is None:  # of a deleted topic
                 missing.discard((name, index))
             elif (node := cluster.nodes.get(partition.leader_id)) is not None:
-                self._note_written(
-                    transaction, missing, (name, index), write_marker(cluster, node, ending, name, index)
+                self._note_marker_written(
+                    transaction,
+                    missing,
+                    (name, index),
+                    write_marker_or_return_error(cluster, node, ending, name, index),
                 )
 
-    def _note_written(
+    def _note_marker_written(
         self, transaction: Transaction, missing: set[TopicPartition], where: TopicPartition, code: ErrorCode
     ) -> None:
         if code in DONE:
@@ -179,5 +182,5 @@ class MarkerSender:
             log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *where, code.name)
 
 
-def _note_lost(lost: set[TopicPartition], where: TopicPartition, failure: KafkaError) -> None:
+def _note_lost_marker(lost: set[TopicPartition], where: TopicPartition, failure: KafkaError) -> None:
     lost.add(where)

@@ -53,7 +53,7 @@ def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest)
         ending = Ending(cluster, producer, marker, wanted.transaction_version)
         for topic in wanted.topics:
             partitions = yield from map_in_steps(
-                partial(_answer_partition, cluster, node, ending, topic.name), topic.partition_indexes
+                partial(_write_marker_and_answer, cluster, node, ending, topic.name), topic.partition_indexes
             )
             result.topics.append(TopicResult(name=topic.name, partitions=partitions))
             yield
@@ -61,23 +61,25 @@ def write_markers(cluster: Cluster, node: Node, request: WriteTxnMarkersRequest)
     return response
 
 
-def _answer_partition(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> PartitionResult:
-    return PartitionResult(partition_index=index, error_code=write_marker(cluster, node, ending, topic, index))
+def _write_marker_and_answer(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> PartitionResult:
+    return PartitionResult(
+        partition_index=index, error_code=write_marker_or_return_error(cluster, node, ending, topic, index)
+    )
 
 
-def write_marker(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> ErrorCode:
+def write_marker_or_return_error(cluster: Cluster, node: Node, ending: Ending, topic: str, index: int) -> ErrorCode:
     """Write the marker to a partition, if `node` leads it; return NONE, or the error code."""
     try:
-        _write_marker(cluster, get_led_partition(node.node_id, cluster.image.topics.get(topic), index), ending)
+        _append_marker(cluster, get_led_partition(node.node_id, cluster.image.topics.get(topic), index), ending)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
 
 
-def _write_marker(cluster: Cluster, partition: Partition, ending: Ending) -> None:
+def _append_marker(cluster: Cluster, partition: Partition, ending: Ending) -> None:
     partition.check_min_isr()
     header, committed = ending.header, ending.marker.committed
     partition.log.producers.check_marker(header, ending.marker, ending.transaction_version)
-    partition.append(cluster.turn, ending.batch, [header])  # which sets offset and epoch in it, and writes it
+    partition.append_batches(cluster.turn, ending.batch, [header])  # which sets offset and epoch in it, and writes it
     for watcher in cluster.watchers:
         watcher.on_transaction_ended(partition.topic.name, partition.index, header.producer_id, committed=committed)

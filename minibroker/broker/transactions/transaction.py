@@ -32,12 +32,12 @@ class State(IntEnum):
     PREPARE_EPOCH_FENCE = 7
 
     @property
-    def label(self) -> str:
+    def api_name(self) -> str:
         """Return the state's name in DescribeTransactions and ListTransactions."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
-LABELS: Final = {state.label: state for state in State}
+LABELS: Final = {state.api_name: state for state in State}
 
 # The previous states of each state. PREPARE_EPOCH_FENCE is never written: it is an abort that bumps the epoch.
 REACHED_FROM: Final = {
@@ -90,11 +90,11 @@ class Transaction(NamedTuple):
     def transition_to(self, state: State, now_ms: int, **changes: object) -> Transaction:
         """Return the transaction in its next state. Raises ValueError for an impossible transition, which is a bug."""
         if self.state not in REACHED_FROM[state]:
-            raise ValueError(f"{self.transactional_id} cannot go from {self.state.label} to {state.label}")
+            raise ValueError(f"{self.transactional_id} cannot go from {self.state.api_name} to {state.api_name}")
         return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]
 
 
-def choose_error_code(error: KafkaError, knows_producer_fenced: bool) -> ErrorCode:
+def choose_error_code_for_client(error: KafkaError, knows_producer_fenced: bool) -> ErrorCode:
     """Return the error code for a client, which may be older than PRODUCER_FENCED (KIP-588)."""
     if error.code == ErrorCode.PRODUCER_FENCED and not knows_producer_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH

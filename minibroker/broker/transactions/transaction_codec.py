@@ -7,7 +7,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Final
 
-from minibroker.broker.coordination.coordinator_logs import Entry, encode_entry
+from minibroker.broker.coordination.coordinator_logs import Entry, encode_record_entry
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, State, TopicPartition, Transaction
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 
@@ -24,18 +24,20 @@ def encode_transaction(transaction: Transaction, transaction_version: int = OWN_
     """Return the record of a transactional id's current state."""
     if transaction_version < 1 or len(transaction.partitions) > PARTITIONS_KEPT:
         version = FLEXIBLE_VERSION if transaction_version >= 1 else 0
-        return encode_entry(
-            TransactionLogKey(transactional_id=transaction.transactional_id), make_value(transaction), version
+        return encode_record_entry(
+            TransactionLogKey(transactional_id=transaction.transactional_id),
+            make_transaction_log_value(transaction),
+            version,
         )
-    return _encode_key(transaction.transactional_id), _encode_flexible_value(transaction)
+    return _encode_transaction_log_key(transaction.transactional_id), _encode_transaction_log_value(transaction)
 
 
 @lru_cache(maxsize=256)
-def _encode_key(transactional_id: str) -> bytes:
-    return encode_entry(TransactionLogKey(transactional_id=transactional_id))[0]
+def _encode_transaction_log_key(transactional_id: str) -> bytes:
+    return encode_record_entry(TransactionLogKey(transactional_id=transactional_id))[0]
 
 
-def _encode_flexible_value(transaction: Transaction) -> bytes:
+def _encode_transaction_log_value(transaction: Transaction) -> bytes:
     """Encode by the layout, as little more than state and times changes between records."""
     start = _START.pack(
         FLEXIBLE_VERSION,
@@ -47,17 +49,17 @@ def _encode_flexible_value(transaction: Transaction) -> bytes:
     partitions = NO_LIST if transaction.state is State.EMPTY else _encode_partitions(transaction.partitions)
     times = _TIMES.pack(transaction.last_update_ms, transaction.start_ms)
     tags = transaction.previous_producer_id, transaction.next_producer_id, transaction.client_version
-    return b"".join((start, partitions, times, _encode_tags(*tags)))
+    return b"".join((start, partitions, times, _encode_tagged_fields(*tags)))
 
 
 @lru_cache(maxsize=256)
 def _encode_partitions(partitions: frozenset[TopicPartition]) -> bytes:
-    value = TransactionLogValue(transaction_partitions=_group_by_topic(partitions)).encode(FLEXIBLE_VERSION)
+    value = TransactionLogValue(transaction_partitions=_group_partitions_by_topic(partitions)).encode(FLEXIBLE_VERSION)
     return value[_START.size - _VERSION_BYTES : -_TIMES.size - len(NO_TAGS)]
 
 
 @lru_cache(maxsize=16)
-def _encode_tags(previous_producer_id: int, next_producer_id: int, client_version: int) -> bytes:
+def _encode_tagged_fields(previous_producer_id: int, next_producer_id: int, client_version: int) -> bytes:
     value = TransactionLogValue(
         previous_producer_id=previous_producer_id,
         next_producer_id=next_producer_id,
@@ -67,12 +69,12 @@ def _encode_tags(previous_producer_id: int, next_producer_id: int, client_versio
     return value.encode(FLEXIBLE_VERSION)[_START.size - _VERSION_BYTES + len(NO_LIST) + _TIMES.size :]
 
 
-def encode_tombstone(transactional_id: str) -> Entry:
+def encode_transaction_tombstone(transactional_id: str) -> Entry:
     """Return the record that deletes a transactional id."""
-    return encode_entry(TransactionLogKey(transactional_id=transactional_id))
+    return encode_record_entry(TransactionLogKey(transactional_id=transactional_id))
 
 
-def make_value(transaction: Transaction) -> TransactionLogValue:
+def make_transaction_log_value(transaction: Transaction) -> TransactionLogValue:
     """Return the record's value; without a transaction its list of partitions is null, as in Kafka."""
     return TransactionLogValue(
         producer_id=transaction.producer_id,
@@ -81,14 +83,16 @@ def make_value(transaction: Transaction) -> TransactionLogValue:
         producer_epoch=transaction.producer_epoch,
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state,
-        transaction_partitions=None if transaction.state is State.EMPTY else _group_by_topic(transaction.partitions),
+        transaction_partitions=None
+        if transaction.state is State.EMPTY
+        else _group_partitions_by_topic(transaction.partitions),
         transaction_last_update_timestamp_ms=transaction.last_update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
         client_transaction_version=transaction.client_version,
     )
 
 
-def _group_by_topic(partitions: frozenset[TopicPartition]) -> list[TransactionLogValue.PartitionsSchema]:
+def _group_partitions_by_topic(partitions: frozenset[TopicPartition]) -> list[TransactionLogValue.PartitionsSchema]:
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         by_topic[topic].append(partition)

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from minibroker.broker.clock import run_in_slices
+from minibroker.broker.clock import run_chore_in_slices
 from minibroker.broker.coordination.coordinator_logs import CoordinatorLogSettings
 from minibroker.broker.coordination.runtime import ByPartition, CoordinatorRuntime
 from minibroker.broker.metadata.features import TRANSACTION_VERSION
@@ -18,7 +18,11 @@ from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions import transitions
 from minibroker.broker.transactions.markers import MarkerSender
 from minibroker.broker.transactions.transaction import AT_REST, ENDING, NEVER_MS, State, TopicPartition, Transaction
-from minibroker.broker.transactions.transaction_codec import encode_tombstone, encode_transaction, parse_transaction
+from minibroker.broker.transactions.transaction_codec import (
+    encode_transaction,
+    encode_transaction_tombstone,
+    parse_transaction,
+)
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
 from minibroker.protocol.records.internal import decode_internal_record
@@ -57,17 +61,17 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         return TransactionShard(self, index)
 
     @property
-    def version(self) -> int:
+    def transaction_version(self) -> int:
         """Return the finalized level of the feature transaction.version."""
         return self.cluster.image.features.get(TRANSACTION_VERSION, 0)
 
     # --- nodes and transactions -----------------------------------------------------------------
 
-    def check_coordinator(self, node: Node, key: str | None) -> None:
+    def check_is_coordinator(self, node: Node, key: str | None) -> None:
         """Check that `node` coordinates `key`. Raises KafkaError, INVALID_REQUEST for an empty transactional id."""
         if not key:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty.")
-        super().check_coordinator(node, key)
+        super().check_is_coordinator(node, key)
 
     def get_coordinator_epoch(self, transactional_id: str) -> int:
         """Return the epoch of markers: the leader epoch of the partition with the id's state. Raises KafkaError."""
@@ -97,28 +101,30 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
             transaction = Transaction(transactional_id, new_id(), timeout_ms, now_ms)
         if transaction.state is State.ONGOING:
             transitions.check_expected_producer(transaction, expected)
-            self.abort_and_fence(transaction)
+            self.abort_and_fence_producer(transaction)
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "The ongoing transaction is aborted first.")
         after = transitions.initialize_producer(transaction, timeout_ms, expected, now_ms, new_id)
-        self._write_change(after)
+        self._append_and_apply_transaction(after)
         return after.producer_id, after.producer_epoch
 
     def add_partitions(
         self, transactional_id: str, producer: tuple[int, int], partitions: Iterable[TopicPartition], version: int
     ) -> None:
-        """Add partitions to the transaction; `version` is the client's transaction version.
+        """Add partitions to the transaction; `transaction_version` is the client's transaction version.
 
-        Raises KafkaError as `transitions.with_partitions` and `append`.
+        Raises KafkaError as `transitions.add_partitions_to_transaction` and `append`.
         """
         transaction = self.get_transaction(transactional_id)
         now_ms = self.cluster.clock.wall_ms()
-        after = transitions.with_partitions(transaction, producer, partitions, version, now_ms)
+        after = transitions.add_partitions_to_transaction(transaction, producer, partitions, version, now_ms)
         if after is not transaction:
-            self._write_change(after)
+            self._append_and_apply_transaction(after)
 
-    def check_partition(self, transactional_id: str, producer: tuple[int, int], partition: TopicPartition) -> None:
+    def check_partition_in_transaction(
+        self, transactional_id: str, producer: tuple[int, int], partition: TopicPartition
+    ) -> None:
         """Check that the partition is part of the producer's open transaction (KIP-890). Raises KafkaError."""
-        transitions.check_partition(self.get_transaction(transactional_id), producer, partition)
+        transitions.check_partition_in_transaction(self.get_transaction(transactional_id), producer, partition)
 
     def end_transaction(
         self, transactional_id: str, producer: tuple[int, int], commit: bool, version: int
@@ -132,20 +138,22 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
         new_id = self.controller.allocate_producer_id
         after = transitions.end_transaction(transaction, producer, commit, version, now_ms, new_id)
         if after is not transaction:
-            self._write_decision(after)
-        return transitions.choose_next_producer(after)
+            self._append_decision_and_send_markers(after)
+        return transitions.choose_next_producer_id_and_epoch(after)
 
     # --- without a request ----------------------------------------------------------------------
 
-    def abort_and_fence(self, transaction: Transaction) -> None:
+    def abort_and_fence_producer(self, transaction: Transaction) -> None:
         """Abort an ongoing transaction and fence its producer. Raises KafkaError."""
         now_ms = self.cluster.clock.wall_ms()
-        after = transitions.fence_producer(transaction, self.version, now_ms, self.controller.allocate_producer_id)
-        self._write_decision(after)
+        after = transitions.transition_to_fenced_abort(
+            transaction, self.transaction_version, now_ms, self.controller.allocate_producer_id
+        )
+        self._append_decision_and_send_markers(after)
 
-    def _write_decision(self, after: Transaction) -> None:
+    def _append_decision_and_send_markers(self, after: Transaction) -> None:
         """Write the decision; its markers follow once it is durable, after a crash at the next start."""
-        self._write_change(after)
+        self._append_and_apply_transaction(after)
         self.call_when_durable(
             after.transactional_id, lambda failure: None if failure else self.markers.send_markers(after)
         )
@@ -153,15 +161,15 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     def complete_transaction(self, transactional_id: str) -> None:
         """Record that all markers of a transaction are written. Raises KafkaError."""
         transaction = self.transactions[transactional_id]
-        self._write_change(transitions.complete_transaction(transaction, self.cluster.clock.wall_ms()))
+        self._append_and_apply_transaction(transitions.complete_transaction(transaction, self.cluster.clock.wall_ms()))
 
     def delete_transactional_id(self, transactional_id: str) -> None:
         """Delete an id, with a tombstone. Raises KafkaError."""
-        self.append(transactional_id, [encode_tombstone(transactional_id)])
+        self.append_entries(transactional_id, [encode_transaction_tombstone(transactional_id)])
         del self.transactions[transactional_id]
 
-    def _write_change(self, after: Transaction) -> None:
-        self.append(after.transactional_id, [encode_transaction(after, self.version)])
+    def _append_and_apply_transaction(self, after: Transaction) -> None:
+        self.append_entries(after.transactional_id, [encode_transaction(after, self.transaction_version)])
         self.transactions[after.transactional_id] = after
 
 
@@ -172,7 +180,7 @@ class TransactionShard:
         self._coordinator = coordinator
         self._index = index
 
-    def replay(self, record: Record, producer_id: int) -> None:
+    def replay_record(self, record: Record, producer_id: int) -> None:
         key, value = decode_internal_record(TRANSACTIONS_TOPIC, record.key, record.value)
         if not isinstance(key.message, TransactionLogKey):
             return
@@ -182,19 +190,19 @@ class TransactionShard:
         elif value is None and transactional_id in transactions:
             del transactions[transactional_id]
 
-    def on_transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+    def apply_transaction_end(self, producer_id: int, *, committed: bool) -> None:
         """Do nothing, as no record of this topic is part of a transaction."""
 
-    def on_loaded(self) -> None:
+    def start_timers_after_load(self) -> None:
         """Send the markers of decided transactions, and start to check timeouts."""
-        for transaction in self._coordinator.transactions.list_values(self._index):
+        for transaction in self._coordinator.transactions.list_values_of_partition(self._index):
             if transaction.state in ENDING:
                 self._coordinator.markers.send_markers_soon(transaction)
-        self._coordinator.expiry.start()
+        self._coordinator.expiry.start_timers()
 
-    def unload(self) -> None:
-        for transaction in self._coordinator.transactions.take_values(self._index):
-            self._coordinator.markers.stop_sending(transaction.transactional_id)
+    def discard_state(self) -> None:
+        for transaction in self._coordinator.transactions.remove_values_of_partition(self._index):
+            self._coordinator.markers.stop_sending_markers(transaction.transactional_id)
 
 
 class TransactionExpiry:
@@ -204,36 +212,38 @@ class TransactionExpiry:
         self._coordinator = coordinator
         self._started = False
 
-    def start(self) -> None:
+    def start_timers(self) -> None:
         """Start the checks, unless they have started."""
         if not self._started:
             self._started = True
-            self._repeat_work(ABORT_INTERVAL, self._abort_timed_out)
-            self._repeat_work(FORGET_INTERVAL, self._forget_unused)
+            self._repeat_for_each_transaction(ABORT_INTERVAL, self._abort_if_timed_out)
+            self._repeat_for_each_transaction(FORGET_INTERVAL, self._delete_if_unused)
 
-    def _repeat_work(self, interval: str, work: Callable[[Transaction], None]) -> None:
+    def _repeat_for_each_transaction(self, interval: str, work: Callable[[Transaction], None]) -> None:
         cluster = self._coordinator.cluster
 
         def run() -> None:
-            transactions = self._coordinator.transactions.iterate_present()
-            run_in_slices(cluster.clock, work, transactions, lambda: self._repeat_work(interval, work))
+            transactions = self._coordinator.transactions.iterate_present_values()
+            run_chore_in_slices(
+                cluster.clock, work, transactions, lambda: self._repeat_for_each_transaction(interval, work)
+            )
 
         cluster.clock.call_later(cluster.settings[interval], run)
 
-    def _abort_timed_out(self, transaction: Transaction) -> None:
+    def _abort_if_timed_out(self, transaction: Transaction) -> None:
         """Abort a transaction that has exceeded its producer's transaction.timeout.ms."""
         now_ms = self._coordinator.cluster.clock.wall_ms()
         if transaction.state is not State.ONGOING or transaction.timeout_ms == NEVER_MS:
             return
         if transaction.start_ms + transaction.timeout_ms < now_ms:
             try:
-                self._coordinator.abort_and_fence(transaction)
+                self._coordinator.abort_and_fence_producer(transaction)
             except KafkaError as error:
                 log.warning("%s cannot be aborted yet: %s", transaction.transactional_id, error)
             else:
                 log.info("%s is aborted, as it has timed out", transaction.transactional_id)
 
-    def _forget_unused(self, transaction: Transaction) -> None:
+    def _delete_if_unused(self, transaction: Transaction) -> None:
         """Delete an id that was unused for transactional.id.expiration.ms."""
         cluster = self._coordinator.cluster
         after_ms = cluster.settings["transactional.id.expiration.ms"]

@@ -39,7 +39,7 @@ def initialize_producer(
     check_expected_producer(transaction, expected)
     exhausted = transaction.epochs_exhausted and (expected is None or expected[1] == transaction.producer_epoch)
     if exhausted:
-        return _make_resting(
+        return _make_empty_transaction(
             transaction,
             now_ms,
             timeout_ms=timeout_ms,
@@ -48,8 +48,8 @@ def initialize_producer(
             producer_epoch=0,
             last_producer_epoch=NO_EPOCH if expected is None else transaction.producer_epoch,
         )
-    epoch, last_epoch = _bump_epoch(transaction, expected)
-    return _make_resting(
+    epoch, last_epoch = _bump_producer_epoch(transaction, expected)
+    return _make_empty_transaction(
         transaction, now_ms, timeout_ms=timeout_ms, producer_epoch=epoch, last_producer_epoch=last_epoch
     )
 
@@ -63,12 +63,12 @@ def check_expected_producer(transaction: Transaction, expected: Expected) -> Non
         producer_id, epoch = expected
         repeated = producer_id == transaction.previous_producer_id and epoch >= LAST_CLIENT_EPOCH
         if producer_id != transaction.producer_id and not repeated:
-            raise _make_fenced_error(transaction, epoch)
+            raise _make_producer_fenced_error(transaction, epoch)
     if transaction.state in ENDING:
-        raise _make_concurrent_error(transaction)
+        raise _make_concurrent_transactions_error(transaction)
 
 
-def _bump_epoch(transaction: Transaction, expected: Expected) -> tuple[int, int]:
+def _bump_producer_epoch(transaction: Transaction, expected: Expected) -> tuple[int, int]:
     """Return the next epoch, and the one before it if the producer expected it."""
     current = transaction.producer_epoch
     if expected is None:
@@ -77,17 +77,17 @@ def _bump_epoch(transaction: Transaction, expected: Expected) -> tuple[int, int]
         return current + 1, current
     if expected[1] == transaction.last_producer_epoch:
         return current, transaction.last_producer_epoch  # a retry, as the answer was lost
-    raise _make_fenced_error(transaction, expected[1])
+    raise _make_producer_fenced_error(transaction, expected[1])
 
 
-def _make_resting(transaction: Transaction, now_ms: int, **changes: object) -> Transaction:
+def _make_empty_transaction(transaction: Transaction, now_ms: int, **changes: object) -> Transaction:
     return transaction.transition_to(State.EMPTY, now_ms, partitions=frozenset(), start_ms=NO_TIME, **changes)
 
 
 # --- partitions ---------------------------------------------------------------------------------
 
 
-def with_partitions(
+def add_partitions_to_transaction(
     transaction: Transaction,
     producer: tuple[int, int],
     partitions: Iterable[TopicPartition],
@@ -108,10 +108,12 @@ def with_partitions(
     )
 
 
-def check_partition(transaction: Transaction, producer: tuple[int, int], partition: TopicPartition) -> None:
+def check_partition_in_transaction(
+    transaction: Transaction, producer: tuple[int, int], partition: TopicPartition
+) -> None:
     """Check that the partition is in the open transaction (KIP-890, part 1).
 
-    Raises KafkaError as `with_partitions`, and TRANSACTION_ABORTABLE.
+    Raises KafkaError as `add_partitions_to_transaction`, and TRANSACTION_ABORTABLE.
     """
     _check_not_ending(transaction, producer)
     if partition not in transaction.partitions:
@@ -123,15 +125,15 @@ def check_partition(transaction: Transaction, producer: tuple[int, int], partiti
 def _check_not_ending(transaction: Transaction, producer: tuple[int, int]) -> None:
     _check_producer(transaction, producer)
     if transaction.state in ENDING:
-        raise _make_concurrent_error(transaction)
+        raise _make_concurrent_transactions_error(transaction)
 
 
 def _check_producer(transaction: Transaction, producer: tuple[int, int]) -> None:
     producer_id, epoch = producer
     if producer_id != transaction.producer_id:
-        raise _make_other_mapping_error(transaction, producer_id)
+        raise _make_wrong_producer_id_error(transaction, producer_id)
     if epoch != transaction.producer_epoch:
-        raise _make_fenced_error(transaction, epoch)
+        raise _make_producer_fenced_error(transaction, epoch)
 
 
 # --- EndTxn -------------------------------------------------------------------------------------
@@ -153,8 +155,8 @@ def end_transaction(
         return _end_with_own_epoch(transaction, producer, commit, client_version, now_ms, new_producer_id)
     _check_producer(transaction, producer)
     if transaction.state is State.ONGOING:
-        return _prepare_end(transaction, commit, client_version, now_ms)
-    _check_outcome(transaction, commit)
+        return _transition_to_prepare_end(transaction, commit, client_version, now_ms)
+    _check_ended_with_outcome(transaction, commit)
     return transaction
 
 
@@ -170,24 +172,24 @@ def _end_with_own_epoch(
 
     A transaction without partitions can be aborted, but not committed.
     """
-    again = _is_retry(transaction, producer)
+    again = _is_retry_of_end(transaction, producer)
     if producer[0] != transaction.producer_id and not again:
-        raise _make_other_mapping_error(transaction, producer[0])
+        raise _make_wrong_producer_id_error(transaction, producer[0])
     current = producer[1] == transaction.producer_epoch and transaction.state not in ENDING
     if not current and not (again and transaction.state in ENDING | AT_REST - {State.EMPTY}):
-        raise _make_fenced_error(transaction, producer[1])
+        raise _make_producer_fenced_error(transaction, producer[1])
     if again:
-        _check_outcome(transaction, commit)
+        _check_ended_with_outcome(transaction, commit)
         return transaction
     if transaction.state in AT_REST:
         if commit:
             raise _make_invalid_state_error(transaction, commit)
         transaction = transaction._replace(start_ms=now_ms)
     next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
-    return _prepare_end(transaction, commit, client_version, now_ms, next_producer_id)
+    return _transition_to_prepare_end(transaction, commit, client_version, now_ms, next_producer_id)
 
 
-def _is_retry(transaction: Transaction, producer: tuple[int, int]) -> bool:
+def _is_retry_of_end(transaction: Transaction, producer: tuple[int, int]) -> bool:
     """Return whether this is a retry: it has the previous epoch, or the previous id if the epochs ran out."""
     producer_id, epoch = producer
     if producer_id == transaction.producer_id:
@@ -199,12 +201,12 @@ def _is_retry(transaction: Transaction, producer: tuple[int, int]) -> bool:
     )
 
 
-def _check_outcome(transaction: Transaction, commit: bool) -> None:
+def _check_ended_with_outcome(transaction: Transaction, commit: bool) -> None:
     """Check that the transaction has ended with this outcome. Raises KafkaError."""
     if transaction.state not in OUTCOMES[commit]:
         raise _make_invalid_state_error(transaction, commit)
     if transaction.state in ENDING:
-        raise _make_concurrent_error(transaction)
+        raise _make_concurrent_transactions_error(transaction)
 
 
 OUTCOMES: Final = {
@@ -213,7 +215,7 @@ OUTCOMES: Final = {
 }
 
 
-def _prepare_end(
+def _transition_to_prepare_end(
     transaction: Transaction, commit: bool, client_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
 ) -> Transaction:
     changes: dict[str, int] = {"client_version": client_version, "next_producer_id": next_producer_id}
@@ -223,14 +225,14 @@ def _prepare_end(
     return transaction.transition_to(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms, **changes)
 
 
-def fence_producer(
+def transition_to_fenced_abort(
     transaction: Transaction, client_version: int, now_ms: int, new_producer_id: NewProducerId
 ) -> Transaction:
     """Return an ongoing transaction in PrepareAbort, with a new epoch that fences its producer."""
     if client_version >= OWN_EPOCHS:
         next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
-        return _prepare_end(transaction, False, client_version, now_ms, next_producer_id)
-    bumped = _prepare_end(transaction, False, client_version, now_ms)
+        return _transition_to_prepare_end(transaction, False, client_version, now_ms, next_producer_id)
+    bumped = _transition_to_prepare_end(transaction, False, client_version, now_ms)
     return bumped._replace(producer_epoch=transaction.producer_epoch + 1, last_producer_epoch=NO_EPOCH)
 
 
@@ -248,7 +250,7 @@ def complete_transaction(transaction: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def choose_next_producer(transaction: Transaction) -> tuple[int, int]:
+def choose_next_producer_id_and_epoch(transaction: Transaction) -> tuple[int, int]:
     """Return the producer id and epoch for the producer's next transaction."""
     if transaction.next_producer_id != NO_PRODUCER_ID:
         return transaction.next_producer_id, 0
@@ -258,22 +260,22 @@ def choose_next_producer(transaction: Transaction) -> tuple[int, int]:
 # --- errors -------------------------------------------------------------------------------------
 
 
-def _make_other_mapping_error(transaction: Transaction, producer_id: int) -> KafkaError:
+def _make_wrong_producer_id_error(transaction: Transaction, producer_id: int) -> KafkaError:
     message = f"{transaction.transactional_id} belongs to producer {transaction.producer_id}, not to {producer_id}."
     return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, message)
 
 
-def _make_fenced_error(transaction: Transaction, epoch: int) -> KafkaError:
+def _make_producer_fenced_error(transaction: Transaction, epoch: int) -> KafkaError:
     message = f"Epoch {epoch} of {transaction.transactional_id} is not the current one, {transaction.producer_epoch}."
     return KafkaError(ErrorCode.PRODUCER_FENCED, message)
 
 
-def _make_concurrent_error(transaction: Transaction) -> KafkaError:
-    message = f"{transaction.transactional_id} is in {transaction.state.label}: its markers are being written."
+def _make_concurrent_transactions_error(transaction: Transaction) -> KafkaError:
+    message = f"{transaction.transactional_id} is in {transaction.state.api_name}: its markers are being written."
     return KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, message)
 
 
 def _make_invalid_state_error(transaction: Transaction, commit: bool) -> KafkaError:
     wish = "committed" if commit else "aborted"
-    message = f"{transaction.transactional_id} is in {transaction.state.label} and cannot be {wish}."
+    message = f"{transaction.transactional_id} is in {transaction.state.api_name} and cannot be {wish}."
     return KafkaError(ErrorCode.INVALID_TXN_STATE, message)

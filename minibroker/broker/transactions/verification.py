@@ -28,7 +28,7 @@ RETRIED: Final = frozenset(
 )
 
 
-def join_or_verify(
+def add_or_verify_partition(
     transactions: TransactionCoordinator,
     transactional_id: str,
     producer: tuple[int, int],
@@ -45,14 +45,14 @@ def join_or_verify(
     partition.log.producers.check_producer_epoch(*producer)
     named = partition.topic.name, partition.index
     try:
-        return _join_or_verify(transactions, transactional_id, producer, named, joins=joins)
+        return _add_or_verify_partition_locally(transactions, transactional_id, producer, named, joins=joins)
     except KafkaError as error:
         if error.code != ErrorCode.PRODUCER_FENCED:
             raise
         raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message) from error
 
 
-def _join_or_verify(
+def _add_or_verify_partition_locally(
     transactions: TransactionCoordinator,
     transactional_id: str,
     producer: tuple[int, int],
@@ -63,20 +63,20 @@ def _join_or_verify(
     node = transactions.find_coordinator_node(transactional_id)
     if node is None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Nobody coordinates {transactional_id}.")
-    transactions.check_coordinator(node, transactional_id)
+    transactions.check_is_coordinator(node, transactional_id)
     if joins:
         transactions.add_partitions(transactional_id, producer, [partition], OWN_EPOCHS)
-        wait = transactions.get_durability_wait(transactional_id)
+        wait = transactions.make_durability_wait(transactional_id)
         write_pending_now(
             wait
         )  # a transaction that is in the log but unknown to its coordinator would stay open for ever
         return wait._replace(pending=None)
     if transactions.cluster.settings[VERIFICATION]:
-        transactions.check_partition(transactional_id, producer, partition)
+        transactions.check_partition_in_transaction(transactional_id, producer, partition)
     return None
 
 
-def check_produce(
+def verify_produced_batch(
     transactions: TransactionCoordinator,
     partition: Partition,
     header: BatchHeader,
@@ -93,15 +93,15 @@ def check_produce(
     joins = api_version >= FIRST_PRODUCE_THAT_JOINS
     producer = header.producer_id, header.producer_epoch
     try:
-        joined = join_or_verify(transactions, transactional_id, producer, partition, joins=joins)
+        joined = add_or_verify_partition(transactions, transactional_id, producer, partition, joins=joins)
     except KafkaError as error:
-        raise _translate_error(error, api_version) from error
+        raise _translate_error_for_version(error, api_version) from error
     if joins:
-        partition.log.producers.check_first_batch(header)
+        partition.log.producers.check_first_sequence(header)
     return None if joined is None else joined._replace(codes={})  # a producer gets the log's own error code
 
 
-def _translate_error(error: KafkaError, api_version: int) -> KafkaError:
+def _translate_error_for_version(error: KafkaError, api_version: int) -> KafkaError:
     code = error.code
     if code in RETRIED or (code == ErrorCode.CONCURRENT_TRANSACTIONS and api_version < FIRST_PRODUCE_THAT_JOINS):
         message = (

@@ -65,7 +65,7 @@ class Cleaner:
         self._looking = False
         self._closed = False
 
-    def start(self) -> None:
+    def start_checks(self) -> None:
         """Check for dirty logs now, and then every `log.cleaner.backoff.ms`, unless `log.cleaner.enable` is off."""
         if self._cluster.settings["log.cleaner.enable"]:
             self._cluster.clock.call_later(0, self._check_logs_if_due)
@@ -77,7 +77,7 @@ class Cleaner:
             cleaning.cancel()
 
     @property
-    def uncleanable(self) -> frozenset[Log]:
+    def uncleanable_logs(self) -> frozenset[Log]:
         """Return the logs that are no longer compacted because they cannot be read."""
         return frozenset(self._uncleanable)
 
@@ -92,13 +92,13 @@ class Cleaner:
         backoff_ms = max(settings["log.cleaner.backoff.ms"], SHORTEST_WAIT_MS)
         if clock.monotonic_ms() >= self._looked_ms + backoff_ms:
             self._resting.clear()
-            self._find_due_logs()
+            self._find_logs_due_for_cleaning()
         else:
-            self._begin_next()
+            self._begin_next_cleanings()
         rest_ms = self._looked_ms + backoff_ms - clock.monotonic_ms()
         clock.call_later(min(max(rest_ms, SHORTEST_WAIT_MS), TICK_MS), self._check_logs_if_due)
 
-    def _find_due_logs(self) -> None:
+    def _find_logs_due_for_cleaning(self) -> None:
         """Find the logs that are due."""
         if self._looking or self._closed:
             return
@@ -110,45 +110,47 @@ class Cleaner:
         ratios = [0.0]
         run_on_each_partition(
             self._cluster,
-            lambda partition: self._look_at_log(partition, dirty_logs, ratios),
-            lambda: self._on_logs_checked(dirty_logs, max(ratios)),
+            lambda partition: self._add_log_if_cleaning_due(partition, dirty_logs, ratios),
+            lambda: self._clean_found_logs(dirty_logs, max(ratios)),
         )
 
-    def _look_at_log(self, partition: Partition, found: list[tuple[float, Log]], ratios: list[float]) -> None:
+    def _add_log_if_cleaning_due(
+        self, partition: Partition, found: list[tuple[float, Log]], ratios: list[float]
+    ) -> None:
         kept = partition.log
         if COMPACT not in kept.settings.cleanup_policy or kept in self._uncleanable or kept.directory in self._running:
             return
         delete_old_segments(partition)
-        dirt = self._measure_dirt(kept)
+        dirt = self._measure_dirtiness(kept)
         if dirt is not None:
             ratios.append(dirt.ratio)
             if is_cleaning_due(kept, dirt):
                 found.append((dirt.ratio, kept))
 
-    def _on_logs_checked(self, found: list[tuple[float, Log]], max_ratio: float) -> None:
+    def _clean_found_logs(self, found: list[tuple[float, Log]], max_ratio: float) -> None:
         self._looking = False
         self._due = sorted(found, key=lambda due: due[0])
         self.statistics.max_dirty_ratio = max_ratio
         self.statistics.looked_ms = self._cluster.clock.wall_ms()
-        self._begin_next()
+        self._begin_next_cleanings()
 
-    def _measure_dirt(self, kept: Log) -> Dirtiness | None:
+    def _measure_dirtiness(self, kept: Log) -> Dirtiness | None:
         """Return the log's dirty share, or None if it may not be cleaned now."""
         if not kept.is_in_use or kept in self._uncleanable or kept in self._resting or kept.directory in self._running:
             return None
         try:
             return measure_dirtiness(kept, self._cluster.clock.wall_ms())
         except (OSError, KafkaError) as error:
-            self._give_up(kept, error)
+            self._mark_log_uncleanable(kept, error)
             return None
 
     # --- one cleaning ---------------------------------------------------------------------------
 
-    def _begin_next(self) -> None:
+    def _begin_next_cleanings(self) -> None:
         """Begin to clean the dirtiest logs, as many as `log.cleaner.threads` allows at a time."""
         while self._due and not self._closed and len(self._running) < self._cluster.settings["log.cleaner.threads"]:
             _, dirty = self._due.pop()
-            dirt = self._measure_dirt(dirty)  # since the check, it may have been deleted or got other settings
+            dirt = self._measure_dirtiness(dirty)  # since the check, it may have been deleted or got other settings
             if dirt is not None and is_cleaning_due(dirty, dirt) and COMPACT in dirty.settings.cleanup_policy:
                 self._begin_cleaning(dirty, dirt)
 
@@ -163,18 +165,22 @@ class Cleaner:
     def _run_cleaning_step(self, cleaning: Cleaning, began_ms: float) -> None:
         has_written = []
         self._run_aside(
-            lambda: has_written.append(cleaning.write_next_segment()),
-            lambda error: self._on_step_done(cleaning, began_ms, error, bool(has_written and has_written[0])),
+            lambda: has_written.append(cleaning.clean_next_segment()),
+            lambda error: self._continue_or_end_cleaning(
+                cleaning, began_ms, error, bool(has_written and has_written[0])
+            ),
         )
 
-    def _on_step_done(self, cleaning: Cleaning, began_ms: float, error: Exception | None, has_written: bool) -> None:
+    def _continue_or_end_cleaning(
+        self, cleaning: Cleaning, began_ms: float, error: Exception | None, has_written: bool
+    ) -> None:
         """Replace the cleaned segments and continue, or end the cleaning and begin the next one."""
         cleaned = cleaning.log
         try:
             if error is not None:
                 raise error
             if has_written:
-                cleaning.swap_segments()
+                cleaning.replace_cleaned_segments()
                 self._run_cleaning_step(cleaning, began_ms)
                 return
             cleaning.set_clean_offset()
@@ -182,17 +188,17 @@ class Cleaner:
             log.info("%s", reason)
             self._resting.add(cleaned)
         except SyncFailed as failure:
-            cleaned.on_sync_failed(failure)
+            cleaned.take_offline_after_sync_error(failure)
         except OSError as failure:
             log.error("%s-%d could not be compacted: %s", cleaned.topic, cleaned.partition, failure)
             self._resting.add(cleaned)
         except Exception as failure:
-            self._give_up(cleaned, failure)
+            self._mark_log_uncleanable(cleaned, failure)
         else:
             self._end_cleaning(cleaning, began_ms)
         del self._running[cleaned.directory]
         self._count_cleaning(cleaning, began_ms)
-        self._cluster.clock.call_later(0, self._begin_next if self._due else self._find_due_logs)
+        self._cluster.clock.call_later(0, self._begin_next_cleanings if self._due else self._find_logs_due_for_cleaning)
 
     def _count_cleaning(self, cleaning: Cleaning, began_ms: float) -> None:
         """Add the cleaning to the statistics, whether it succeeded or not."""
@@ -212,7 +218,7 @@ class Cleaner:
         self._cluster.logs.find_directory_of(cleaning.log).write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
         _log_cleaning(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
 
-    def _give_up(self, found: Log, error: Exception) -> None:
+    def _mark_log_uncleanable(self, found: Log, error: Exception) -> None:
         """Stop cleaning the log, and log a traceback if the error is a bug and not damage."""
         self._uncleanable.add(found)
         self.statistics.uncleanable = len(self._uncleanable)

@@ -31,10 +31,10 @@ class CleanerStatistics:
     def __init__(self) -> None:
         self.cleanings = 0
         self.seconds = self.last_seconds = 0.0
-        self.reset_results()
+        self.reset_results_of_last_check()
         self.read_bytes = self.written_bytes = self.read_records = self.written_records = 0
 
-    def reset_results(self) -> None:
+    def reset_results_of_last_check(self) -> None:
         """Reset the results of the last check, as the logs were replaced; keep the sums."""
         self.running = self.uncleanable = 0
         self.max_dirty_ratio = 0.0

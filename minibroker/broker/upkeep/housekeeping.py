@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from minibroker.broker.assembly import Broker
-from minibroker.broker.clock import Then, run_in_slices
+from minibroker.broker.clock import Then, run_chore_in_slices
 from minibroker.broker.control.elections import elect_preferred_leaders
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, SHARE_STATE_TOPIC, Partition
 from minibroker.broker.upkeep.partition_chores import run_on_each_partition
@@ -40,7 +40,7 @@ def delete_old_segments(partition: Partition) -> None:
         log.error("%s: old segments stay: %s", partition, error)
         return
     if deleted:
-        partition.wake_waiters()
+        partition.wake_all_waiters()
 
 
 class Housekeeping:
@@ -49,7 +49,7 @@ class Housekeeping:
     def __init__(self, cluster: Broker) -> None:
         self._cluster = cluster
 
-    def start(self) -> None:
+    def start_chores(self) -> None:
         """Run each chore at its interval; those on files begin after `log.initial.task.delay.ms` instead."""
         self._repeat_chore(
             "log.retention.check.interval.ms", self._make_partition_chore(self.delete_old_segments), first=DELAY
@@ -61,16 +61,16 @@ class Housekeeping:
         )
         begins = self._make_checkpoint_chore(LOG_START_OFFSET_CHECKPOINT)
         self._repeat_chore("log.flush.start.offset.checkpoint.interval.ms", begins, first=DELAY)
-        self._call_later(self._cluster.settings[DELAY], self._flush_and_go_on)
+        self._call_after_delay(self._cluster.settings[DELAY], self._flush_due_logs_repeatedly)
         self._repeat_chore(
             "replica.high.watermark.checkpoint.interval.ms", self._make_checkpoint_chore(REPLICATION_OFFSET_CHECKPOINT)
         )
         self._repeat_chore(
-            "producer.id.expiration.check.interval.ms", self._make_partition_chore(self.forget_producers)
+            "producer.id.expiration.check.interval.ms", self._make_partition_chore(self.remove_expired_producers)
         )
         self._repeat_chore("offsets.retention.check.interval.ms", self._expire_offsets)
         self._repeat_chore("share.coordinator.state.topic.prune.interval.ms", self._prune_share_states)
-        self._repeat_chore("leader.imbalance.check.interval.seconds", self._balance_leaders, unit_ms=1000)
+        self._repeat_chore("leader.imbalance.check.interval.seconds", self._elect_preferred_leaders, unit_ms=1000)
         if self._cluster.image.tokens.are_enabled:
             self._repeat_chore("delegation.token.expiry.check.interval.ms", self._remove_expired_tokens)
 
@@ -81,12 +81,12 @@ class Housekeeping:
         if COMPACT not in partition.log.settings.cleanup_policy:
             delete_old_segments(partition)
 
-    def forget_producers(self, partition: Partition) -> None:
+    def remove_expired_producers(self, partition: Partition) -> None:
         """Remove producers that were inactive for `producer.id.expiration.ms`."""
         after_ms = self._cluster.settings["producer.id.expiration.ms"]
-        partition.log.producers.remove_expired(self._cluster.clock.wall_ms(), after_ms)
+        partition.log.producers.remove_expired_producers(self._cluster.clock.wall_ms(), after_ms)
 
-    def flush_log(self, partition: Partition) -> None:
+    def flush_log_if_due(self, partition: Partition) -> None:
         """Sync a log whose last flush began `flush.ms` ago, if it has grown since."""
         kept = partition.log
         waited_ms = self._cluster.clock.wall_ms() - kept.flushed_ms
@@ -98,9 +98,9 @@ class Housekeeping:
         if GROUPS_TOPIC not in self._cluster.image.topics:
             then()
             return
-        from minibroker.broker.groups.group_expiry import expire_all_offsets
+        from minibroker.broker.groups.group_expiry import expire_offsets_of_all_groups
 
-        expire_all_offsets(self._cluster.groups, then)
+        expire_offsets_of_all_groups(self._cluster.groups, then)
 
     def _prune_share_states(self, then: Then) -> None:
         """Delete the records of delivery states that later ones replace."""
@@ -108,24 +108,24 @@ class Housekeeping:
             then()
             return
         partitions = self._cluster.share_states.log.list_local_partitions()
-        run_in_slices(self._cluster.clock, self._prune_share_records, partitions, then)
+        run_chore_in_slices(self._cluster.clock, self._prune_share_state_records, partitions, then)
 
-    def _prune_share_records(self, partition: Partition) -> None:
+    def _prune_share_state_records(self, partition: Partition) -> None:
         try:
-            self._cluster.share_states.prune_records(partition)
+            self._cluster.share_states.prune_share_state_records(partition)
         except KafkaError as error:
             log.error("%s: superseded records stay: %s", partition, error)
 
-    def _balance_leaders(self, then: Then) -> None:
+    def _elect_preferred_leaders(self, then: Then) -> None:
         """Return leadership to preferred replicas."""
         if self._cluster.settings["auto.leader.rebalance.enable"]:
-            run_in_slices(
-                self._cluster.clock, self._balance_partitions, self._cluster.iterate_partition_portions(), then
+            run_chore_in_slices(
+                self._cluster.clock, self._elect_preferred_leaders_of, self._cluster.iterate_partition_portions(), then
             )
         else:
             then()
 
-    def _balance_partitions(self, partitions: list[Partition]) -> None:
+    def _elect_preferred_leaders_of(self, partitions: list[Partition]) -> None:
         try:
             elect_preferred_leaders(self._cluster, partitions)
         except KafkaError as error:
@@ -134,9 +134,9 @@ class Housekeeping:
     def _remove_expired_tokens(self, then: Then) -> None:
         """Remove the delegation tokens that are past their expiry."""
         tokens = iter(list(self._cluster.image.tokens.by_id))
-        run_in_slices(self._cluster.clock, self._remove_token, tokens, then)
+        run_chore_in_slices(self._cluster.clock, self._remove_token_if_expired, tokens, then)
 
-    def _remove_token(self, token_id: str) -> None:
+    def _remove_token_if_expired(self, token_id: str) -> None:
         from minibroker.broker.control.token_changes import remove_token_if_expired  # most clusters have no tokens
 
         try:
@@ -166,25 +166,25 @@ class Housekeeping:
             work(later)
 
         def later() -> None:
-            self._call_later(self._cluster.settings[setting] * unit_ms, again)
+            self._call_after_delay(self._cluster.settings[setting] * unit_ms, again)
 
         if first:
-            self._call_later(self._cluster.settings[first], again)
+            self._call_after_delay(self._cluster.settings[first], again)
         else:
             later()
 
-    def _flush_and_go_on(self) -> None:
+    def _flush_due_logs_repeatedly(self) -> None:
         def again() -> None:
-            self._call_later(self._flush_interval_ms(), self._flush_and_go_on)
+            self._call_after_delay(self._get_flush_interval_ms(), self._flush_due_logs_repeatedly)
 
-        run_on_each_partition(self._cluster, self.flush_log, again)
+        run_on_each_partition(self._cluster, self.flush_log_if_due, again)
 
-    def _flush_interval_ms(self) -> int:
+    def _get_flush_interval_ms(self) -> int:
         """Return the time until the next check for due flushes."""
         interval_ms: int = self._cluster.settings["log.flush.scheduler.interval.ms"]
         if interval_ms != UNSET:
             return interval_ms
         return min([FLUSH_LOOK_MS, *(topic.settings.flush_ms for topic in self._cluster.image.topics.values())])
 
-    def _call_later(self, delay_ms: int, callback: Then) -> None:
+    def _call_after_delay(self, delay_ms: int, callback: Then) -> None:
         self._cluster.clock.call_later(max(delay_ms, SHORTEST_INTERVAL_MS), callback)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from minibroker.broker.clock import Then, run_in_slices
+from minibroker.broker.clock import Then, run_chore_in_slices
 from minibroker.broker.cluster import Cluster
 from minibroker.broker.metadata.partitions import Partition
 
@@ -14,7 +14,7 @@ def run_on_each_partition(cluster: Cluster, chore: Callable[[Partition], None], 
 
     Topics that are created or deleted meanwhile may or may not be included.
     """
-    run_in_slices(cluster.clock, chore, _iterate_partitions(cluster), then)
+    run_chore_in_slices(cluster.clock, chore, _iterate_partitions(cluster), then)
 
 
 def _iterate_partitions(cluster: Cluster) -> Iterator[Partition]:

@@ -47,14 +47,16 @@ def dump(paths: tuple[str, ...], records: bool, verify: bool, topic: str | None,
         minibroker dump --json minibroker-data/orders-0 | minibroker produce copies --input json
     """
     from minibroker.storage.files import Disk
-    from minibroker.storage.inspection.inspected_files import Options, iterate_contents
+    from minibroker.storage.inspection.inspected_files import Options, iterate_file_contents
 
     files = list(_iterate_files(paths))
     options = Options(records, verify, shown=frozenset(each.path for each in files))
     total: Counter[str] = Counter()
     damaged: dict[str, int] = {}
     for file in files:
-        counts = _dump_file(file, iterate_contents(Disk(), file, options), find_decoder(topic or file.topic), as_json)
+        counts = _dump_file(
+            file, iterate_file_contents(Disk(), file, options), find_decoder(topic or file.topic), as_json
+        )
         total += counts
         if counts["damage"]:
             damaged[file.path] = counts["damage"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.values import make_plain_message
+from minibroker.protocol.values import convert_to_plain_dict
 
 METADATA_TOPIC = "__cluster_metadata"
 COORDINATORS_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
@@ -43,11 +43,11 @@ def find_decoder(topic: str | None) -> Decoder | None:
 
 
 def _decode_metadata_record(record: Record) -> Pair:
-    from minibroker.protocol.records.metadata_values import decode_metadata, read_metadata_frame
+    from minibroker.protocol.records.metadata_values import decode_metadata_record, read_metadata_frame
 
     value = record.value or b""
     try:
-        return None, _describe_message(decode_metadata(value), read_metadata_frame(value).version)
+        return None, _describe_message(decode_metadata_record(value), read_metadata_frame(value).version)
     except (ValueError, IndexError) as error:
         raise Undecodable(str(error)) from error
 
@@ -77,7 +77,7 @@ def decode_control_record(record: Record) -> Pair:
     if kind is None or message is None:
         raise Undecodable("a control record of a type that is not known")
     version = 0 if isinstance(message, EndTxnMarker) else message.version
-    return None, Said(kind.name, version, make_plain_message(message, min(version, message.versions[-1])))
+    return None, Said(kind.name, version, convert_to_plain_dict(message, min(version, message.versions[-1])))
 
 
 def make_decoded_record_object(pair: Pair) -> dict[str, Any]:
@@ -86,4 +86,4 @@ def make_decoded_record_object(pair: Pair) -> dict[str, Any]:
 
 
 def _describe_message(message: Message, version: int) -> Said:
-    return Said(type(message).__name__, version, make_plain_message(message, version))
+    return Said(type(message).__name__, version, convert_to_plain_dict(message, version))

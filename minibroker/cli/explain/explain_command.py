@@ -111,23 +111,23 @@ def _explain_capture(given: Given, options: dict[str, Any]) -> None:
 
 def _print_explained(items: Iterable[Explained], options: dict[str, Any]) -> None:
     """Print what is explained in one of three forms. End with status 1 if something could not be read."""
-    from minibroker.protocol.explaining.explained_page import write_page
-    from minibroker.protocol.explaining.explained_text import make_json, write_lines
+    from minibroker.protocol.explaining.explained_page import generate_html_page
+    from minibroker.protocol.explaining.explained_text import format_part_as_lines, make_json_of_part
 
     if options["as_html"]:
         items = list(items)
-        for piece in write_page(items):
+        for piece in generate_html_page(items):
             click.echo(piece, nl=False)
     is_whole = True
     for item in items:
         is_whole = is_whole and not any(item.part.iterate_problems())
         if options["as_json"]:
             heading = {"heading": item.heading} if item.heading else {}
-            click.echo(json.dumps(heading | make_json(item.part)))
+            click.echo(json.dumps(heading | make_json_of_part(item.part)))
         elif not options["as_html"]:
             if item.heading:
                 click.echo(item.heading)
-            for line in write_lines(item.part, item.data, about=options["about"]):
+            for line in format_part_as_lines(item.part, item.data, about=options["about"]):
                 click.echo(line)
     if not is_whole:
         sys.exit(UNREADABLE)

@@ -9,7 +9,7 @@ import click
 
 from minibroker.cli.explain.explain_input import Given, Wanted, guess_input_kind, parse_api_key
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
-from minibroker.protocol.explaining.explained_text import format_value
+from minibroker.protocol.explaining.explained_text import format_part_value
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
@@ -44,7 +44,7 @@ def _map_paths_to_texts(parts: list[Part], is_single: bool) -> dict[str, str]:
 
 
 def _iterate_paths_and_texts(part: Part, path: str) -> Iterator[tuple[str, str]]:
-    said = " ".join(each for each in (part.type, format_value(part), part.meaning, part.problem) if each)
+    said = " ".join(each for each in (part.type, format_part_value(part), part.meaning, part.problem) if each)
     yield path, said
     for each in part.parts:
         yield from _iterate_paths_and_texts(

@@ -27,14 +27,14 @@ COPIED_TOPICS = ("__cluster_metadata", "__consumer_offsets")
 @contextmanager
 def serve_directory_copy(path: str) -> Iterator[str]:
     """Serve a copy in a temporary directory; the address. Raises click.ClickException."""
-    from minibroker.broker.configs.properties import parse_properties
+    from minibroker.broker.configs.properties import parse_java_properties
     from minibroker.broker.lifecycle import StartError
     from minibroker.testing import Broker
 
     source = Path(path)
     if not (source / META_PROPERTIES).is_file():
         raise click.UsageError(f"{path} has no {META_PROPERTIES}: it is no data directory of a broker")
-    meta = {each.key: each.value for each in parse_properties((source / META_PROPERTIES).read_text())}
+    meta = {each.key: each.value for each in parse_java_properties((source / META_PROPERTIES).read_text())}
     settings = {
         "node.id": meta.get("node.id") or meta["broker.id"],
         "authorizer.class.name": STANDARD_AUTHORIZER,

@@ -10,7 +10,7 @@ import click
 from minibroker.cli.administration import DEFAULT_CONFIG
 from minibroker.cli.handover.handover_state import State
 from minibroker.cli.shared import print_table
-from minibroker.protocol.legible import list_few
+from minibroker.protocol.legible import format_first_names
 from minibroker.quantities import format_count
 
 SECRET: Final = "(secret)"
@@ -39,14 +39,14 @@ def list_settings_unlike_kafka(state: State) -> list[Difference]:
 
 
 def _iterate_settings_unlike_kafka(state: State) -> Iterator[Difference]:
-    from minibroker.broker.configs.settings import get_broker_setting
-    from minibroker.broker.configs.settings_values import format_value
+    from minibroker.broker.configs.settings import get_broker_setting_declaration
+    from minibroker.broker.configs.settings_values import format_setting_value
 
     for entry in state.settings:
-        row = get_broker_setting(entry.name)
+        row = get_broker_setting_declaration(entry.name)
         if entry.name in OWN or not row.in_kafka or row.internal:
             continue
-        default = format_value(row.default if row.kafka_default is None else row.kafka_default)
+        default = format_setting_value(row.default if row.kafka_default is None else row.kafka_default)
         production = IN_PRODUCTION.get(entry.name)
         if entry.is_sensitive:
             if entry.config_source != DEFAULT_CONFIG:
@@ -78,7 +78,7 @@ def print_report(state: State) -> None:
 def _iterate_report_notes(state: State) -> Iterator[str]:
     alone = [topic.name for topic in state.topics if topic.replicas == 1]
     if alone:
-        yield f"topics with one replica, which the loss of a broker takes away: {list_few(alone)}"
+        yield f"topics with one replica, which the loss of a broker takes away: {format_first_names(alone)}"
     if state.users:
         yield "passwords are in no format: each user needs its password again"
     if state.offsets:

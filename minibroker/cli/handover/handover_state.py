@@ -142,7 +142,7 @@ def _list_named_resources(client: Client) -> dict[int, list[str]]:
 def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out_notes: list[str]) -> dict[str, str]:
     """Return what was set at run time, but for secrets, and names that Apache Kafka does not have."""
     from minibroker.broker.configs.settings_table import BROKER_SETTINGS, TOPIC_SETTINGS
-    from minibroker.broker.configs.settings_values import format_value
+    from minibroker.broker.configs.settings_values import format_setting_value
 
     table = TOPIC_SETTINGS if kind == TOPIC_RESOURCE else BROKER_SETTINGS
     kept = {}
@@ -154,7 +154,7 @@ def _select_changed_configs(kind: int, where: str, entries: list[Any], left_out_
             left_out_notes.append(f"the secret {entry.name} of {where}")
         elif row is not None and not row.in_kafka:
             left_out_notes.append(f"{entry.name}={entry.value} of {where}, which Apache Kafka 4.4 does not have")
-        elif kind != BROKER_RESOURCE or row is None or entry.value != format_value(row.default):
+        elif kind != BROKER_RESOURCE or row is None or entry.value != format_setting_value(row.default):
             # New clusters set the default of min.insync.replicas for all brokers. It is none of another cluster's.
             kept[entry.name] = entry.value
     return kept

@@ -25,7 +25,7 @@ from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import ELIDED_BIT, HEADER_BYTES, MAGIC, TIMESTAMP_TYPE_BIT, BatchHeader
 from minibroker.protocol.records.record import parse_records
-from minibroker.protocol.records.restarting import restore_attributes
+from minibroker.protocol.records.restarting import restore_attributes_of_payload
 
 MAX_ROWS: Final = 1 << 18  # in a record batch without bytes of records
 
@@ -251,7 +251,7 @@ def _find_reason(header: BatchHeader, payload: bytes) -> str:
     if count < 0:
         return f"Found invalid record count {count}"
     try:
-        whole = restore_attributes(payload, count) if header.attributes & ELIDED_BIT else payload
+        whole = restore_attributes_of_payload(payload, count) if header.attributes & ELIDED_BIT else payload
         for _ in parse_records(whole, header):
             pass
     except KafkaError as error:

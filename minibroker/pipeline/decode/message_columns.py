@@ -20,7 +20,7 @@ from minibroker.pipeline.decode.record_field_columns import Parts
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.batch import COMPRESSION_MASK, LOG_OVERHEAD_BYTES
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.lz4_frames import set_right_checksum
+from minibroker.protocol.records.lz4_frames import set_standard_checksum
 from minibroker.protocol.records.message import MAGIC_POSITION, MIN_MESSAGE_BYTES, read_message
 from minibroker.protocol.records.message_set import check_codec, iterate_messages_in
 
@@ -42,7 +42,7 @@ def unwrap_messages(batch: memoryview, arena: Arena) -> Int64s:
     check_codec(wrapper.compression, wrapper.magic)
     value = memoryview(wrapper.value)
     if wrapper.compression == Compression.LZ4 and wrapper.magic == 0:
-        value = memoryview(set_right_checksum(value))
+        value = memoryview(set_standard_checksum(value))
     start = arena.decompress(wrapper.compression, value)
     payload = arena.data[start : arena.used].tobytes()
     found = _find_inner_starts(payload, wrapper.magic)

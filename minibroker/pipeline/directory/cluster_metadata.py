@@ -161,7 +161,7 @@ def iterate_readable_records(data: bytes, metadata: ClusterMetadata) -> Iterator
     metadata.is_torn = False
     walker = BatchWalker(lambda: lambda at, size_bytes: view[at : at + size_bytes], len(view))
     while position < len(view):
-        found = walker.walk_from(position)
+        found = walker.find_batch_or_damage_at(position)
         size_bytes = found.header.size_bytes if isinstance(found, FoundBatch) else found.size_bytes
         metadata.is_torn = position + size_bytes >= len(view)
         if isinstance(found, FoundBatch) and found.is_sound and found.header.magic == MAGIC:

@@ -115,7 +115,7 @@ class Transactions:
     def _note_batch(self, file: File, position: int, header: BatchHeader) -> None:
         if not header.is_control:
             is_open = header.producer_id in self._states.open_transactions
-            self._states.update(header, header.base_offset)
+            self._states.apply_appended_batch(header, header.base_offset)
             if not is_open and header.is_transactional:
                 self._begun[header.producer_id] = position, header
             return
@@ -199,5 +199,5 @@ def _read_newest_snapshot(view: LogView, index: int) -> tuple[int, ProducerState
             states.load_snapshot(DISK.read_whole(segment.path + SNAPSHOT_SUFFIX), segment.base_offset)
             return at, states
         except (FileNotFoundError, CorruptSnapshot):
-            states.clear(segment.base_offset)
+            states.clear_all(segment.base_offset)
     return 0, states

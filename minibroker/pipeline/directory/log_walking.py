@@ -81,7 +81,7 @@ def walk_blocks(
                 yield block
             position += found.end
         else:
-            damage = walker.walk_from(position)
+            damage = walker.find_batch_or_damage_at(position)
         if isinstance(damage, PassedOver):
             yield damage
             position = damage.position + damage.size_bytes
@@ -98,7 +98,7 @@ def _make_block(
         position = origin + int(headers.position[index])
         if checksums is Checksums.LAST and _leads_on(walker, position + int(headers.size[index])):
             continue
-        step = walker.walk_from(position)
+        step = walker.find_batch_or_damage_at(position)
         if isinstance(step, PassedOver):
             return Block(data, origin, headers.select(slice(index)), sound[:index], wrong), step
         wrong.append(step)
@@ -156,7 +156,7 @@ def _describe_damage_at(file: File, position: int, end: int, next_offset: int, l
     The batch should have the offset `next_offset`; a batch below `least_offset` is damaged, too. Raises `OSError`.
     """
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
-    step = make_walker(file, end, next_offset=least_offset, limit=limit).walk_from(position)
+    step = make_walker(file, end, next_offset=least_offset, limit=limit).find_batch_or_damage_at(position)
     if isinstance(step, FoundBatch):  # the caller knows that it is damaged
         return Damage(file.path, position, step.header.size_bytes, next_offset, *format_checksums(step))
     return Damage(file.path, position, step.size_bytes, next_offset, step.expected, step.found)

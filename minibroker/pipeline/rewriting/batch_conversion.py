@@ -32,7 +32,7 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.building import assemble_batch
 from minibroker.protocol.records.compression import compress, decompress
-from minibroker.protocol.records.restarting import elide_attributes, restore_attributes
+from minibroker.protocol.records.restarting import elide_attributes_of_payload, restore_attributes_of_payload
 
 COLUMNS = ("key", "value", "offset", "timestampMs", "headers")
 ENCODED_COLUMNS = ["timestamp" if name == "timestampMs" else name for name in COLUMNS]  # in ms, too
@@ -250,10 +250,10 @@ def recode_batch(source: Source, level: int | None) -> bytearray:
     payload = decompress(header.compression, memoryview(source.data)[HEADER_BYTES:], MAX_BATCH_BYTES)
     elision = header.attributes & ELIDED_BIT
     if target.elide and not elision:
-        shorter = elide_attributes(bytes(payload), header.record_count)
+        shorter = elide_attributes_of_payload(bytes(payload), header.record_count)
         if shorter is not None:
             payload, elision = shorter, ELIDED_BIT
     elif elision and not target.elide:
-        payload, elision = restore_attributes(bytes(payload), header.record_count), 0
+        payload, elision = restore_attributes_of_payload(bytes(payload), header.record_count), 0
     attributes = header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | target.codec | elision
     return assemble_batch(header._replace(attributes=attributes), compress(target.codec, payload, level))

@@ -178,7 +178,7 @@ class _Output:
         """Sync the segment's files and rename them. Write a transaction index if transactions end in it."""
         aborted = [each for each in self._aborted if end_offset is None or each.last_offset < end_offset]
         self._aborted = self._aborted[len(aborted) :]
-        file = self._writer.finish(aborted, self._modified_ms)
+        file = self._writer.finish_segment_files(aborted, self._modified_ms)
         file.close()
         for suffix in (*names.SEGMENT_SUFFIXES[1:], names.SEGMENT_SUFFIXES[0]):
             if aborted or suffix != names.TRANSACTION_INDEX_SUFFIX:  # an empty transaction index has no file

@@ -18,7 +18,7 @@ from minibroker.protocol.messages.metadata_records import METADATA_TOPIC, TOPIC_
 from minibroker.protocol.records.batch import MAGIC, read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.metadata_values import encode_metadata
+from minibroker.protocol.records.metadata_values import encode_metadata_record
 from minibroker.protocol.records.record import Record
 from minibroker.storage.environment import Environment
 from minibroker.storage.files import Disk
@@ -106,4 +106,4 @@ def get_now_ms() -> int:
 def _encode_change(change: Change) -> bytes:
     topic, name, value = change
     record = ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=value)
-    return encode_metadata(record, _ANY_LEVEL)
+    return encode_metadata_record(record, _ANY_LEVEL)

@@ -35,7 +35,7 @@ from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message import Message, check_message, read_message
 from minibroker.protocol.records.message_set import decompress_inner_messages
 from minibroker.protocol.records.record import Malformed, Record, read_record
-from minibroker.protocol.records.restarting import restore_attributes
+from minibroker.protocol.records.restarting import restore_attributes_of_payload
 from minibroker.protocol.records.varints import Bytes, MalformedVarint
 
 CHUNK_BYTES = 8 << 20  # of decompressed records of many batches
@@ -78,7 +78,7 @@ def read_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
     """
     if header.attributes & ELIDED_BIT:
         try:
-            payload = restore_attributes(bytes(payload), header.record_count)
+            payload = restore_attributes_of_payload(bytes(payload), header.record_count)
         except KafkaError as error:
             raise Unreadable("record", str(error)) from error
     position = 0

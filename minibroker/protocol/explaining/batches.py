@@ -9,7 +9,7 @@ from zlib import crc32
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.explaining.internal_records import ExplainRecord
-from minibroker.protocol.explaining.meanings import format_moment
+from minibroker.protocol.explaining.meanings import format_timestamp
 from minibroker.protocol.explaining.parts import MOST_DECOMPRESSED_BYTES, Cursor, Part, Unreadable
 from minibroker.protocol.record_fields import BY_PLACE
 from minibroker.protocol.records.batch import (
@@ -80,7 +80,7 @@ def explain_batches(cursor: Cursor, explain_record: ExplainRecord) -> None:
 
 
 @contextmanager
-def _describe_parts(cursor: Cursor, name: str, type_: str) -> Iterator[Part]:
+def _add_described_part(cursor: Cursor, name: str, type_: str) -> Iterator[Part]:
     """Add a part whose own parts say what they are for."""
     with cursor.add_part(name, type_) as whole:
         try:
@@ -96,15 +96,15 @@ def _describe_parts(cursor: Cursor, name: str, type_: str) -> Iterator[Part]:
 
 def _explain_batch(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
     start = cursor.position
-    with _describe_parts(cursor, name, "RecordBatch") as batch:
-        fields = {field: _explain_field(cursor, field, code) for field, code in _HEADER[:2]}
+    with _add_described_part(cursor, name, "RecordBatch") as batch:
+        fields = {field: _explain_header_field(cursor, field, code) for field, code in _HEADER[:2]}
         length = fields["batch_length"].value
         if length < HEADER_BYTES - LOG_OVERHEAD_BYTES:
             raise Unreadable(f"a batch of {length + LOG_OVERHEAD_BYTES} bytes is smaller than its header")
         is_whole = length <= cursor.left_bytes
-        with cursor.read_within(batch, min(length, cursor.left_bytes)):
-            fields |= {field: _explain_field(cursor, field, code) for field, code in _HEADER[2:]}
-            _explain_header(fields)
+        with cursor.limit_to_part(batch, min(length, cursor.left_bytes)):
+            fields |= {field: _explain_header_field(cursor, field, code) for field, code in _HEADER[2:]}
+            _explain_header_meanings(fields)
             if is_whole:
                 _explain_crc(fields["crc"], crc32c(memoryview(cursor.data)[start + CRC_START : cursor.end]))
             else:
@@ -112,15 +112,15 @@ def _explain_batch(cursor: Cursor, name: str, explain_record: ExplainRecord) -> 
             _explain_records(cursor, fields, explain_record)
 
 
-def _explain_field(cursor: Cursor, name: str, code: str) -> Part:
+def _explain_header_field(cursor: Cursor, name: str, code: str) -> Part:
     with cursor.add_part(name, _TYPES[code]) as part:
         part.value = cursor.read_number(_PACKINGS[code])
         if name in _TIMES:
-            part.meaning = format_moment(part.value)
+            part.meaning = format_timestamp(part.value)
     return part
 
 
-def _explain_header(fields: dict[str, Part]) -> None:
+def _explain_header_meanings(fields: dict[str, Part]) -> None:
     attributes = fields["attributes"]
     if fields["magic"].value != MAGIC:
         raise Unreadable(f"there is no magic {fields['magic'].value}")
@@ -153,7 +153,7 @@ def _explain_records(cursor: Cursor, fields: dict[str, Part], explain_record: Ex
         stopped = _decompress_payload(cursor, part, cursor.read_bytes(cursor.left_bytes), attributes & COMPRESSION_MASK)
         assert part.payload is not None
         inner = cursor.make_inner_cursor(part.payload)
-        with inner.add_part("", "") as top, inner.read_within(top):
+        with inner.add_part("", "") as top, inner.limit_to_part(top):
             for index in range(count):
                 reader.explain_record(inner, index)
         part.parts, part.problem = top.parts, stopped or top.problem
@@ -164,13 +164,13 @@ def _decompress_payload(cursor: Cursor, part: Part, compressed: bytes, codec: in
     pieces: list[Bytes] = []
     stopped = ""
     try:
-        pieces.extend(decompress_chunks(codec, compressed, cursor.room_bytes))
+        pieces.extend(decompress_chunks(codec, compressed, cursor.decompression_room_bytes))
     except KafkaError as error:
         if error.code != ErrorCode.MESSAGE_TOO_LARGE:
             raise Unreadable(f"it cannot be decompressed: {error}") from None
         stopped = f"only its beginning is decompressed: {MOST_DECOMPRESSED_BYTES:,} bytes are the most in all"
     part.payload = b"".join(pieces)
-    cursor.count_decompressed(len(part.payload))
+    cursor.count_decompressed_bytes(len(part.payload))
     beginning = "at least " if stopped else ""
     part.meaning = f"{beginning}{len(part.payload):,} bytes when decompressed"
     return stopped
@@ -186,17 +186,17 @@ class _Records:
         self._explain_record = explain_record
 
     def explain_record(self, cursor: Cursor, index: int) -> None:
-        with _describe_parts(cursor, f"record [{index}]", "Record") as record:
+        with _add_described_part(cursor, f"record [{index}]", "Record") as record:
             length = _explain_zigzag(cursor, "length", "varint").value
             if not 1 <= length <= cursor.left_bytes:
                 raise Unreadable(f"a length of {length:,} bytes, and {cursor.left_bytes:,} are left")
-            with cursor.read_within(record, length):
+            with cursor.limit_to_part(record, length):
                 self._explain_body(cursor, record)
 
     def _explain_body(self, cursor: Cursor, record: Part) -> None:
-        _explain_field(cursor, "attributes", "b")
+        _explain_header_field(cursor, "attributes", "b")
         timestamp = _explain_zigzag(cursor, "timestamp_delta", "varlong")
-        timestamp.meaning = format_moment(self._base_timestamp + timestamp.value)
+        timestamp.meaning = format_timestamp(self._base_timestamp + timestamp.value)
         offset = _explain_zigzag(cursor, "offset_delta", "varint")
         offset.meaning = f"offset {self._base_offset + offset.value}"
         record.meaning = offset.meaning
@@ -209,7 +209,7 @@ class _Records:
             if not 0 <= count <= cursor.left_bytes:
                 raise Unreadable(f"{count:,} headers, and {cursor.left_bytes:,} bytes are left")
             for index in range(count):
-                with _describe_parts(cursor, f"[{index}]", "header"):
+                with _add_described_part(cursor, f"[{index}]", "header"):
                     name = _explain_bytes(cursor, "key")
                     if name.value is not None:
                         name.type, name.value = "string", name.value.decode(errors="replace")
@@ -234,11 +234,11 @@ def _explain_bytes(cursor: Cursor, name: str) -> Part:
     with cursor.add_part(name, "bytes") as part:
         length = _read_varint(cursor, MAX_VARINT_BYTES)
         part.prefix_bytes = cursor.position - part.start
-        _read_slice(cursor, part, length)
+        _read_nullable_bytes(cursor, part, length)
     return part
 
 
-def _read_slice(cursor: Cursor, part: Part, length: int) -> None:
+def _read_nullable_bytes(cursor: Cursor, part: Part, length: int) -> None:
     if length < 0:
         part.meaning = "null"
     else:
@@ -249,17 +249,17 @@ def _read_slice(cursor: Cursor, part: Part, length: int) -> None:
 
 
 def _explain_message(cursor: Cursor, name: str, explain_record: ExplainRecord) -> None:
-    with _describe_parts(cursor, name, "Message") as message:
-        offset, size = (_explain_field(cursor, field, code) for field, code in _MESSAGE_HEADER[:2])
+    with _add_described_part(cursor, name, "Message") as message:
+        offset, size = (_explain_header_field(cursor, field, code) for field, code in _MESSAGE_HEADER[:2])
         message.meaning = f"offset {offset.value}"
         is_whole = 0 <= size.value <= cursor.left_bytes
-        with cursor.read_within(message, min(max(size.value, 0), cursor.left_bytes)):
-            crc = _explain_field(cursor, "crc", "I")
+        with cursor.limit_to_part(message, min(max(size.value, 0), cursor.left_bytes)):
+            crc = _explain_header_field(cursor, "crc", "I")
             covered = cursor.position
-            magic, attributes = (_explain_field(cursor, field, code) for field, code in _MESSAGE_HEADER[3:])
+            magic, attributes = (_explain_header_field(cursor, field, code) for field, code in _MESSAGE_HEADER[3:])
             attributes.meaning = _name_codec(attributes.value)
             if magic.value == 1:
-                _explain_field(cursor, "timestamp", "q")
+                _explain_header_field(cursor, "timestamp", "q")
             if is_whole:
                 _explain_crc(crc, crc32(memoryview(cursor.data)[covered : cursor.end]))
             else:
@@ -276,7 +276,7 @@ def _explain_sized_bytes(cursor: Cursor, name: str) -> Part:
     with cursor.add_part(name, "bytes") as part:
         length = cursor.read_number(_PACKINGS["i"])
         part.prefix_bytes = 4
-        _read_slice(cursor, part, length)
+        _read_nullable_bytes(cursor, part, length)
     return part
 
 
@@ -289,6 +289,6 @@ def _explain_inner_messages(cursor: Cursor, value: Part, codec: int, explain_rec
         return
     assert value.payload is not None
     inner = cursor.make_inner_cursor(value.payload)
-    with inner.add_part("", "") as top, inner.read_within(top):
+    with inner.add_part("", "") as top, inner.limit_to_part(top):
         explain_batches(inner, explain_record)
     value.parts, value.problem, value.value = top.parts, stopped or top.problem, None

@@ -6,7 +6,7 @@ They need not be what they look like. If they cannot be read, they stay bytes.
 from __future__ import annotations
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.explaining.internal_records import ReadMessage, explain_int16
+from minibroker.protocol.explaining.internal_records import ReadMessage, explain_int16_field
 from minibroker.protocol.explaining.parts import HIDDEN, Cursor, Part, Unreadable
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
@@ -40,11 +40,13 @@ _SCRAM = {
 }
 
 
-def explain_embedded(cursor: Cursor, part: Part, message: type[Message], size_bytes: int, read: ReadMessage) -> bool:
+def explain_embedded_message(
+    cursor: Cursor, part: Part, message: type[Message], size_bytes: int, read: ReadMessage
+) -> bool:
     """Explain the next `size_bytes` as parts of `part`, if the field is known. Return False if they stay bytes."""
     place = message.__name__, part.name
     if place in _SASL_FIELDS:
-        return explain_sasl(cursor, part, size_bytes)
+        return explain_sasl_token(cursor, part, size_bytes)
     kind = _CONSUMERS.get(place)
     return kind is not None and _explain_consumer_message(cursor, part, kind, size_bytes, read)
 
@@ -55,7 +57,7 @@ def _explain_consumer_message(
     inner = cursor.make_inner_cursor(cursor.data, cursor.position, cursor.position + size_bytes)
     try:
         with inner.add_part(kind.__name__, "message") as whole:
-            explain_versioned(inner, kind, read)
+            explain_versioned_message(inner, kind, read)
     except Unreadable:
         return False
     part.parts, part.meaning = whole.parts, kind.__name__
@@ -65,35 +67,35 @@ def _explain_consumer_message(
     return True
 
 
-def explain_versioned(cursor: Cursor, kind: type[Message], read: ReadMessage) -> None:
+def explain_versioned_message(cursor: Cursor, kind: type[Message], read: ReadMessage) -> None:
     """Explain a message behind its version. As Java does, take what is known of a later version."""
-    version = explain_int16(cursor, "version").value
+    version = explain_int16_field(cursor, "version").value
     if version < 0:
         raise Unreadable(f"there is no version {version}")
     read(cursor, kind, min(version, kind.versions[-1]))
 
 
-def explain_sasl(cursor: Cursor, part: Part, size_bytes: int) -> bool:
+def explain_sasl_token(cursor: Cursor, part: Part, size_bytes: int) -> bool:
     """Explain what one side of a SASL exchange says: PLAIN, SCRAM, or bytes that stay hidden. Return True."""
     start = cursor.position
     data = cursor.read_bytes(size_bytes)
     if data.count(b"\0") == 2 and not data.startswith(b"n,"):
-        _explain_plain(part, data, start)
+        _explain_plain_token(part, data, start)
     elif data[:2] in (*_GS2_HEADERS, b"r=", b"c=", b"v=", b"e=") and b"\1auth=" not in data:
-        _explain_scram(part, data, start)
+        _explain_scram_token(part, data, start)
     else:
         part.is_secret, part.meaning = bool(data), HIDDEN if data else ""
     return True
 
 
-def _explain_plain(part: Part, data: bytes, start: int) -> None:
+def _explain_plain_token(part: Part, data: bytes, start: int) -> None:
     part.meaning = "SASL PLAIN (RFC 4616)"
     for name, value in zip(("authorization id", "user", "password"), data.split(b"\0"), strict=True):
         part.parts.append(_make_text_part(name, value, start, len(value), is_secret=name == "password"))
         start += len(value) + 1
 
 
-def _explain_scram(part: Part, data: bytes, start: int) -> None:
+def _explain_scram_token(part: Part, data: bytes, start: int) -> None:
     part.meaning = "SCRAM (RFC 5802)"
     has_header = data[:2] in _GS2_HEADERS
     for index, each in enumerate(data.split(b",")):

@@ -10,7 +10,7 @@ from html import escape
 from itertools import count
 from typing import TYPE_CHECKING
 
-from minibroker.protocol.explaining.explained_text import format_background, format_value
+from minibroker.protocol.explaining.explained_text import format_part_background, format_part_value
 
 if TYPE_CHECKING:
     from minibroker.protocol.explaining.parts import Explained, Part
@@ -63,27 +63,27 @@ addEventListener("focusout", (event) => light(event, false));
 """
 
 
-def write_page(items: Iterable[Explained]) -> Iterator[str]:
+def generate_html_page(items: Iterable[Explained]) -> Iterator[str]:
     """Yield a page of its own in pieces."""
     yield HEAD.format(title="minibroker explain", style=STYLE) + "<main>\n"
     for item in items:
         part = item.part
         heading = f"{item.heading}: " if item.heading else ""
         yield f"<h1>{escape(heading + (part.meaning or part.name))}, {part.end - part.start:,} bytes</h1>\n"
-        yield write_side_by_side(item)
+        yield format_hex_beside_tree(item)
     yield "</main>\n" + SCRIPT
 
 
-def write_side_by_side(item: Explained) -> str:
+def format_hex_beside_tree(item: Explained) -> str:
     """Return the hex and the tree of one item. The numbers of its parts are its own."""
     leaves: list[tuple[int, int, int]] = []
     blocks: list[str] = []
-    tree = "".join(_write_tree(item.part, item.data, count(), leaves, blocks))
-    shown = f'<div class="hex">{_write_hex(item.data, leaves, item.part.start)}{"".join(blocks)}</div>'
+    tree = "".join(_generate_html_tree(item.part, item.data, count(), leaves, blocks))
+    shown = f'<div class="hex">{_format_hex_as_html(item.data, leaves, item.part.start)}{"".join(blocks)}</div>'
     return f'<div class="frame">{shown}<div class="tree"><ul>{tree}</ul></div></div>\n'
 
 
-def _write_tree(
+def _generate_html_tree(
     part: Part, data: Bytes, numbers: Iterator[int], leaves: list[tuple[int, int, int]], blocks: list[str]
 ) -> Iterator[str]:
     """Yield the items of a part and of all in it; add the ranges of its bytes to `leaves`, decompressed to `blocks`."""
@@ -92,32 +92,32 @@ def _write_tree(
     end = part.end if is_leaf else part.start + part.prefix_bytes
     if end > part.start:
         leaves.append((part.start, end, SECRET if part.is_secret else number))
-    yield f'<li><span data-p="{number}" tabindex="0">{escape(part.name)} {_format_part(part)}</span>'
+    yield f'<li><span data-p="{number}" tabindex="0">{escape(part.name)} {_format_part_as_html(part)}</span>'
     if part.parts:
         inner_leaves = leaves if part.payload is None else []
         yield "<ul>"
         for each in part.parts:
-            yield from _write_tree(each, data, numbers, inner_leaves, blocks)
+            yield from _generate_html_tree(each, data, numbers, inner_leaves, blocks)
         yield "</ul>"
         if part.payload is not None:
-            blocks.append(f"<p>decompressed</p>{_write_hex(part.payload, inner_leaves, 0)}")
+            blocks.append(f"<p>decompressed</p>{_format_hex_as_html(part.payload, inner_leaves, 0)}")
     if part.problem:
         yield f'<div class="problem">{escape(part.problem)}</div>'
     yield "</li>"
 
 
-def _format_part(part: Part) -> str:
+def _format_part_as_html(part: Part) -> str:
     said = [f'<span class="type">{escape(part.type)}</span>']
-    if value := format_value(part):
+    if value := format_part_value(part):
         said.append(f'<span class="value">{escape(value)}</span>')
     if part.meaning:
         said.append(f'<span class="meaning">{escape(part.meaning)}</span>')
-    if told := format_background(part):
+    if told := format_part_background(part):
         said.append(f'<span class="about">{escape(told)}</span>')
     return " ".join(said)
 
 
-def _write_hex(data: Bytes, leaves: list[tuple[int, int, int]], start: int) -> str:
+def _format_hex_as_html(data: Bytes, leaves: list[tuple[int, int, int]], start: int) -> str:
     """Return rows of hex, in which the bytes of each part are marked by its number."""
     rows: list[str] = []
     position = start

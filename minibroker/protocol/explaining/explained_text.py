@@ -17,49 +17,53 @@ VALUE_CHARACTERS = 80
 NAME_CHARACTERS = 44
 
 
-def write_lines(part: Part, data: Bytes, *, about: bool = False) -> Iterator[str]:
+def format_part_as_lines(part: Part, data: Bytes, *, about: bool = False) -> Iterator[str]:
     """Yield a line for each part: where it begins, its bytes in hex, its name and type, its value and what it means.
 
     With `about`, a second line says what the field is for, since which version, and by which KIP.
     """
     width = max(2 * depth + len(each.name) for depth, each in part.iterate_parts())
-    yield from _write_lines(part, data, 0, "", min(width, NAME_CHARACTERS), about)
+    yield from _format_part_lines(part, data, 0, "", min(width, NAME_CHARACTERS), about)
 
 
-def _write_lines(part: Part, data: Bytes, depth: int, mark: str, name_width: int, about: bool) -> Iterator[str]:
+def _format_part_lines(part: Part, data: Bytes, depth: int, mark: str, name_width: int, about: bool) -> Iterator[str]:
     width = max(4, len(f"{len(data):x}"))
     inner = part.payload if part.payload is not None else data
     is_leaf = not part.parts or part.payload is not None
     end = part.end if is_leaf else part.start + part.prefix_bytes
     place = f"{mark}{part.start:0{width}x}"
     name = f"{'  ' * depth}{part.name}"
-    hexadecimal = f"{HIDDEN_HEX:<{3 * ROW_BYTES}}" if part.is_secret else _write_hex(data, part.start, end)
-    yield f"{place}  {hexadecimal}  {name:<{name_width}}  {_format_part(part)}".rstrip()
-    if about and (told := format_background(part)):
+    hexadecimal = f"{HIDDEN_HEX:<{3 * ROW_BYTES}}" if part.is_secret else _format_hex(data, part.start, end)
+    yield f"{place}  {hexadecimal}  {name:<{name_width}}  {_format_name_and_value(part)}".rstrip()
+    if about and (told := format_part_background(part)):
         yield f"{'':{len(place)}}  {'':{3 * ROW_BYTES}}  {'  ' * depth}  {told}"
     for each in part.parts:
-        yield from _write_lines(each, inner, depth + 1, "+" if part.payload is not None else mark, name_width, about)
+        yield from _format_part_lines(
+            each, inner, depth + 1, "+" if part.payload is not None else mark, name_width, about
+        )
     if part.problem:
         at = f"{mark}{part.end:0{width}x}"
         yield f"{at}  {'':{3 * ROW_BYTES}} {'  ' * (depth + 1)}! {part.problem}"
 
 
-def _write_hex(data: Bytes, start: int, end: int) -> str:
+def _format_hex(data: Bytes, start: int, end: int) -> str:
     shown = bytes(data[start : min(end, start + ROW_BYTES)]).hex(" ")
     return f"{shown:<{3 * ROW_BYTES - 1}}{'…' if end - start > ROW_BYTES else ' '}"
 
 
-def _format_part(part: Part) -> str:
-    return "  ".join(each for each in (part.type, format_value(part), part.meaning and f"({part.meaning})") if each)
+def _format_name_and_value(part: Part) -> str:
+    return "  ".join(
+        each for each in (part.type, format_part_value(part), part.meaning and f"({part.meaning})") if each
+    )
 
 
-def format_background(part: Part) -> str:
+def format_part_background(part: Part) -> str:
     """Return what a field is for, the versions that have it unless all do, and its KIP, as far as known."""
     since = f"Versions {part.versions}." if part.versions not in ("", "0+") else ""
     return " ".join(each for each in (part.about, since, f"KIP-{part.kip}." if part.kip else "") if each)
 
 
-def format_value(part: Part) -> str:
+def format_part_value(part: Part) -> str:
     """Return the value as people read it, shortened."""
     value = part.value
     if value is None:
@@ -72,7 +76,7 @@ def format_value(part: Part) -> str:
     return f'"{make_legible(value, VALUE_CHARACTERS)}"' if isinstance(value, str) else str(value)
 
 
-def make_json(part: Part) -> dict[str, Any]:
+def make_json_of_part(part: Part) -> dict[str, Any]:
     """Return the part and all in it for JSON. Bytes are hex."""
     value = part.value.hex() if isinstance(part.value, bytes) else part.value
     said: dict[str, Any] = {"name": part.name, "type": part.type, "start": part.start, "end": part.end}
@@ -83,5 +87,5 @@ def make_json(part: Part) -> dict[str, Any]:
     said |= {"problem": part.problem} if part.problem else {}
     is_shown = part.payload is not None and not any(each.is_secret for _, each in part.iterate_parts())
     said |= {"payload": part.payload.hex()} if part.payload is not None and is_shown else {}
-    said |= {"parts": [make_json(each) for each in part.parts]} if part.parts else {}
+    said |= {"parts": [make_json_of_part(each) for each in part.parts]} if part.parts else {}
     return said

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from minibroker.protocol.declare import Message
-from minibroker.protocol.explaining.embedded import explain_sasl, explain_versioned
-from minibroker.protocol.explaining.internal_records import explain_key, explain_metadata, explain_value
+from minibroker.protocol.explaining.embedded import explain_sasl_token, explain_versioned_message
+from minibroker.protocol.explaining.internal_records import (
+    explain_coordinator_record_key,
+    explain_coordinator_record_value,
+    explain_metadata_record_value,
+)
 from minibroker.protocol.explaining.messages import explain_message_fields
 from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -28,22 +32,22 @@ FRAGMENTS: Final = (*_MEMBERS, SASL, *sorted((*_KEYS, *_VALUES, *_METADATA)))
 def explain_fragment(data: Bytes, kind: str) -> Part:
     """Explain bytes that are one of FRAGMENTS: "assignment", or a message of a record, such as "OffsetCommitValue"."""
     cursor = Cursor(data)
-    with cursor.add_part(kind, "bytes") as whole, cursor.read_within(whole):
-        whole.meaning = _explain_fragment(cursor, whole, kind)
+    with cursor.add_part(kind, "bytes") as whole, cursor.limit_to_part(whole):
+        whole.meaning = _explain_fragment_content(cursor, whole, kind)
         if cursor.left_bytes and kind not in _MEMBERS:
             raise Unreadable(f"{cursor.left_bytes:,} bytes follow the end of the message")
     return whole
 
 
-def _explain_fragment(cursor: Cursor, whole: Part, kind: str) -> str:
+def _explain_fragment_content(cursor: Cursor, whole: Part, kind: str) -> str:
     if kind in _MEMBERS:
-        explain_versioned(cursor, _MEMBERS[kind], explain_message_fields)
+        explain_versioned_message(cursor, _MEMBERS[kind], explain_message_fields)
         return _MEMBERS[kind].__name__
     if kind in _KEYS:
-        return explain_key(cursor, _KEYS[kind], explain_message_fields)
+        return explain_coordinator_record_key(cursor, _KEYS[kind], explain_message_fields)
     if kind in _VALUES:
-        return explain_value(cursor, _VALUES[kind], explain_message_fields)
+        return explain_coordinator_record_value(cursor, _VALUES[kind], explain_message_fields)
     if kind in _METADATA:
-        return explain_metadata(cursor, explain_message_fields)
-    explain_sasl(cursor, whole, cursor.left_bytes)
+        return explain_metadata_record_value(cursor, explain_message_fields)
+    explain_sasl_token(cursor, whole, cursor.left_bytes)
     return whole.meaning

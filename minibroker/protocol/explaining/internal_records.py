@@ -35,47 +35,47 @@ def make_record_explainer(topic: str | None, read: ReadMessage) -> ExplainRecord
         if is_control:
             _explain_control_record(cursor, key, value, read)
         elif topic == METADATA_TOPIC:
-            _explain_within(cursor, value, lambda inner: explain_metadata(inner, read))
+            _explain_content_of_part(cursor, value, lambda inner: explain_metadata_record_value(inner, read))
         elif topic in COORDINATOR_KINDS:
             _explain_coordinator_record(cursor, key, value, topic, read)
 
     return explain
 
 
-def explain_metadata(cursor: Cursor, read: ReadMessage) -> str:
+def explain_metadata_record_value(cursor: Cursor, read: ReadMessage) -> str:
     """Explain the value of a record of the metadata log. Return what it is."""
-    numbers = {name: _explain_varint(cursor, name) for name in ("frame_version", "type", "version")}
+    numbers = {name: _explain_unsigned_varint(cursor, name) for name in ("frame_version", "type", "version")}
     if numbers["frame_version"].value != FRAME_VERSION:
         raise Unreadable(f"there is no version {numbers['frame_version'].value} of the frame")
     kind = METADATA_KINDS.get(numbers["type"].value)
-    return _explain_message(cursor, kind, numbers["type"], numbers["version"].value, read)
+    return _explain_record_message(cursor, kind, numbers["type"], numbers["version"].value, read)
 
 
-def explain_key(cursor: Cursor, topic: str, read: ReadMessage) -> str:
+def explain_coordinator_record_key(cursor: Cursor, topic: str, read: ReadMessage) -> str:
     """Explain the key of a record of a coordinator's topic. Return what it is."""
-    number = explain_int16(cursor, "type")
-    return _explain_message(cursor, COORDINATOR_KINDS[topic][0].get(number.value), number, KEY_VERSION, read)
+    number = explain_int16_field(cursor, "type")
+    return _explain_record_message(cursor, COORDINATOR_KINDS[topic][0].get(number.value), number, KEY_VERSION, read)
 
 
-def explain_value(cursor: Cursor, kind: type[Message], read: ReadMessage) -> str:
+def explain_coordinator_record_value(cursor: Cursor, kind: type[Message], read: ReadMessage) -> str:
     """Explain the value of a record of a coordinator's topic, whose type the key says. Return what it is."""
-    return _explain_message(cursor, kind, None, explain_int16(cursor, "version").value, read)
+    return _explain_record_message(cursor, kind, None, explain_int16_field(cursor, "version").value, read)
 
 
-def explain_int16(cursor: Cursor, name: str) -> Part:
+def explain_int16_field(cursor: Cursor, name: str) -> Part:
     """Read a number in front of a message."""
     with cursor.add_part(name, "int16") as part:
         part.value = cursor.read_number(INT16)
     return part
 
 
-def _explain_varint(cursor: Cursor, name: str) -> Part:
+def _explain_unsigned_varint(cursor: Cursor, name: str) -> Part:
     with cursor.add_part(name, "unsigned varint") as part:
         part.value = cursor.read_unsigned_varint()
     return part
 
 
-def _explain_message(
+def _explain_record_message(
     cursor: Cursor, kind: type[Message] | None, number: Part | None, version: int, read: ReadMessage
 ) -> str:
     """Explain a message of a record, whose type is in `number`. Return its name and version."""
@@ -90,35 +90,35 @@ def _explain_message(
 
 
 def _explain_coordinator_record(cursor: Cursor, key: Part, value: Part, topic: str, read: ReadMessage) -> None:
-    _explain_within(cursor, key, lambda inner: explain_key(inner, topic, read))
+    _explain_content_of_part(cursor, key, lambda inner: explain_coordinator_record_key(inner, topic, read))
     kind = COORDINATOR_KINDS[topic][1].get(key.parts[0].value) if key.parts else None
     if value.value is None:
         value.meaning = "null: a tombstone, which deletes the key"
     elif kind is not None:
-        _explain_within(cursor, value, lambda inner: explain_value(inner, kind, read))
+        _explain_content_of_part(cursor, value, lambda inner: explain_coordinator_record_value(inner, kind, read))
 
 
 def _explain_control_record(cursor: Cursor, key: Part, value: Part, read: ReadMessage) -> None:
-    _explain_within(cursor, key, _explain_control_key)
+    _explain_content_of_part(cursor, key, _explain_control_key)
     number = key.parts[1].value if len(key.parts) > 1 else -1
     if number not in ControlType._value2member_map_:
         key.meaning = "control record of an unknown type"
         return
     kind = ControlType(number)
     key.meaning = f"control record: {kind.name}"
-    _explain_within(cursor, value, lambda inner: _explain_control_value(inner, kind, read))
+    _explain_content_of_part(cursor, value, lambda inner: _explain_control_value(inner, kind, read))
 
 
 def _explain_control_key(cursor: Cursor) -> str:
-    explain_int16(cursor, "version")
-    number = explain_int16(cursor, "type")
+    explain_int16_field(cursor, "version")
+    number = explain_int16_field(cursor, "type")
     number.meaning = ControlType(number.value).name if number.value in ControlType._value2member_map_ else "unknown"
     return ""
 
 
 def _explain_control_value(cursor: Cursor, kind: ControlType, read: ReadMessage) -> str:
     if kind in (ControlType.ABORT, ControlType.COMMIT):
-        explain_int16(cursor, "version")
+        explain_int16_field(cursor, "version")
         read(cursor, EndTxnMarker, 0)
         return EndTxnMarker.__name__
     message, latest = QUORUM_MESSAGES[kind]
@@ -128,12 +128,12 @@ def _explain_control_value(cursor: Cursor, kind: ControlType, read: ReadMessage)
     return message.__name__
 
 
-def _explain_within(cursor: Cursor, part: Part, explain: Callable[[Cursor], str]) -> None:
+def _explain_content_of_part(cursor: Cursor, part: Part, explain: Callable[[Cursor], str]) -> None:
     """Explain the bytes of a key or value as parts of it. Null stays null."""
     if part.value is None:
         return
     inner = cursor.make_inner_cursor(cursor.data, part.start + part.prefix_bytes, part.end)
-    with inner.add_part(part.name, part.type) as whole, inner.read_within(whole):
+    with inner.add_part(part.name, part.type) as whole, inner.limit_to_part(whole):
         part.meaning = explain(inner)
         if inner.left_bytes:
             raise Unreadable(f"{inner.left_bytes:,} bytes follow the end of the message")

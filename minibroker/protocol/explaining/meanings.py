@@ -14,7 +14,7 @@ from minibroker.protocol.records.message import NO_TIMESTAMP
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def find_meaning(name: str, value: Any) -> str:
+def find_value_meaning(name: str, value: Any) -> str:
     """Return what a value means in a field of this name; empty if it says all itself."""
     if isinstance(value, bytes):
         return format_uuid(value)
@@ -23,11 +23,11 @@ def find_meaning(name: str, value: Any) -> str:
     if name.endswith("error_code"):
         return _name_error(value)
     if "timestamp" in name and isinstance(value, int):
-        return format_moment(value)
+        return format_timestamp(value)
     return ""
 
 
-def format_moment(timestamp_ms: int) -> str:
+def format_timestamp(timestamp_ms: int) -> str:
     """Return a time in UTC; empty for what is too far away."""
     if timestamp_ms == NO_TIMESTAMP:
         return "none"
@@ -45,7 +45,7 @@ def _name_api(key: int) -> str:
     return get_api_name(key) if key in ApiKey._value2member_map_ else "unknown API"
 
 
-def _make_chooser(*words: str, first: int = 0) -> Callable[[int], str]:
+def _make_enum_formatter(*words: str, first: int = 0) -> Callable[[int], str]:
     return lambda value: words[value - first] if first <= value < first + len(words) else ""
 
 
@@ -53,12 +53,12 @@ _BY_NAME: dict[str, Callable[[int], str]] = {
     "request_api_key": _name_api,
     "api_key": _name_api,
     "acks": lambda value: {-1: "all in-sync replicas", 0: "none: no answer", 1: "the leader"}.get(value, ""),
-    "isolation_level": _make_chooser("read_uncommitted", "read_committed"),
-    "key_type": _make_chooser("group", "transaction", "share"),
+    "isolation_level": _make_enum_formatter("read_uncommitted", "read_committed"),
+    "key_type": _make_enum_formatter("group", "transaction", "share"),
     "leader_epoch": lambda value: "unknown" if value == -1 else "",
     "current_leader_epoch": lambda value: "unknown" if value == -1 else "",
     "replica_id": lambda value: "a consumer" if value == -1 else "",
     "timestamp": lambda value: {-1: "latest", -2: "earliest", -3: "the largest timestamp"}.get(
-        value, format_moment(value)
+        value, format_timestamp(value)
     ),
 }

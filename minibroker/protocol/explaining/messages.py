@@ -13,11 +13,11 @@ from struct import Struct as Packing
 
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import find_background, format_type
+from minibroker.protocol.describing import find_field_background, format_type
 from minibroker.protocol.explaining.batches import explain_batches
-from minibroker.protocol.explaining.embedded import explain_embedded
+from minibroker.protocol.explaining.embedded import explain_embedded_message
 from minibroker.protocol.explaining.internal_records import make_record_explainer
-from minibroker.protocol.explaining.meanings import find_meaning
+from minibroker.protocol.explaining.meanings import find_value_meaning
 from minibroker.protocol.explaining.parts import HIDDEN, NO_TOPICS, Cursor, Part, Topics, Unreadable
 from minibroker.protocol.explaining.secret_fields import SECRET_MESSAGES, is_secret_field
 from minibroker.protocol.fields import Kind
@@ -28,7 +28,7 @@ from minibroker.protocol.headers import (
     get_request_header_version,
     get_response_header_version,
 )
-from minibroker.protocol.layout import Place, make_layout, measure_least_item_bytes
+from minibroker.protocol.layout import Place, make_struct_layout, measure_smallest_item_bytes
 from minibroker.protocol.primitives import MAX_TAGS
 from minibroker.protocol.records.varints import Bytes
 
@@ -44,7 +44,7 @@ def explain_message(data: Bytes, message: type[Message], version: int, position:
     """Explain a message without its header. Raises ValueError for a version that it does not have."""
     message.check_version(version)
     cursor = Cursor(data, position)
-    with cursor.add_part(message.__name__, f"version {version}") as whole, cursor.read_within(whole):
+    with cursor.add_part(message.__name__, f"version {version}") as whole, cursor.limit_to_part(whole):
         explain_message_fields(cursor, message, version)
     return whole
 
@@ -72,13 +72,13 @@ def explain_requests(data: Bytes) -> Iterator[Part]:
 def explain_records(data: Bytes, position: int = 0, topic: str | None = None) -> Part:
     """Explain batches or messages of a topic that nothing surrounds, as in a segment."""
     cursor = Cursor(data, position)
-    with cursor.add_part("records", "records") as whole, cursor.read_within(whole):
+    with cursor.add_part("records", "records") as whole, cursor.limit_to_part(whole):
         explain_batches(cursor, make_record_explainer(topic, explain_message_fields))
     return whole
 
 
 def _explain_frame(cursor: Cursor, name: str, read: Callable[[Cursor], str]) -> Part:
-    with cursor.add_part(name, "frame") as frame, cursor.read_within(frame, None):
+    with cursor.add_part(name, "frame") as frame, cursor.limit_to_part(frame, None):
         with cursor.add_part("size", "int32") as size:
             size.value = cursor.read_number(SIZE)
             if size.value < 0:
@@ -101,7 +101,7 @@ def _explain_request(cursor: Cursor) -> str:
         _explain_struct(cursor, RequestHeader, RequestHeader, header_version)
     if not known:
         raise Unreadable(f"there is no API {key}")
-    return _explain_body(cursor, get_request_class(key), version)
+    return _explain_message_body(cursor, get_request_class(key), version)
 
 
 def _explain_response(cursor: Cursor, api_key: int, version: int) -> str:
@@ -112,10 +112,10 @@ def _explain_response(cursor: Cursor, api_key: int, version: int) -> str:
         _explain_struct(cursor, ResponseHeader, ResponseHeader, header_version)
     if not is_known:
         raise Unreadable(f"there is no API {api_key}")
-    return _explain_body(cursor, get_response_class(api_key), version)
+    return _explain_message_body(cursor, get_response_class(api_key), version)
 
 
-def _explain_body(cursor: Cursor, message: type[Message], version: int) -> str:
+def _explain_message_body(cursor: Cursor, message: type[Message], version: int) -> str:
     if version not in message.versions:
         known = f"{message.versions[0]} to {message.versions[-1]}"
         raise Unreadable(f"{message.__name__} has no version {version}, only {known}")
@@ -129,39 +129,41 @@ def _explain_body(cursor: Cursor, message: type[Message], version: int) -> str:
 
 def _explain_struct(cursor: Cursor, struct: type, message: type[Message], version: int) -> None:
     flexible = version in message.flexible
-    shape = make_layout(struct, version, flexible)
+    shape = make_struct_layout(struct, version, flexible)
     for place in shape.body:
-        with cursor.add_part(place.name, _name_type(place.kind, place.compact)) as part:
-            _describe_field(part, place, struct, message)
-            _explain_value(cursor, part, place.kind, place, message, version)
+        with cursor.add_part(place.name, _format_field_type(place.kind, place.compact)) as part:
+            _set_field_background(part, place, struct, message)
+            _explain_field_value(cursor, part, place.kind, place, message, version)
     if flexible:
-        _explain_tags(cursor, shape.tagged, struct, message, version)
+        _explain_tagged_fields(cursor, shape.tagged, struct, message, version)
 
 
-def _describe_field(part: Part, place: Place, struct: type, message: type[Message]) -> None:
-    part.versions, part.about, part.kip = find_background(place.name, struct, message)
+def _set_field_background(part: Part, place: Place, struct: type, message: type[Message]) -> None:
+    part.versions, part.about, part.kip = find_field_background(place.name, struct, message)
 
 
-def _name_type(kind: Kind, compact: bool) -> str:
+def _format_field_type(kind: Kind, compact: bool) -> str:
     has_length = not kind.is_fixed and kind.struct is None
     return f"compact {format_type(kind)}" if compact and has_length else format_type(kind)
 
 
-def _explain_value(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message], version: int) -> None:
+def _explain_field_value(
+    cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message], version: int
+) -> None:
     if kind.is_fixed:
         part.value = cursor.read_number(_PACKINGS[kind.code])
-        part.meaning = find_meaning(part.name, part.value)
+        part.meaning = find_value_meaning(part.name, part.value)
         if kind.code == UUID and part.value in cursor.topics:
             part.meaning += f", {cursor.topics[part.value]}"
     elif kind.struct is not None:
-        _explain_nested(cursor, part, kind.struct, place, message, version)
+        _explain_nested_struct(cursor, part, kind.struct, place, message, version)
     elif kind.item is not None:
         _explain_array(cursor, part, kind.item, place, message, version)
     else:
-        _explain_slice(cursor, part, kind, place, message)
+        _explain_bytes_or_text(cursor, part, kind, place, message)
 
 
-def _explain_nested(
+def _explain_nested_struct(
     cursor: Cursor, part: Part, struct: type, place: Place, message: type[Message], version: int
 ) -> None:
     if place.nullable:
@@ -173,7 +175,7 @@ def _explain_nested(
     _explain_struct(cursor, struct, message, version)
 
 
-def _read_length(cursor: Cursor, part: Part, code: str, *, compact: bool, nullable: bool) -> int:
+def _explain_length_prefix(cursor: Cursor, part: Part, code: str, *, compact: bool, nullable: bool) -> int:
     """Read a length or count; -1 is null, and negative ones that are not allowed end the reading."""
     start = cursor.position
     length: int = cursor.read_unsigned_varint() - 1 if compact else cursor.read_number(_LENGTHS.get(code, SIZE))
@@ -183,14 +185,14 @@ def _read_length(cursor: Cursor, part: Part, code: str, *, compact: bool, nullab
     return length
 
 
-def _explain_slice(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message]) -> None:
-    length = _read_length(cursor, part, kind.code, compact=place.compact, nullable=place.nullable)
+def _explain_bytes_or_text(cursor: Cursor, part: Part, kind: Kind, place: Place, message: type[Message]) -> None:
+    length = _explain_length_prefix(cursor, part, kind.code, compact=place.compact, nullable=place.nullable)
     if length < 0:
         part.meaning = "null"
         return
     if kind.code == "records":
-        missing, topic = length - cursor.left_bytes, cursor.find_topic()
-        with cursor.read_within(part, min(length, cursor.left_bytes)):
+        missing, topic = length - cursor.left_bytes, cursor.find_enclosing_topic()
+        with cursor.limit_to_part(part, min(length, cursor.left_bytes)):
             explain_batches(cursor, make_record_explainer(topic, explain_message_fields))
         if missing > 0:
             raise Unreadable(f"{missing:,} of its {length:,} bytes are not here")
@@ -201,7 +203,7 @@ def _explain_slice(cursor: Cursor, part: Part, kind: Kind, place: Place, message
         part.is_secret, part.meaning = bool(length), HIDDEN if length else ""
     elif kind.code == "string":
         part.value = cursor.read_bytes(length).decode(errors="replace")
-    elif not explain_embedded(cursor, part, message, length, explain_message_fields):
+    elif not explain_embedded_message(cursor, part, message, length, explain_message_fields):
         part.value = cursor.read_bytes(length)
 
 
@@ -212,26 +214,28 @@ def explain_message_fields(cursor: Cursor, message: type[Message], version: int)
 
 
 def _explain_array(cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int) -> None:
-    count = _read_length(cursor, part, "array", compact=place.compact, nullable=place.nullable)
+    count = _explain_length_prefix(cursor, part, "array", compact=place.compact, nullable=place.nullable)
     if count < 0:
         part.meaning = "null"
         return
     part.meaning = f"{count} item{'' if count == 1 else 's'}"
-    if count * measure_least_item_bytes(item, version, place.compact) > cursor.left_bytes:
+    if count * measure_smallest_item_bytes(item, version, place.compact) > cursor.left_bytes:
         part.problem = f"{count:,} items do not fit into the {cursor.left_bytes:,} bytes that are left"
     for index in range(count):
-        with cursor.add_part(f"[{index}]", _name_type(item, place.compact)) as each:
-            _explain_item(cursor, each, item, place, message, version)
+        with cursor.add_part(f"[{index}]", _format_field_type(item, place.compact)) as each:
+            _explain_array_item(cursor, each, item, place, message, version)
 
 
-def _explain_item(cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int) -> None:
+def _explain_array_item(
+    cursor: Cursor, part: Part, item: Kind, place: Place, message: type[Message], version: int
+) -> None:
     if item.struct is not None:
         _explain_struct(cursor, item.struct, message, version)
     else:
-        _explain_value(cursor, part, item, place._replace(nullable=False), message, version)
+        _explain_field_value(cursor, part, item, place._replace(nullable=False), message, version)
 
 
-def _explain_tags(
+def _explain_tagged_fields(
     cursor: Cursor, tagged: tuple[Place, ...], struct: type, message: type[Message], version: int
 ) -> None:
     known = {place.tag: place for place in tagged}
@@ -242,10 +246,12 @@ def _explain_tags(
         if count > MAX_TAGS:
             raise Unreadable(f"{count:,} tagged fields, and {MAX_TAGS:,} are the most")
         for _ in range(count):
-            _explain_tag(cursor, known, struct, message, version)
+            _explain_tagged_field(cursor, known, struct, message, version)
 
 
-def _explain_tag(cursor: Cursor, known: dict[int, Place], struct: type, message: type[Message], version: int) -> None:
+def _explain_tagged_field(
+    cursor: Cursor, known: dict[int, Place], struct: type, message: type[Message], version: int
+) -> None:
     start = cursor.position
     with cursor.add_part("tag", "tagged field") as part:
         tag, size = cursor.read_unsigned_varint(), cursor.read_unsigned_varint()
@@ -259,10 +265,10 @@ def _explain_tag(cursor: Cursor, known: dict[int, Place], struct: type, message:
                 "of a later version, or a vendor's",
             )
             return
-        part.name, part.type = place.name, f"tag {tag}, {_name_type(place.kind, place.compact)}"
-        _describe_field(part, place, struct, message)
-        with cursor.read_within(part, size):
-            _explain_value(cursor, part, place.kind, place, message, version)
+        part.name, part.type = place.name, f"tag {tag}, {_format_field_type(place.kind, place.compact)}"
+        _set_field_background(part, place, struct, message)
+        with cursor.limit_to_part(part, size):
+            _explain_field_value(cursor, part, place.kind, place, message, version)
 
 
 _PACKINGS = {code: Packing(f">{code}") for code in ("?", "b", "h", "H", "i", "I", "q", "d", "16s")}

@@ -69,7 +69,7 @@ class Explained(NamedTuple):
 
 
 class Unreadable(Exception):
-    """Bytes that cannot be what they should be. It ends in the innermost part that is `read_within`."""
+    """Bytes that cannot be what they should be. It ends in the innermost part that is `limit_to_part`."""
 
     is_told = False
 
@@ -99,11 +99,11 @@ class Cursor:
         return inner
 
     @property
-    def room_bytes(self) -> int:
+    def decompression_room_bytes(self) -> int:
         """How many bytes may still be decompressed."""
         return self._root._left_decompressed
 
-    def count_decompressed(self, size_bytes: int) -> None:
+    def count_decompressed_bytes(self, size_bytes: int) -> None:
         """Count bytes that were decompressed."""
         self._root._left_decompressed -= size_bytes
 
@@ -133,7 +133,7 @@ class Cursor:
             self._open.pop()
 
     @contextmanager
-    def read_within(self, part: Part, size_bytes: int | None = None) -> Iterator[None]:
+    def limit_to_part(self, part: Part, size_bytes: int | None = None) -> Iterator[None]:
         """Let the block read the next `size_bytes` (all, if None) as parts of `part`; then go on behind them.
 
         What is left over becomes a part of its own.
@@ -150,11 +150,11 @@ class Cursor:
                 self.position = self.end
             self.end = outer
 
-    def list_siblings(self) -> list[Part]:
+    def list_sibling_parts(self) -> list[Part]:
         """Return the parts that are beside the open one, itself the last."""
         return self._open[-2].parts if len(self._open) > 1 else []
 
-    def find_topic(self) -> str | None:
+    def find_enclosing_topic(self) -> str | None:
         """Return the topic that an open part or one beside it names, None if none does."""
         for part in reversed(self._open):
             for each in part.parts:
@@ -203,7 +203,7 @@ def make_unread_part(data: Bytes, start: int, end: int, *, is_secret: bool = Fal
     return Part("not read", "bytes", start, end, value=bytes(data[start:end]))
 
 
-def iterate_named_topics(part: Part) -> Iterator[tuple[bytes, str]]:
+def iterate_topic_ids_and_names(part: Part) -> Iterator[tuple[bytes, str]]:
     """Yield the id and the name of each topic that a message names with both, such as an answer to Metadata."""
     for _, each in part.iterate_parts():
         values = {field.name: field.value for field in each.parts}

@@ -52,7 +52,7 @@ def is_secret_field(cursor: Cursor, part: Part, message: type[Message]) -> bool:
         return True
     return part.name == "value" and any(
         each.name == "name" and isinstance(each.value, str) and is_password_config(each.value)
-        for each in cursor.list_siblings()
+        for each in cursor.list_sibling_parts()
     )
 
 

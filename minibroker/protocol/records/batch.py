@@ -34,7 +34,7 @@ from typing import Final
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch
-from minibroker.protocol.legible import say_bytes_left
+from minibroker.protocol.legible import format_bytes_left
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps
@@ -162,7 +162,7 @@ def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
 
     Raises `CorruptBatch` for missing bytes, a magic other than 2, an impossible length or a wrong checksum.
     """
-    header = _read_bounded_header(data, position)
+    header = _read_header_within_data(data, position)
     end = position + header.batch_length + LOG_OVERHEAD_BYTES
     if end > len(data):
         raise _make_incomplete_error(header, data, position)
@@ -174,7 +174,7 @@ def check_batch(data: Bytes, position: int = 0) -> BatchHeader:
 
 def check_batch_in_steps(data: Bytes, position: int = 0) -> Steps[BatchHeader]:
     """Check a batch as `check_batch` does, in steps."""
-    header = _read_bounded_header(data, position)
+    header = _read_header_within_data(data, position)
     if position + header.size_bytes > len(data):
         raise _make_incomplete_error(header, data, position)
     computed = yield from _compute_crc_in_steps(data, position + CRC_START, position + header.size_bytes)
@@ -208,7 +208,7 @@ def iterate_batches(data: Bytes) -> Iterator[tuple[int, BatchHeader]]:
     """
     position = 0
     while len(data) - position >= HEADER_BYTES:
-        header = _read_bounded_header(data, position)
+        header = _read_header_within_data(data, position)
         if header.batch_length > len(data) - position - LOG_OVERHEAD_BYTES:
             return
         yield position, header
@@ -226,10 +226,12 @@ def set_log_append_time(data: bytearray | memoryview, position: int, timestamp_m
 
     The records keep their own timestamps as deltas, but readers of such a batch use `timestamp_ms` for every record.
     """
-    set_max_timestamp(data, position, LOG_APPEND_TIME, timestamp_ms)
+    set_timestamp_type_and_max(data, position, LOG_APPEND_TIME, timestamp_ms)
 
 
-def set_max_timestamp(data: bytearray | memoryview, position: int, timestamp_type: int, timestamp_ms: int) -> None:
+def set_timestamp_type_and_max(
+    data: bytearray | memoryview, position: int, timestamp_type: int, timestamp_ms: int
+) -> None:
     """Set timestamp type and largest timestamp, in place, and compute the checksum.
 
     As in Kafka, this clears unknown attribute bits.
@@ -255,7 +257,7 @@ def set_checksum_in_steps(data: bytearray | memoryview, position: int, size_byte
     CRC.pack_into(data, position + CRC_POSITION, crc)
 
 
-def _read_bounded_header(data: Bytes, position: int) -> BatchHeader:
+def _read_header_within_data(data: Bytes, position: int) -> BatchHeader:
     """Return the header after checking magic and length. Magic comes first, as older messages may be shorter."""
     left = len(data) - position
     if left > MAGIC_POSITION and data[position + MAGIC_POSITION] != MAGIC:
@@ -272,7 +274,7 @@ def _read_bounded_header(data: Bytes, position: int) -> BatchHeader:
 
 
 def _make_too_short_error(left: int, position: int) -> CorruptBatch:
-    return CorruptBatch(f"{say_bytes_left(left)}, fewer than a batch header's {HEADER_BYTES}", position)
+    return CorruptBatch(f"{format_bytes_left(left)}, fewer than a batch header's {HEADER_BYTES}", position)
 
 
 def _describe_magic(magic: int) -> str:

@@ -80,7 +80,7 @@ def build_plain_batch(
     """
     parts: list[bytes] = [bytes(HEADER_BYTES)]
     for delta, (key, value) in enumerate(entries):
-        before_key, before_value = _make_record_frame(delta, len(key), -1 if value is None else len(value))
+        before_key, before_value = _encode_record_start(delta, len(key), -1 if value is None else len(value))
         parts += (before_key, key, before_value, value or b"", b"\0")
     batch = bytearray().join(parts)
     finish_plain_batch(batch, len(entries), timestamp, producer)
@@ -88,7 +88,7 @@ def build_plain_batch(
 
 
 @lru_cache(maxsize=1024)
-def _make_record_frame(delta: int, key_bytes: int, value_bytes: int) -> tuple[bytes, bytes]:
+def _encode_record_start(delta: int, key_bytes: int, value_bytes: int) -> tuple[bytes, bytes]:
     """Return what lies before the key of a record, and before its value, whose length is -1 for null."""
     offset, key_length, value_length = encode_zigzag(delta), encode_zigzag(key_bytes), encode_zigzag(value_bytes)
     size_bytes = 3 + len(offset) + len(key_length) + key_bytes + len(value_length) + max(value_bytes, 0)
@@ -123,7 +123,7 @@ def build_batch_in_steps(
     return (yield from assemble_batch_in_steps(header, compress_chunks(compression, payload, None)))
 
 
-def recompress_in_steps(
+def recompress_batch_in_steps(
     batch: Bytes,
     header: BatchHeader,
     codec: int,
@@ -147,10 +147,10 @@ def recompress_in_steps(
         payload = renumber_records(payload, header.record_count)
     chunks = compress_chunks(codec, payload, level)
     changed = header._replace(attributes=header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | codec)
-    return (yield from assemble_batch_in_steps(changed, _bound_chunks(chunks, max_bytes - HEADER_BYTES, too_large)))
+    return (yield from assemble_batch_in_steps(changed, _limit_chunks(chunks, max_bytes - HEADER_BYTES, too_large)))
 
 
-def _bound_chunks(chunks: Iterable[Bytes], max_bytes: int, too_large: Callable[[int], KafkaError]) -> Iterator[Bytes]:
+def _limit_chunks(chunks: Iterable[Bytes], max_bytes: int, too_large: Callable[[int], KafkaError]) -> Iterator[Bytes]:
     """Yield the chunks up to `max_bytes`, then count the rest, and raise at the end if there was more."""
     size_bytes = 0
     for chunk in chunks:
@@ -183,17 +183,17 @@ def assemble_batch_in_steps(header: BatchHeader, chunks: Iterable[Bytes]) -> Ste
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
     """Return a record as it is in a batch, with its length first."""
     parts = [_NO_ATTRIBUTES, encode_zigzag(wrap_to_64_bits(timestamp_delta)), encode_zigzag(offset_delta)]
-    _put_bytes(parts, record.key)
-    _put_bytes(parts, record.value)
+    _append_nullable_bytes(parts, record.key)
+    _append_nullable_bytes(parts, record.value)
     parts.append(encode_zigzag(len(record.headers)))
     for key, value in record.headers:
-        _put_bytes(parts, key.encode())
-        _put_bytes(parts, value)
+        _append_nullable_bytes(parts, key.encode())
+        _append_nullable_bytes(parts, value)
     body = b"".join(parts)
     return encode_zigzag(len(body)) + body
 
 
-def _put_bytes(parts: list[bytes], value: bytes | None) -> None:
+def _append_nullable_bytes(parts: list[bytes], value: bytes | None) -> None:
     if value is None:
         parts.append(_NULL)
     else:

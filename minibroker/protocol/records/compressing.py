@@ -18,10 +18,10 @@ from minibroker.protocol.records.compression import (
     Compression,
     check_codec,
     compress,
+    compress_lz4_block,
+    compress_xerial_block,
     cut_into_pieces,
     load_zstandard,
-    make_lz4_block,
-    make_xerial_block,
 )
 from minibroker.protocol.records.varints import Bytes
 
@@ -61,13 +61,13 @@ def _compress_gzip(chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes
 def _compress_snappy(chunks: Iterable[Bytes]) -> Iterator[Bytes]:
     yield XERIAL_HEADER
     for block in _cut_into_blocks(chunks, XERIAL_BLOCK_BYTES):
-        yield make_xerial_block(block) if block else b""
+        yield compress_xerial_block(block) if block else b""
 
 
 def _compress_lz4(chunks: Iterable[Bytes], level: int | None) -> Iterator[Bytes]:
     yield LZ4_HEADER
     for block in _cut_into_blocks(chunks, LZ4_BLOCK_BYTES):
-        yield make_lz4_block(block, level) if block else b""
+        yield compress_lz4_block(block, level) if block else b""
     yield LZ4_END
 
 

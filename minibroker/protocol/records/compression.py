@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any, Final
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
-from minibroker.protocol.records.lz4_frames import set_right_checksum
+from minibroker.protocol.records.lz4_frames import set_standard_checksum
 from minibroker.protocol.records.varints import Bytes
 
 MAX_UNCOMPRESSED_BYTES: Final = 100 * 1024 * 1024
@@ -160,11 +160,11 @@ def _compress_snappy(data: Bytes, level: int | None) -> bytes:
     view = memoryview(data)
     parts = [XERIAL_HEADER]
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
-        parts.append(make_xerial_block(view[start : start + XERIAL_BLOCK_BYTES]))
+        parts.append(compress_xerial_block(view[start : start + XERIAL_BLOCK_BYTES]))
     return b"".join(parts)
 
 
-def make_xerial_block(data: Bytes) -> bytes:
+def compress_xerial_block(data: Bytes) -> bytes:
     """Return a block of the framing with `data`."""
     from cramjam import snappy
 
@@ -238,7 +238,7 @@ _LZ4_UNCOMPRESSED = 1 << 31
 _LZ4_DEFAULT_LEVEL = 9  # Kafka's default, for which its library uses the fast compressor
 _LZ4_FIRST_SLOW_LEVEL = 3
 _UINT32 = Struct("<I")
-LZ4_HEADER = set_right_checksum(_LZ4_MAGIC + bytes((_LZ4_VERSION | _LZ4_INDEPENDENT_BLOCKS, 0x40, 0)))
+LZ4_HEADER = set_standard_checksum(_LZ4_MAGIC + bytes((_LZ4_VERSION | _LZ4_INDEPENDENT_BLOCKS, 0x40, 0)))
 LZ4_BLOCK_BYTES = _LZ4_BLOCK_BYTES[0x40]
 LZ4_END = bytes(4)
 
@@ -248,11 +248,11 @@ def _compress_lz4(data: Bytes, level: int | None) -> bytes:
     view = memoryview(data)
     starts = range(0, len(view), LZ4_BLOCK_BYTES)
     return b"".join(
-        (LZ4_HEADER, *(make_lz4_block(view[start : start + LZ4_BLOCK_BYTES], level) for start in starts), LZ4_END)
+        (LZ4_HEADER, *(compress_lz4_block(view[start : start + LZ4_BLOCK_BYTES], level) for start in starts), LZ4_END)
     )
 
 
-def make_lz4_block(data: Bytes, level: int | None) -> bytes:
+def compress_lz4_block(data: Bytes, level: int | None) -> bytes:
     """Return a block of a frame with `data`, of at most 64 KB."""
     from cramjam import lz4
 
@@ -298,10 +298,10 @@ def _read_lz4_header(view: memoryview) -> tuple[bytes, int]:
     whole = bytes(view[:size_bytes])
     if flags & _LZ4_RESERVED or not flags & _LZ4_VERSION or whole[5:6] not in map(_encode_byte, _LZ4_BLOCK_BYTES):
         raise CorruptBatch("invalid lz4 data: its header has values that are not known")
-    if len(whole) < size_bytes or set_right_checksum(whole) != whole:
+    if len(whole) < size_bytes or set_standard_checksum(whole) != whole:
         raise CorruptBatch("invalid lz4 data: the header's checksum is wrong")
     kept = _LZ4_VERSION | _LZ4_INDEPENDENT_BLOCKS | flags & _LZ4_BLOCK_CHECKSUMS
-    return bytes(set_right_checksum(_LZ4_MAGIC + bytes((kept, whole[5], 0)))), size_bytes
+    return bytes(set_standard_checksum(_LZ4_MAGIC + bytes((kept, whole[5], 0)))), size_bytes
 
 
 def _encode_byte(value: int) -> bytes:
@@ -359,14 +359,14 @@ def _decompress_zstd(data: Bytes, limit_bytes: int, chunk_bytes: int) -> Iterato
     try:
         while chunk := stream.read(chunk_bytes):
             yield chunk
-        end = yield from _find_zstd_end(memoryview(data))
+        end = yield from _find_end_of_zstd_frames(memoryview(data))
         if not data or end != len(data):
             raise CorruptBatch("invalid zstd data: it ends early")
     except (zstandard.ZstdError, IndexError) as error:
         raise CorruptBatch(f"invalid zstd data: {error}") from error
 
 
-def _find_zstd_end(view: memoryview) -> Generator[Bytes, None, int]:
+def _find_end_of_zstd_frames(view: memoryview) -> Generator[Bytes, None, int]:
     """Return where the last frame ends. That is behind truncated data, which the stream reader does not report.
 
     It yields an empty chunk after every 1024 frames or blocks, as there may be many.

@@ -34,7 +34,9 @@ from minibroker.protocol.records.varints import Bytes
 from minibroker.protocol.steps import Steps, run_all_steps
 
 
-def down_convert_in_steps(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> Steps[bytearray]:
+def down_convert_batch_in_steps(
+    batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0
+) -> Steps[bytearray]:
     """Convert a stored batch to the older format `magic` (0 or 1) in the same codec, one record at a time.
 
     The result is empty for a control batch, and for one without records. If the records are not compressed, those below
@@ -56,7 +58,7 @@ def down_convert_in_steps(batch: Bytes, header: BatchHeader, magic: int, first_o
     )
 
 
-def build_in_format(
+def build_records_in_format(
     records: Iterable[Record],
     magic: int,
     *,
@@ -70,11 +72,13 @@ def build_in_format(
     UNSUPPORTED_COMPRESSION_TYPE for a codec that the format does not have.
     """
     return run_all_steps(
-        build_in_format_in_steps(records, magic, compression=compression, level=level, timestamp_type=timestamp_type)
+        build_records_in_format_in_steps(
+            records, magic, compression=compression, level=level, timestamp_type=timestamp_type
+        )
     )
 
 
-def build_in_format_in_steps(
+def build_records_in_format_in_steps(
     records: Iterable[Record | None],
     magic: int,
     *,
@@ -91,7 +95,7 @@ def build_in_format_in_steps(
         )
     encoding = _Encoding()
     batch = bytearray(HEADER_BYTES)
-    for chunk in compress_chunks(compression, encoding.chunks(records), level):
+    for chunk in compress_chunks(compression, encoding.encode_in_chunks(records), level):
         batch += chunk
         yield
     first = encoding.first
@@ -128,7 +132,7 @@ class _Encoding:
         self.largest_timestamp = NO_TIMESTAMP
         self.count = 0
 
-    def chunks(self, records: Iterable[Record | None]) -> Iterator[Bytes]:
+    def encode_in_chunks(self, records: Iterable[Record | None]) -> Iterator[Bytes]:
         """Yield the bytes of the records, in pieces of about a millisecond."""
         out = bytearray()
         for record in records:

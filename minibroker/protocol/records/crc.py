@@ -32,7 +32,7 @@ def _load_crc32c() -> Crc32c:
     if extension is not None:
         return extension
     if sys.platform == "emscripten":  # a browser, for which the package has no wheel
-        from minibroker.protocol.records.crc_by_table import crc32c as by_table
+        from minibroker.protocol.records.crc_by_table import compute_crc32c as by_table
 
         return by_table
     import crc32c as package

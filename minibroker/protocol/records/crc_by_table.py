@@ -22,7 +22,7 @@ _ONE: Final = array("I", (_advance_crc(value, 8) for value in range(256)))
 _TWO: Final = array("I", (_ONE[(low := _ONE[value & 255] ^ value >> 8) & 255] ^ low >> 8 for value in range(1 << 16)))
 
 
-def crc32c(data: bytes | bytearray | memoryview, seed: int = 0) -> int:
+def compute_crc32c(data: bytes | bytearray | memoryview, seed: int = 0) -> int:
     """Return the CRC-32C of bytes that follow others, whose checksum is `seed`."""
     table, crc = _TWO, seed ^ ALL
     view = memoryview(data).cast("B")

@@ -76,13 +76,13 @@ def _index_by_type(suffix: str, *modules: ModuleType) -> dict[int, type[Message]
     }
 
 
-def _index_kinds(*modules: ModuleType) -> tuple[dict[int, type[Message]], dict[int, type[Message]]]:
+def _index_keys_and_values(*modules: ModuleType) -> tuple[dict[int, type[Message]], dict[int, type[Message]]]:
     return _index_by_type("Key", *modules), _index_by_type("Value", *modules)
 
 
 # By topic: the messages of keys, and of values, by the type of the record.
 COORDINATOR_KINDS = {
-    GROUPS_TOPIC: _index_kinds(group_records, share_group_records, streams_group_records),
-    TRANSACTIONS_TOPIC: _index_kinds(transaction_records),
-    SHARE_STATE_TOPIC: _index_kinds(share_state_records),
+    GROUPS_TOPIC: _index_keys_and_values(group_records, share_group_records, streams_group_records),
+    TRANSACTIONS_TOPIC: _index_keys_and_values(transaction_records),
+    SHARE_STATE_TOPIC: _index_keys_and_values(share_state_records),
 }

@@ -27,12 +27,12 @@ _PRIMES = 2654435761, 2246822519, 3266489917, 668265263, 374761393
 _UINT32 = Struct("<I")
 
 
-def set_right_checksum(frame: Bytes) -> bytearray:
+def set_standard_checksum(frame: Bytes) -> bytearray:
     """Return a copy of the frame with the header checksum of the lz4 format. Raises `CorruptBatch`."""
     return _set_checksum(frame, _FLAGS_POSITION)
 
 
-def set_old_checksum(frame: Bytes) -> bytearray:
+def set_format_0_checksum(frame: Bytes) -> bytearray:
     """Return a copy of the frame with the header checksum of Kafka's message format 0. Raises `CorruptBatch`."""
     return _set_checksum(frame, 0)
 

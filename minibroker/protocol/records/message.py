@@ -25,7 +25,7 @@ from zlib import crc32
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords
-from minibroker.protocol.legible import say_bytes_left
+from minibroker.protocol.legible import format_bytes_left
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
     CREATE_TIME,
@@ -84,7 +84,7 @@ def read_message_header(data: Bytes, position: int = 0) -> BatchHeader:
     """
     left = len(data) - position
     if left < MIN_MESSAGE_BYTES[0] or left < MIN_MESSAGE_BYTES[data[position + MAGIC_POSITION] == 1]:
-        raise CorruptBatch(f"{say_bytes_left(left)}, fewer than a message's fixed fields", position)
+        raise CorruptBatch(f"{format_bytes_left(left)}, fewer than a message's fixed fields", position)
     offset, size, crc, magic, attributes = _HEAD.unpack_from(data, position)
     timestamp = _INT64.unpack_from(data, position + _TIMESTAMP_POSITION)[0] if magic == 1 else NO_TIMESTAMP
     return make_batch_header(offset, size, crc, magic, attributes, timestamp)
@@ -141,18 +141,20 @@ def read_message(data: bytes, position: int = 0, *, is_checked: bool = False) ->
     key, at = _read_bytes(data, position + _KEY_POSITIONS[magic], end)
     value, at = _read_bytes(data, at, end)
     if at != end:
-        raise InvalidRecords(f"{say_bytes_left(end - at)} in the message of offset {offset} after its value")
+        raise InvalidRecords(f"{format_bytes_left(end - at)} in the message of offset {offset} after its value")
     timestamp = NO_TIMESTAMP
     if magic:
         (timestamp,) = _INT64.unpack_from(data, position + _TIMESTAMP_POSITION)
         if timestamp < NO_TIMESTAMP:
-            _raise_invalid_time(f"Invalid message timestamp {timestamp}")
+            _raise_invalid_timestamp(f"Invalid message timestamp {timestamp}")
     elif attributes & TIMESTAMP_TYPE_BIT:
-        _raise_invalid_time("A message of format 0 has no timestamp, so it cannot say that it has that of its append")
+        _raise_invalid_timestamp(
+            "A message of format 0 has no timestamp, so it cannot say that it has that of its append"
+        )
     return Message(offset, magic, attributes & KNOWN_MESSAGE_ATTRIBUTES, timestamp, key, value), end
 
 
-def _raise_invalid_time(message: str) -> NoReturn:
+def _raise_invalid_timestamp(message: str) -> NoReturn:
     raise InvalidRecords(message, code=ErrorCode.INVALID_TIMESTAMP)
 
 
@@ -173,11 +175,11 @@ def encode_message(
 ) -> bytes:
     """Return the bytes of a message. Format 0 has no timestamp."""
     head = _BODY[1].pack(magic, attributes, timestamp) if magic else _BODY[0].pack(magic, attributes)
-    body = b"".join((head, *_read_sized(key), *_read_sized(value)))
+    body = b"".join((head, *_encode_nullable_bytes(key), *_encode_nullable_bytes(value)))
     return _BEFORE_BODY.pack(offset, len(body) + _CRC.size, crc32(body)) + body
 
 
-def _read_sized(data: Bytes | None) -> tuple[Bytes, ...]:
+def _encode_nullable_bytes(data: Bytes | None) -> tuple[Bytes, ...]:
     return (_NULL,) if data is None else (_INT32.pack(len(data)), data)
 
 
@@ -186,7 +188,7 @@ def set_message_offset(data: bytearray | memoryview, position: int, offset: int)
     _INT64.pack_into(data, position, offset)
 
 
-def set_message_time(data: bytearray | memoryview, position: int, timestamp_type: int, timestamp_ms: int) -> None:
+def set_message_timestamp(data: bytearray | memoryview, position: int, timestamp_type: int, timestamp_ms: int) -> None:
     """Set timestamp type and timestamp of a message of format 1, in place, with a new checksum if they change.
 
     As in Kafka, a change clears unknown attribute bits.

@@ -24,7 +24,7 @@ from minibroker.protocol.records.compression import (
     decompress,
     decompress_chunks,
 )
-from minibroker.protocol.records.lz4_frames import set_old_checksum, set_right_checksum
+from minibroker.protocol.records.lz4_frames import set_format_0_checksum, set_standard_checksum
 from minibroker.protocol.records.message import (
     MIN_MESSAGE_BYTES,
     NO_TIMESTAMP,
@@ -57,10 +57,10 @@ def iterate_records_of_message(
         message, _ = read_message(bytes(memoryview(data)[position : position + header.size_bytes]), is_checked=True)
     if not message.compression:
         return iter((Record(message.offset, message.timestamp, message.key, message.value),))  # type: ignore[arg-type]
-    return _iterate_records_in(message, decompress_inner_messages(message, limit_bytes))
+    return _iterate_records_of_wrapper(message, decompress_inner_messages(message, limit_bytes))
 
 
-def _iterate_records_in(wrapper: Message, payload: bytes) -> Iterator[Record]:
+def _iterate_records_of_wrapper(wrapper: Message, payload: bytes) -> Iterator[Record]:
     base_offset = _find_base_offset(wrapper, payload)
     append_time = wrapper.timestamp if wrapper.timestamp_type == LOG_APPEND_TIME else None
     for message in iterate_messages_in(wrapper, payload):
@@ -70,17 +70,17 @@ def _iterate_records_in(wrapper: Message, payload: bytes) -> Iterator[Record]:
 
 def decompress_inner_messages(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> bytes:
     """Return the decompressed set in a wrapper. Raises `InvalidRecords`, and what `decompress` raises."""
-    return bytes(decompress(*_read_compressed(wrapper), limit_bytes))
+    return bytes(decompress(*_get_codec_and_payload(wrapper), limit_bytes))
 
 
-def _read_compressed(wrapper: Message) -> tuple[int, Bytes]:
+def _get_codec_and_payload(wrapper: Message) -> tuple[int, Bytes]:
     """Return the codec of a wrapper, and its compressed value. Raises as `decompress_inner_messages` does."""
     codec, value = wrapper.compression, wrapper.value
     if value is None:
         raise InvalidRecords(f"Found invalid compressed record set with null value (magic = {wrapper.magic})")
     check_codec(codec, wrapper.magic)
     if codec == Compression.LZ4 and wrapper.magic == 0:
-        value = set_right_checksum(value)
+        value = set_standard_checksum(value)
     return codec, value
 
 
@@ -110,14 +110,14 @@ def iterate_messages_in(wrapper: Message, payload: bytes) -> Iterator[Message]:
 
 def _check_inner_message(wrapper: Message, index: int, message: Message) -> None:
     if message.magic != wrapper.magic:
-        _raise_refusal(index, f"its magic {message.magic} does not match outer magic {wrapper.magic}")
+        _raise_invalid_record(index, f"its magic {message.magic} does not match outer magic {wrapper.magic}")
     if message.compression:
-        _raise_refusal(
+        _raise_invalid_record(
             index, "Compressed outer record should not have an inner record with a compression attribute set"
         )
 
 
-def _raise_refusal(index: int, message: str) -> None:
+def _raise_invalid_record(index: int, message: str) -> None:
     raise InvalidRecords(f"record {index}: {message}", ((index, message),))
 
 
@@ -141,11 +141,11 @@ def find_last_inner_offset(payload: bytes) -> int:
     """Return the offset of the last message in a set, 0 for an empty set. Raises `CorruptBatch`."""
     position = offset = 0
     while position < len(payload):
-        offset, position = _read_next_inner(payload, position)
+        offset, position = _read_offset_and_next_position(payload, position)
     return offset
 
 
-def _read_next_inner(payload: bytes, position: int) -> tuple[int, int]:
+def _read_offset_and_next_position(payload: bytes, position: int) -> tuple[int, int]:
     """Return the offset of the message at `position`, and the position of the next one."""
     if len(payload) - position < LOG_OVERHEAD_BYTES:
         raise CorruptBatch("a message set ends within a message")
@@ -155,19 +155,19 @@ def _read_next_inner(payload: bytes, position: int) -> tuple[int, int]:
     return offset, position + size + LOG_OVERHEAD_BYTES
 
 
-def iterate_inner_chunks(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Bytes]:
+def decompress_inner_chunks(wrapper: Message, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Iterator[Bytes]:
     """Yield what `decompress_inner_messages` returns in pieces. Raises the same errors, on the way."""
-    yield from decompress_chunks(*_read_compressed(wrapper), limit_bytes)
+    yield from decompress_chunks(*_get_codec_and_payload(wrapper), limit_bytes)
 
 
 def iterate_messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
     """Yield the messages as `iterate_messages_in` does, one at a time, and None for a pause."""
-    window, position, index = Window(iterate_inner_chunks(wrapper)), 0, 0
+    window, position, index = Window(decompress_inner_chunks(wrapper)), 0, 0
     while True:
         if index % _MESSAGES_AT_ONCE == 0:
             yield None
         while len(window.data) - position < LOG_OVERHEAD_BYTES and not window.ended:
-            position = window.append_next_piece(position)
+            position = window.read_next_piece(position)
             yield None
         if position == len(window.data):
             if not index:
@@ -176,7 +176,7 @@ def iterate_messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
         if len(window.data) - position >= LOG_OVERHEAD_BYTES:
             size = max(_OFFSET_AND_SIZE.unpack_from(window.data, position)[1], 0) + LOG_OVERHEAD_BYTES
             if len(window.data) - position < size and not window.ended:
-                position = yield from window.read_until_at_hand(position, size)
+                position = yield from window.read_until_available(position, size)
         message, position = read_message(window.data, position)
         _check_inner_message(wrapper, index, message)
         yield message
@@ -187,15 +187,15 @@ def find_base_offset_in_steps(wrapper: Message) -> Steps[int]:
     """Return, in steps, the number to add to the inner offsets of a wrapper. Raises as reading it does."""
     if wrapper.magic == 0 or wrapper.offset == 0:
         return 0
-    window, position, offset = Window(iterate_inner_chunks(wrapper)), 0, 0
+    window, position, offset = Window(decompress_inner_chunks(wrapper)), 0, 0
     steps = 0
     while True:
         while len(window.data) - position < LOG_OVERHEAD_BYTES and not window.ended:
-            position = window.append_next_piece(position)
+            position = window.read_next_piece(position)
             yield
         if position >= len(window.data):
             return _check_base_offset(wrapper, offset)
-        offset, position = _read_next_inner(window.data, position)
+        offset, position = _read_offset_and_next_position(window.data, position)
         steps += 1
         if steps % 1024 == 0:
             yield
@@ -246,13 +246,13 @@ def build_message_set_in_steps(
     check_codec(compression, magic)
     encoding = _Encoding(magic, timestamp_type, relative=magic == 1 and compression != 0)
     out = bytearray()
-    for chunk in compress_chunks(compression, encoding.chunks(records), level):
+    for chunk in compress_chunks(compression, encoding.encode_in_chunks(records), level):
         out += chunk
         yield
     if not compression or not encoding.count:
         return out if encoding.count else bytearray()
     if compression == Compression.LZ4 and magic == 0:
-        out = set_old_checksum(out)
+        out = set_format_0_checksum(out)
     attributes = encoding.attributes | compression
     return bytearray(encode_message(magic, encoding.last_offset, encoding.largest_timestamp, attributes, None, out))
 
@@ -268,7 +268,7 @@ class _Encoding:
         self._magic = magic
         self._relative = relative
 
-    def chunks(self, records: Iterable[Record | None]) -> Iterator[Bytes]:
+    def encode_in_chunks(self, records: Iterable[Record | None]) -> Iterator[Bytes]:
         """Yield the bytes of the messages, in pieces of about a millisecond."""
         out, base_offset = bytearray(), 0
         for record in records:

@@ -39,15 +39,15 @@ class Frame(NamedTuple):
     position: int
 
 
-def choose_version(kind: type[Message], metadata_version: int) -> int:
+def choose_record_version(kind: type[Message], metadata_version: int) -> int:
     """Return the version of this kind of record at a level of metadata.version."""
     versions = WRITTEN_VERSIONS.get(kind, ())
     return next((version for level, version in versions if level <= metadata_version), 0)
 
 
-def encode_metadata(message: Message, metadata_version: int) -> bytes:
+def encode_metadata_record(message: Message, metadata_version: int) -> bytes:
     """Return `message` encoded as a record's value, in the version for a level of metadata.version."""
-    version = choose_version(type(message), metadata_version)
+    version = choose_record_version(type(message), metadata_version)
     out = Output()
     out += (
         encode_unsigned_varint(FRAME_VERSION)
@@ -71,7 +71,7 @@ def read_metadata_frame(value: bytes) -> Frame:
     return Frame(api_key, version, position)
 
 
-def decode_metadata(value: bytes) -> Message:
+def decode_metadata_record(value: bytes) -> Message:
     """Return the message in a record's value. Raises UnknownMetadata or MalformedMessage."""
     api_key, version, position = read_metadata_frame(value)
     kind = METADATA_KINDS.get(api_key)

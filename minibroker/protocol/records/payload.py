@@ -22,7 +22,7 @@ from minibroker.protocol.records.compression import (
     decompress_chunks,
 )
 from minibroker.protocol.records.record import Record, parse_records
-from minibroker.protocol.records.restarting import restore_attributes, restore_attributes_of_chunks
+from minibroker.protocol.records.restarting import restore_attributes_of_chunks, restore_attributes_of_payload
 from minibroker.protocol.records.varints import Bytes
 
 ENCODING_MASK: Final = COMPRESSION_MASK | ELIDED_BIT
@@ -39,10 +39,12 @@ def iterate_records(batch: Bytes, position: int = 0, *, limit_bytes: int = MAX_U
     header = read_header(batch, position)
     if header.record_count == 0:  # compaction has removed all records
         return iter(())
-    return parse_records(get_payload(batch, position, header, limit_bytes), header)
+    return parse_records(get_uncompressed_payload(batch, position, header, limit_bytes), header)
 
 
-def get_payload(batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES) -> Bytes:
+def get_uncompressed_payload(
+    batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = MAX_UNCOMPRESSED_BYTES
+) -> Bytes:
     """Return the bytes of the records, decompressed; a view if the batch is not compressed.
 
     Elided attributes are restored. Raises `InvalidRecords` if such records are malformed, and what `decompress` raises.
@@ -54,15 +56,15 @@ def get_payload(batch: Bytes, position: int, header: BatchHeader, limit_bytes: i
     payload = decompress(encoding & COMPRESSION_MASK, view, limit_bytes)
     if not encoding & ELIDED_BIT:
         return payload
-    return restore_attributes(bytes(payload), header.record_count)
+    return restore_attributes_of_payload(bytes(payload), header.record_count)
 
 
-def get_payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes | None:
-    """Return what `get_payload` returns, or None if that is more than `limit_bytes`."""
+def get_payload_if_small(batch: Bytes, header: BatchHeader, limit_bytes: int) -> bytes | None:
+    """Return what `get_uncompressed_payload` returns, or None if that is more than `limit_bytes`."""
     if header.size_bytes > limit_bytes:
         return None
     try:
-        return bytes(get_payload(batch, 0, header, limit_bytes))
+        return bytes(get_uncompressed_payload(batch, 0, header, limit_bytes))
     except KafkaError as error:
         if error.code != ErrorCode.MESSAGE_TOO_LARGE:
             raise
@@ -72,7 +74,7 @@ def get_payload_up_to(batch: Bytes, header: BatchHeader, limit_bytes: int) -> by
 def iterate_payload_chunks(
     batch: Bytes, position: int, header: BatchHeader, limit_bytes: int = UNBOUNDED_BYTES
 ) -> Iterator[Bytes]:
-    """Yield what `get_payload` returns in pieces, each of which takes a millisecond at most, and of any total size.
+    """Yield what `get_uncompressed_payload` returns, of any size, in pieces that take a millisecond at most.
 
     Raises the same errors, on the way.
     """

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import InvalidRecords
-from minibroker.protocol.legible import say_bytes_left
+from minibroker.protocol.legible import format_bytes_left
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, read_varint, read_varlong, wrap_to_64_bits
 
@@ -78,7 +78,7 @@ def read_record(
     value, position = _read_bytes(body, position)
     headers, position = _read_headers(body, position) if with_headers else ((), end)
     if position != end:
-        raise Malformed(f"{say_bytes_left(end - position)} in it after its headers")
+        raise Malformed(f"{format_bytes_left(end - position)} in it after its headers")
     timestamp = wrap_to_64_bits(header.base_timestamp + timestamp_delta) if append_time is None else append_time
     return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
 
@@ -86,7 +86,7 @@ def read_record(
 def _read_headers(body: memoryview, position: int) -> tuple[tuple[Header, ...], int]:
     count, position = read_varint(body, position)
     if not 0 <= count <= len(body) - position:
-        raise Malformed(f"{count} headers, {say_bytes_left(len(body) - position)}")
+        raise Malformed(f"{count} headers, {format_bytes_left(len(body) - position)}")
     headers = []
     for _ in range(count):
         key, position = _read_bytes(body, position)

@@ -31,10 +31,10 @@ _START_BYTES = 1 + MAX_VARLONG_BYTES + MAX_VARINT_BYTES  # the most that a `NewS
 
 def renumber_records(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     """Return the `count` records, which must be valid, with offset deltas from 0 on."""
-    return rewrite_record_starts(Window(chunks), count, _set_offset_delta)
+    return rewrite_record_starts(Window(chunks), count, _make_start_with_offset_delta)
 
 
-def move_timestamps(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
+def add_to_timestamps(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
     """Return the records whose byte in `stays` is not 0, with `by_ms` added to their timestamp deltas."""
 
     def new_start(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int] | None:
@@ -47,7 +47,7 @@ def move_timestamps(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: in
     return rewrite_record_starts(Window(chunks), len(stays), new_start)
 
 
-def elide_attributes(payload: bytes, count: int) -> bytes | None:
+def elide_attributes_of_payload(payload: bytes, count: int) -> bytes | None:
     """Return the `count` records in `payload` without attributes; None if one is not 0. Raises `InvalidRecords`."""
     try:
         return b"".join(elide_attributes_of_chunks(iter((payload,)), count))
@@ -55,38 +55,38 @@ def elide_attributes(payload: bytes, count: int) -> bytes | None:
         return None
 
 
-def restore_attributes(payload: bytes, count: int) -> bytes:
+def restore_attributes_of_payload(payload: bytes, count: int) -> bytes:
     """Return the `count` records in `payload` with restored attributes. Raises `InvalidRecords`."""
     return b"".join(restore_attributes_of_chunks(iter((payload,)), count))
 
 
 def elide_attributes_of_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """Elide as `elide_attributes` does, from records in pieces. Raises `HasAttributes` if a record has attributes."""
-    return rewrite_record_starts(Window(chunks), count, _cut_attributes)
+    """Elide as `elide_attributes_of_payload` does, from records in pieces. Raises `HasAttributes`."""
+    return rewrite_record_starts(Window(chunks), count, _make_start_without_attributes)
 
 
 def restore_attributes_of_chunks(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
-    """Restore as `restore_attributes` does, from records in pieces."""
-    return rewrite_record_starts(Window(chunks), count, _add_attributes)
+    """Restore as `restore_attributes_of_payload` does, from records in pieces."""
+    return rewrite_record_starts(Window(chunks), count, _make_start_with_attributes)
 
 
 class HasAttributes(Exception):
     """A record has an attribute, which would be lost."""
 
 
-def _cut_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+def _make_start_without_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
     """Return a record's start without attributes, and where the rest begins."""
     if data[body]:
         raise HasAttributes
     return encode_zigzag(length - 1), body + 1
 
 
-def _add_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+def _make_start_with_attributes(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
     """Return a record's start with attributes, and where the rest begins."""
     return encode_zigzag(length + 1) + b"\0", body
 
 
-def _set_offset_delta(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
+def _make_start_with_offset_delta(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int]:
     _, at = read_unsigned(data, body + 1, MAX_VARLONG_BYTES)
     _, rest = read_unsigned(data, at, MAX_VARINT_BYTES)
     start = data[body:at] + encode_zigzag(index)
@@ -100,50 +100,54 @@ def rewrite_record_starts(window: Window, count: int, new_start: NewStart) -> It
     """
     position = index = 0
     while index < count:
-        out, position, index = _rewrite_records_at_hand(window, position, index, (count, new_start))
+        out, position, index = _rewrite_starts_in_window(window, position, index, (count, new_start))
         yield out
         if out or index == count:
             continue
-        extent = _find_extent(window, position)
-        if extent is not None and extent[1] - extent[0] > window.large_bytes and _has_start_at_hand(window, extent[0]):
-            position = yield from _rewrite_large_record(window, extent, index, new_start)
+        extent = _find_record_extent(window, position)
+        if (
+            extent is not None
+            and extent[1] - extent[0] > window.large_bytes
+            and _has_read_record_start(window, extent[0])
+        ):
+            position = yield from _rewrite_start_of_large_record(window, extent, index, new_start)
             index += 1
         elif window.ended:
-            raise _make_error(window, position)
+            raise _make_incomplete_record_error(window, position)
         elif extent is None or extent[1] > len(window.data):
-            position = window.append_next_piece(position)
+            position = window.read_next_piece(position)
     yield window.data[position:]
     while not window.ended:
-        window.append_next_piece(len(window.data))
+        window.read_next_piece(len(window.data))
         yield window.data
 
 
-def _has_start_at_hand(window: Window, body: int) -> bool:
+def _has_read_record_start(window: Window, body: int) -> bool:
     """Return whether the start of the record at `body` is at hand."""
     left = len(window.data) - body
     return left >= _START_BYTES or (window.ended and left > 0)
 
 
-def _rewrite_large_record(
+def _rewrite_start_of_large_record(
     window: Window, extent: tuple[int, int], index: int, new_start: NewStart
 ) -> Generator[Bytes, None, int]:
     """Yield a large record in pieces. Return its end in the window's data."""
     body, end = extent
     restart = new_start(window.data, body, end - body, index)
     if restart is None:
-        return (yield from _yield_rest(window, body, window.start + end, stays=False))
+        return (yield from _yield_or_skip_until(window, body, window.start + end, stays=False))
     yield restart[0]
-    return (yield from _yield_rest(window, restart[1], window.start + end, stays=True))
+    return (yield from _yield_or_skip_until(window, restart[1], window.start + end, stays=True))
 
 
-def _rewrite_records_at_hand(
+def _rewrite_starts_in_window(
     window: Window, position: int, index: int, wanted: tuple[int, NewStart]
 ) -> tuple[bytearray, int, int]:
     """Return up to some hundred whole records with new starts, and the position and index of the next record."""
     count, new_start = wanted
     data, out = window.data, bytearray()
     while index < count:
-        extent = _find_extent(window, position)
+        extent = _find_record_extent(window, position)
         if extent is None or extent[1] > len(data):
             break
         body, end = extent
@@ -157,7 +161,7 @@ def _rewrite_records_at_hand(
     return out, position, index
 
 
-def _yield_rest(window: Window, position: int, end: int, *, stays: bool) -> Generator[Bytes, None, int]:
+def _yield_or_skip_until(window: Window, position: int, end: int, *, stays: bool) -> Generator[Bytes, None, int]:
     """Yield the bytes before byte `end`, or skip them. Return where that is in the window's data."""
     while True:
         at_hand = min(len(window.data), end - window.start)
@@ -166,10 +170,10 @@ def _yield_rest(window: Window, position: int, end: int, *, stays: bool) -> Gene
             return at_hand
         if window.ended:
             raise InvalidRecords(f"the record that ends at byte {end} is malformed: only {window.end} bytes are there")
-        position = window.append_next_piece(at_hand)
+        position = window.read_next_piece(at_hand)
 
 
-def _find_extent(window: Window, position: int) -> tuple[int, int] | None:
+def _find_record_extent(window: Window, position: int) -> tuple[int, int] | None:
     """Return where the record at `position` begins behind its length, and where it ends, maybe behind the data.
 
     Return None if too little is at hand.
@@ -182,10 +186,10 @@ def _find_extent(window: Window, position: int) -> tuple[int, int] | None:
         raise InvalidRecords(f"the record at byte {window.start + position} is malformed: {error}") from error
     end = body + (length >> 1)
     if length & 1 or end == body:
-        raise _make_error(window, position)
+        raise _make_incomplete_record_error(window, position)
     return body, end
 
 
-def _make_error(window: Window, position: int) -> InvalidRecords:
+def _make_incomplete_record_error(window: Window, position: int) -> InvalidRecords:
     length = read_unsigned(window.data, position, MAX_VARINT_BYTES)[0] >> 1
     return InvalidRecords(f"the record at byte {window.start + position} is malformed: a length of {length} bytes")

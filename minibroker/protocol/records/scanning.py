@@ -42,9 +42,9 @@ class Scan:
     """A scan of the records in `payload`, and what it has found.
 
     The records before `index`, which end at `position`, are good. If `run` returns False, the next one is bad, or bytes
-    follow the last. If `payload` is only a part of the records, use `advance`, and set `payload` and `position` to the
-    next part. `timestamp_deltas` has the distinct timestamp deltas, in zigzag encoding; `saw_null_key` says that a
-    record has no key. With `any_offsets`, `advance` accepts any offset deltas.
+    follow the last. If `payload` is only a part of the records, use `scan_next_records`, and set `payload` and
+    `position` to the next part. `timestamp_deltas` has the distinct timestamp deltas, in zigzag encoding;
+    `saw_null_key` says that a record has no key. With `any_offsets`, `scan_next_records` accepts any offset deltas.
     """
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Scan:
         self.any_offsets = False
         self._steps = MIN_RUN
 
-    def scan_all(self) -> bool:
+    def scan_all_records(self) -> bool:
         """Scan all records. Return whether all `count` are good, and nothing follows them."""
         if IS_COMPILED or self.count < MIN_RUN:  # a single call for the usual small batch
             self._step_over_short_records(self.count, len(self.payload))
@@ -77,7 +77,7 @@ class Scan:
             self.index = self.position = 0
         steps = MIN_RUN
         while self.index < self.count:
-            if self.count - self.index >= MIN_RUN and self._pass_run() >= MIN_RUN:
+            if self.count - self.index >= MIN_RUN and self._step_over_run() >= MIN_RUN:
                 steps = MIN_RUN
             elif not self._step_over_records(min(self.count, self.index + steps), len(self.payload)):
                 return False
@@ -85,11 +85,11 @@ class Scan:
                 steps = min(steps * 2, MAX_WALK)
         return self.position == len(self.payload)
 
-    def _pass_run(self) -> int:
+    def _step_over_run(self) -> int:
         """Pass the run that starts here. Return its number of records, 0 if there is none."""
         if IS_COMPILED:
             return 0
-        run = find_run(self.payload, self.position, self.index, self.count)
+        run = find_run_of_records(self.payload, self.position, self.index, self.count)
         if run is None:
             return 0
         if not run.keyed:
@@ -99,28 +99,28 @@ class Scan:
         self.position += run.length * run.size_bytes
         return run.length
 
-    def advance(self) -> bool:
+    def scan_next_records(self) -> bool:
         """Scan the next records in `payload`, for about a millisecond. Return False if none was passed.
 
         The next record is then bad, or `payload` ends before it does.
         """
         index, end = self.index, self.position + WALK_BYTES
         if self.any_offsets:
-            return self._step_on(min(self.count, index + _STEPS_AT_ONCE))
+            return self._step_over_good_records(min(self.count, index + _STEPS_AT_ONCE))
         while self.index < self.count and self.position < end:
-            if self.count - self.index >= MIN_RUN and self._pass_run() >= MIN_RUN:
+            if self.count - self.index >= MIN_RUN and self._step_over_run() >= MIN_RUN:
                 self._steps = MIN_RUN
-            elif self._walk_piece(min(self.count, self.index + self._steps)):
+            elif self._step_over_next_piece(min(self.count, self.index + self._steps)):
                 self._steps = min(self._steps * 2, MAX_WALK)
             else:
                 break
         return self.index > index
 
-    def _walk_piece(self, end_index: int) -> bool:
+    def _step_over_next_piece(self, end_index: int) -> bool:
         """Walk as `_step_over_records` does, but for a millisecond at most."""
         return self._step_over_records(end_index, min(self.position + WALK_BYTES, len(self.payload)))
 
-    def _step_on(self, end_index: int) -> bool:
+    def _step_over_good_records(self, end_index: int) -> bool:
         """Step over the good records before `end_index`. Return False if there are none."""
         index, end = self.index, self.position + WALK_BYTES
         while self.index < end_index and self.position < end and self._step_over_record(len(self.payload)):
@@ -188,30 +188,30 @@ class _Layout(NamedTuple):
     keyed: bool
 
 
-def find_run(payload: bytes | bytearray, position: int, index: int, count: int) -> Run | None:
+def find_run_of_records(payload: bytes | bytearray, position: int, index: int, count: int) -> Run | None:
     """Return the run that begins with record `index` of `count`, at `position`; None if there is none.
 
     A run ends where the layout changes, so also where a delta needs one byte more (offset delta 64, 8192), after every
     8192nd record, and after `MAX_RUN` records. It may be a single record.
     """
-    if not _looks_like_run(payload, position):
+    if not _may_begin_run(payload, position):
         return None
-    layout = _find_layout(payload, position)
+    layout = _find_record_layout(payload, position)
     if layout is None:
         return None
     size = layout.end - position
-    end_index = min(count, index + MAX_RUN, _find_end_of_offset_width(index))
+    end_index = min(count, index + MAX_RUN, _find_index_of_next_delta_width(index))
     length = min(end_index - index, (len(payload) - position) // size)
     for start in layout.lengths:
-        length = _count_equal_at_start(_cut_column(payload, start, size, length))
-    offset_deltas = [_cut_column(payload, start, size, length) for start in layout.offset_delta]
-    timestamp_deltas = [_cut_column(payload, start, size, length) for start in layout.timestamp_delta]
-    if offset_deltas != _make_expected_offset_deltas(index, length) or not _are_columns_of_varints(timestamp_deltas):
+        length = _count_equal_at_start(_slice_column(payload, start, size, length))
+    offset_deltas = [_slice_column(payload, start, size, length) for start in layout.offset_delta]
+    timestamp_deltas = [_slice_column(payload, start, size, length) for start in layout.timestamp_delta]
+    if offset_deltas != _make_expected_offset_deltas(index, length) or not _are_rows_whole_varints(timestamp_deltas):
         return None
     return Run(length, size, _collect_distinct_numbers(timestamp_deltas), layout.keyed)
 
 
-def _looks_like_run(payload: bytes | bytearray, position: int) -> bool:
+def _may_begin_run(payload: bytes | bytearray, position: int) -> bool:
     """Return whether the next two records begin like this one. If there is no run, this is usually false.
 
     It is also false for records of 8 KiB and more: a batch has so few of them that walking them is fast.
@@ -224,7 +224,7 @@ def _looks_like_run(payload: bytes | bytearray, position: int) -> bool:
         return False
 
 
-def _find_layout(payload: bytes | bytearray, position: int) -> _Layout | None:
+def _find_record_layout(payload: bytes | bytearray, position: int) -> _Layout | None:
     """Return the layout of the record at `position`; None if it is malformed, or has too many headers."""
     lengths: list[int] = []
 
@@ -258,7 +258,7 @@ def _find_layout(payload: bytes | bytearray, position: int) -> _Layout | None:
     return _Layout(lengths, range(body + 1, offset_at), range(offset_at, key_at), at, not key & 1)
 
 
-def _cut_column(payload: bytes | bytearray, start: int, size: int, length: int) -> bytes | bytearray:
+def _slice_column(payload: bytes | bytearray, start: int, size: int, length: int) -> bytes | bytearray:
     return payload[start : start + size * (length - 1) + 1 : size]
 
 
@@ -278,7 +278,7 @@ _PERIOD: Final = 8192
 _MAX_INDEX: Final = 1 << 20  # from here on an offset delta takes four bytes, and records are walked
 
 
-def _find_end_of_offset_width(index: int) -> int:
+def _find_index_of_next_delta_width(index: int) -> int:
     return 64 if index < 64 else (index | _PERIOD - 1) + 1
 
 
@@ -297,7 +297,7 @@ def _make_expected_offset_deltas(index: int, length: int) -> list[bytes | bytear
 _WITH_TOP_BIT: Final = bytes(range(0x80, 0x100))
 
 
-def _are_columns_of_varints(columns: list[bytes | bytearray]) -> bool:
+def _are_rows_whole_varints(columns: list[bytes | bytearray]) -> bool:
     """Return whether each row is one whole varint: the top bit is set in all columns but the last."""
     return columns[-1].isascii() and not any(column.translate(None, _WITH_TOP_BIT) for column in columns[:-1])
 

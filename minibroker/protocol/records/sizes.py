@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from minibroker.protocol.records.batch import MAGIC, check_batch
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.elision import elide_attributes
 from minibroker.protocol.records.record import Record
 
@@ -33,10 +33,10 @@ class Overhead(NamedTuple):
     expected_after: int
 
 
-def measure_overhead(count: int, key_bytes: int, value_bytes: int) -> Overhead:
+def measure_format_overhead(count: int, key_bytes: int, value_bytes: int) -> Overhead:
     """Measure `count` records (1 or more), a millisecond apart, without headers and compression."""
-    old = [len(build_in_format(_make_records(count, key_bytes, value_bytes), magic)) for magic in (0, 1)]
-    batch = build_in_format(_make_records(count, key_bytes, value_bytes), MAGIC)
+    old = [len(build_records_in_format(_make_records(count, key_bytes, value_bytes), magic)) for magic in (0, 1)]
+    batch = build_records_in_format(_make_records(count, key_bytes, value_bytes), MAGIC)
     shorter = elide_attributes(batch, check_batch(batch))
     assert shorter is not None
     carried = count * (key_bytes + value_bytes)

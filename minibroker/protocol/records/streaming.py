@@ -14,9 +14,9 @@ from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, UNBO
 from minibroker.protocol.records.formats import is_old_format
 from minibroker.protocol.records.message import Message, check_message, read_message
 from minibroker.protocol.records.message_set import find_base_offset_in_steps, iterate_messages_in_steps
-from minibroker.protocol.records.payload import get_payload_up_to, iterate_payload_chunks
+from minibroker.protocol.records.payload import get_payload_if_small, iterate_payload_chunks
 from minibroker.protocol.records.record import Malformed, Record, read_record
-from minibroker.protocol.records.slicing import RecordSlice, iterate_slices
+from minibroker.protocol.records.slicing import RecordSlice, iterate_record_slices
 from minibroker.protocol.records.varints import Bytes, MalformedVarint, to_zigzag, wrap_to_64_bits
 from minibroker.protocol.records.windows import Extent, LargeRecord, Window
 from minibroker.protocol.steps import Steps
@@ -32,11 +32,13 @@ def stream_records(batch: Bytes, position: int = 0, *, with_values: bool = True)
     `iterate_records_in` raises.
     """
     if is_old_format(batch, position):
-        return _stream_message(batch, position)
-    return _stream_batch(batch, position, read_header(batch, position), with_values)
+        return _stream_message_records(batch, position)
+    return _stream_batch_records(batch, position, read_header(batch, position), with_values)
 
 
-def _stream_batch(batch: Bytes, position: int, header: BatchHeader, with_values: bool) -> Iterator[Record | None]:
+def _stream_batch_records(
+    batch: Bytes, position: int, header: BatchHeader, with_values: bool
+) -> Iterator[Record | None]:
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     limit_bytes = MAX_UNCOMPRESSED_BYTES if with_values else UNBOUNDED_BYTES
     window = Window(iterate_payload_chunks(batch, position, header, limit_bytes))
@@ -45,11 +47,11 @@ def _stream_batch(batch: Bytes, position: int, header: BatchHeader, with_values:
         if index % _RECORDS_AT_ONCE == 0:
             yield None
         try:
-            while (extent := window.find_extent(at)) is None or window.may_complete(extent):
-                at = window.append_next_piece(at)
+            while (extent := window.find_record_extent(at)) is None or window.may_complete_by_reading(extent):
+                at = window.read_next_piece(at)
                 yield None
             if extent.length > window.large_bytes:
-                record, at = yield from _stream_large_record(window, extent, (header, append_time), with_values)
+                record, at = yield from _read_large_record(window, extent, (header, append_time), with_values)
             else:
                 record, at = read_record(window.data, at, header, append_time, with_headers=False)
         except (MalformedVarint, Malformed) as error:
@@ -57,13 +59,13 @@ def _stream_batch(batch: Bytes, position: int, header: BatchHeader, with_values:
         yield record
 
 
-def _stream_large_record(
+def _read_large_record(
     window: Window, extent: Extent, times: tuple[BatchHeader, int | None], with_values: bool
 ) -> Steps[tuple[Record, int]]:
     """Return a large record, and its end."""
     header, append_time = times
     walked = LargeRecord(window, extent, keeps=2 if with_values else 0)
-    yield from walked.walk(with_headers=False)
+    yield from walked.step_over_record(with_headers=False)
     timestamp = wrap_to_64_bits(header.base_timestamp + walked.timestamp_delta) if append_time is None else append_time
     record = Record(header.base_offset + walked.offset_delta, timestamp, walked.key, walked.value)
     return record, walked.position
@@ -82,8 +84,8 @@ def check_record_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> S
         if index % _RECORDS_AT_ONCE == 0:
             yield
         try:
-            while (extent := window.find_extent(at)) is None:
-                at = window.append_next_piece(at)
+            while (extent := window.find_record_extent(at)) is None:
+                at = window.read_next_piece(at)
                 yield
         except MalformedVarint:
             return
@@ -92,20 +94,20 @@ def check_record_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> S
             raise InvalidRecords(message, ((index, message),))
         at = extent.end - window.start
         while at > len(window.data) and not window.ended:
-            at = window.append_next_piece(at)
+            at = window.read_next_piece(at)
             yield
 
 
-def stream_slices(batch: Bytes, header: BatchHeader) -> Iterator[RecordSlice | None]:
-    """Yield the records of the batch by `iterate_slices` or, if they are large, by `slice_keyed_records`."""
-    payload = get_payload_up_to(batch, header, WHOLE_BYTES)
+def stream_record_slices(batch: Bytes, header: BatchHeader) -> Iterator[RecordSlice | None]:
+    """Yield the records of the batch by `iterate_record_slices` or, if they are large, by `slice_keyed_records`."""
+    payload = get_payload_if_small(batch, header, WHOLE_BYTES)
     if payload is not None:
-        return iterate_slices(payload, header.record_count)
+        return iterate_record_slices(payload, header.record_count)
     return slice_keyed_records(Window(iterate_payload_chunks(batch, 0, header)), header.record_count)
 
 
 def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | None]:
-    """Yield the `count` records in the window as `iterate_slices`, but with invalid start and end, and None to pause.
+    """Yield the `count` records in the window as `iterate_record_slices`, but with invalid ends, and None to pause.
 
     Raises `InvalidRecords`, and what the window's chunks raise.
     """
@@ -113,14 +115,14 @@ def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | No
     while index < count:
         at = position
         try:
-            for record_slice in iterate_slices(window.data[at:], count - index):
+            for record_slice in iterate_record_slices(window.data[at:], count - index):
                 position, index = at + record_slice[1], index + 1
                 yield record_slice
         except InvalidRecords:
             if index < count:
-                extent = _find_extent(window, position)
-                if extent is None or window.may_complete(extent):
-                    position = window.append_next_piece(position)
+                extent = _find_record_extent(window, position)
+                if extent is None or window.may_complete_by_reading(extent):
+                    position = window.read_next_piece(position)
                     yield None
                     continue
                 if extent.length > window.large_bytes:
@@ -130,13 +132,13 @@ def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | No
                     continue
             raise
     end = window.start + position
-    if (yield from window.skip_rest(end + 1)) != end:
+    if (yield from window.skip_rest_and_count(end + 1)) != end:
         raise InvalidRecords("bytes are left after the last record")
 
 
-def _find_extent(window: Window, position: int) -> Extent | None:
+def _find_record_extent(window: Window, position: int) -> Extent | None:
     try:
-        return window.find_extent(position)
+        return window.find_record_extent(position)
     except MalformedVarint as error:
         raise InvalidRecords(f"the record at byte {window.start + position} is malformed: {error}") from error
 
@@ -144,22 +146,22 @@ def _find_extent(window: Window, position: int) -> Extent | None:
 def _slice_large_record(window: Window, extent: Extent) -> Steps[tuple[RecordSlice, int]]:
     walked = LargeRecord(window, extent, keeps=1)
     try:
-        yield from walked.walk(with_headers=False)
+        yield from walked.step_over_record(with_headers=False)
     except (MalformedVarint, Malformed) as error:
         raise InvalidRecords(f"the record that ends at byte {extent.end} is malformed: {error}") from error
     deltas = to_zigzag(walked.offset_delta), to_zigzag(walked.timestamp_delta)
     return (0, 0, *deltas, walked.key, walked.value_bytes < 0), walked.position
 
 
-def _stream_message(data: Bytes, position: int) -> Iterator[Record | None]:
+def _stream_message_records(data: Bytes, position: int) -> Iterator[Record | None]:
     header = check_message(data, position)
     message, _ = read_message(bytes(memoryview(data)[position : position + header.size_bytes]), is_checked=True)
     if message.compression:
-        return _stream_wrapper(message)
+        return _stream_wrapper_records(message)
     return iter((Record(message.offset, message.timestamp, message.key, message.value),))  # type: ignore[arg-type]
 
 
-def _stream_wrapper(wrapper: Message) -> Iterator[Record | None]:
+def _stream_wrapper_records(wrapper: Message) -> Iterator[Record | None]:
     base_offset = yield from find_base_offset_in_steps(wrapper)
     append_time = wrapper.timestamp if wrapper.timestamp_type == LOG_APPEND_TIME else None
     for message in iterate_messages_in_steps(wrapper):

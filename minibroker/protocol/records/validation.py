@@ -21,7 +21,7 @@ from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES
 from minibroker.protocol.records.payload import ENCODING_MASK, iterate_payload_chunks
 from minibroker.protocol.records.record import Malformed, Record, read_record
 from minibroker.protocol.records.scanning import Scan
-from minibroker.protocol.records.slicing import iterate_slices
+from minibroker.protocol.records.slicing import iterate_record_slices
 from minibroker.protocol.records.varints import (
     INT64_MAX,
     INT64_MIN,
@@ -76,7 +76,9 @@ def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules)
     check_batch_header(header)
     if header.batch_length <= SMALL_BYTES and not header.attributes & ENCODING_MASK:
         view = memoryview(data)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
-        largest = _find_largest_if_good(bytes(view), header, rules)  # reading a byte of bytes is twice as fast
+        largest = _find_largest_timestamp_if_valid(
+            bytes(view), header, rules
+        )  # reading a byte of bytes is twice as fast
         if largest is not None:
             return largest
     return run_all_steps(check_records_in_steps(data, position, header, rules))
@@ -86,29 +88,29 @@ def check_plain_records(data: memoryview, header: BatchHeader, rules: Rules) -> 
     """Check the small uncompressed batch at the start of `data`, as `check_records` does."""
     check_batch_header(header)
     payload = bytes(data[HEADER_BYTES : header.batch_length + LOG_OVERHEAD_BYTES])
-    if header.record_count == 1 and _is_usual_record(payload, header, rules):
+    if header.record_count == 1 and _is_single_usual_record(payload, header, rules):
         return max(header.base_timestamp, NO_TIMESTAMP)
-    largest = _find_largest_if_good(payload, header, rules)
+    largest = _find_largest_timestamp_if_valid(payload, header, rules)
     return run_all_steps(check_records_in_steps(data, 0, header, rules)) if largest is None else largest
 
 
 def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rules: Rules) -> Steps[int]:
     """Check records as `check_records` does, in steps, with only a piece of the records in memory."""
     check_batch_header(header)
-    return (yield from check_window(Window(iterate_payload_chunks(data, position, header)), header, rules))
+    return (yield from check_records_in_window(Window(iterate_payload_chunks(data, position, header)), header, rules))
 
 
-def check_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int]:
+def check_records_in_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int]:
     """Check a batch as `check_records_in_steps` does. The window begins with its first record."""
-    window.append_next_piece(0)
+    window.read_next_piece(0)
     if len(window.data) < SMALL_BYTES:
-        window.append_next_piece(0)
+        window.read_next_piece(0)
     yield
-    largest = _find_largest_if_good(window.data, header, rules) if window.ended else None
-    return (yield from _Checking(window, header, rules).run()) if largest is None else largest
+    largest = _find_largest_timestamp_if_valid(window.data, header, rules) if window.ended else None
+    return (yield from _Checking(window, header, rules).check_all_records()) if largest is None else largest
 
 
-def _is_usual_record(data: bytes, header: BatchHeader, rules: Rules) -> bool:
+def _is_single_usual_record(data: bytes, header: BatchHeader, rules: Rules) -> bool:
     """Return whether the only record is of the usual kind: good, below 8 KiB, without attributes, deltas and headers.
 
     Its timestamp is then the batch's. Another record may also be good.
@@ -149,10 +151,10 @@ def _is_usual_record(data: bytes, header: BatchHeader, rules: Rules) -> bool:
         return False
 
 
-def _find_largest_if_good(payload: bytes, header: BatchHeader, rules: Rules) -> int | None:
+def _find_largest_timestamp_if_valid(payload: bytes, header: BatchHeader, rules: Rules) -> int | None:
     """Return the largest timestamp of a few records, -1 for none; None if a record is bad."""
     scan = Scan(payload, header.record_count)
-    if not scan.scan_all():
+    if not scan.scan_all_records():
         return None
     smallest, largest = _find_timestamp_range(scan.timestamp_deltas, header)
     keys_required, earliest_ms, latest_ms, _ = rules
@@ -173,15 +175,15 @@ class RecordErrors:
     def check_record(self, index: int, record: Record, rules: Rules, has_key: bool) -> None:
         """Check a record, and list it for its missing key or else for its timestamp."""
         if rules.keys_required and not has_key:
-            self.add_error(index, NO_KEY_MESSAGE)
+            self.add_record_error(index, NO_KEY_MESSAGE)
         elif not rules.allows_timestamp(record.timestamp):
             self.code = ErrorCode.INVALID_TIMESTAMP
             if self.count < MAX_RECORD_ERRORS:
-                self.add_error(index, make_timestamp_message(record, rules.earliest_ms, rules.latest_ms))
+                self.add_record_error(index, make_timestamp_message(record, rules.earliest_ms, rules.latest_ms))
             else:
                 self.count += 1
 
-    def add_error(self, index: int, message: str) -> None:
+    def add_record_error(self, index: int, message: str) -> None:
         """Add a record that is refused."""
         self.count += 1
         if self.count <= MAX_RECORD_ERRORS:
@@ -200,26 +202,26 @@ class _Checking:
         self._header = header
         self._rules = rules
         self._scan = Scan(window.data, header.record_count)
-        self._noted = (0, 0)  # index and position of the first record that `_check_scanned` has not included
+        self._noted = (0, 0)  # index and position of the first record that `_check_scanned_records` has not included
         self._largest = NO_TIMESTAMP
         self._errors = RecordErrors()
         self._misnumbered: tuple[int, str] | None = None
         self._append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_BIT else None
 
-    def run(self) -> Steps[int]:
+    def check_all_records(self) -> Steps[int]:
         """Check all records. Raises `InvalidRecords`, and what the window's chunks raise."""
         scan, window = self._scan, self._window
         while scan.index < scan.count:
-            if scan.advance():
+            if scan.scan_next_records():
                 if len(scan.timestamp_deltas) > MAX_DELTAS:
-                    yield from self._check_scanned()
+                    yield from self._check_scanned_records()
             else:
-                yield from self._check_scanned()
-                yield from self._read_or_step_over()
+                yield from self._check_scanned_records()
+                yield from self._continue_at_unscanned_record()
             yield
-        yield from self._check_scanned()
+        yield from self._check_scanned_records()
         end = window.start + scan.position
-        size = yield from window.skip_rest(end + 1)
+        size = yield from window.skip_rest_and_count(end + 1)
         if end != size:
             raise InvalidRecords("Incorrect declared batch size, records still remaining in file")
         if self._misnumbered is not None and not self._rules.any_offsets:
@@ -228,7 +230,7 @@ class _Checking:
             raise self._errors.make_error()
         return self._largest
 
-    def _check_scanned(self) -> Steps[None]:
+    def _check_scanned_records(self) -> Steps[None]:
         """Check the timestamps and keys that the scan has found since the last call, while the records are at hand."""
         scan, header, rules = self._scan, self._header, self._rules
         index, position = self._noted
@@ -237,14 +239,14 @@ class _Checking:
             self._largest = max(self._largest, largest)
             in_time = rules.allows_timestamp(smallest) and rules.allows_timestamp(largest)
             if not in_time or (rules.keys_required and scan.saw_null_key):
-                yield from self._list_bad_records(index, self._window.data[position : scan.position])
+                yield from self._check_records_one_by_one(index, self._window.data[position : scan.position])
             scan.timestamp_deltas.clear()
             scan.saw_null_key = False
         self._noted = scan.index, scan.position
 
-    def _list_bad_records(self, first: int, data: bytes) -> Steps[None]:
+    def _check_records_one_by_one(self, first: int, data: bytes) -> Steps[None]:
         """Check the records in `data` one by one, as some of them break a rule."""
-        found = iterate_slices(data, self._scan.index - first)
+        found = iterate_record_slices(data, self._scan.index - first)
         for index, (_, _, raw_offset, raw_time, key, _) in enumerate(found, first):
             self._check_record(index, from_zigzag(raw_offset), from_zigzag(raw_time), key is not None)
             if index & 255 == 0:
@@ -260,49 +262,49 @@ class _Checking:
         )
         return timestamp
 
-    def _read_or_step_over(self) -> Steps[None]:
+    def _continue_at_unscanned_record(self) -> Steps[None]:
         """Read more data, or step over the next record if it is large, or refuse it."""
         scan, window = self._scan, self._window
         try:
-            extent = window.find_extent(scan.position)
+            extent = window.find_record_extent(scan.position)
         except MalformedVarint as error:
-            raise (yield from self._make_error(str(error))) from error
-        if extent is None or window.may_complete(extent):
-            scan.position = window.append_next_piece(scan.position)
+            raise (yield from self._make_error_of_next_record(str(error))) from error
+        if extent is None or window.may_complete_by_reading(extent):
+            scan.position = window.read_next_piece(scan.position)
             scan.payload = window.data
             self._noted = scan.index, scan.position
         elif extent.length > window.large_bytes:
-            yield from self._step_over(extent)
+            yield from self._step_over_large_record(extent)
         else:
-            yield from self._look_closely(extent)
+            yield from self._find_what_is_invalid(extent)
 
-    def _step_over(self, extent: Extent) -> Steps[None]:
+    def _step_over_large_record(self, extent: Extent) -> Steps[None]:
         scan, window = self._scan, self._window
         record = LargeRecord(window, extent)
         try:
-            yield from record.walk()
+            yield from record.step_over_record()
         except (MalformedVarint, Malformed) as error:
-            raise (yield from self._make_error(str(error), extent)) from error
+            raise (yield from self._make_error_of_next_record(str(error), extent)) from error
         self._note_wrong_offset_delta(record.offset_delta)
         timestamp = self._check_record(scan.index, record.offset_delta, record.timestamp_delta, record.key_bytes >= 0)
         self._largest = max(self._largest, timestamp)
         scan.index, scan.position, scan.payload = scan.index + 1, record.position, window.data
         self._noted = scan.index, scan.position
 
-    def _look_closely(self, extent: Extent) -> Steps[None]:
+    def _find_what_is_invalid(self, extent: Extent) -> Steps[None]:
         """Find what is wrong with a record: it is malformed, longer than the data, or has a wrong offset delta."""
         window, scan = self._window, self._scan
         if not 1 <= extent.length <= window.end - extent.body:
-            raise (yield from self._make_error("", extent))
+            raise (yield from self._make_error_of_next_record("", extent))
         try:
             record, _ = read_record(window.data, scan.position, self._header, None)
         except (MalformedVarint, Malformed) as error:
-            raise (yield from self._make_error(str(error), extent)) from error
+            raise (yield from self._make_error_of_next_record(str(error), extent)) from error
         self._note_wrong_offset_delta(record.offset - self._header.base_offset)
 
-    def _make_error(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
+    def _make_error_of_next_record(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
         """Return the error for the next record. Raises if what follows, but not too much, cannot be decompressed."""
-        index, size = self._scan.index, (yield from self._window.skip_rest(MAX_UNCOMPRESSED_BYTES))
+        index, size = self._scan.index, (yield from self._window.skip_rest_and_count(MAX_UNCOMPRESSED_BYTES))
         if extent is not None and not 1 <= extent.length <= size - extent.body:
             message = f"a length of {extent.length} bytes, {size - extent.body} are left"
         return InvalidRecords(f"record {index} is malformed: {message}", ((index, message),))
@@ -360,7 +362,7 @@ def make_log_append_time_error(indexes: Sequence[int]) -> InvalidRecords:
     errors = RecordErrors()
     errors.code = ErrorCode.INVALID_TIMESTAMP
     for index in indexes[:MAX_RECORD_ERRORS]:
-        errors.add_error(index, STAMPED_MESSAGE)
+        errors.add_record_error(index, STAMPED_MESSAGE)
     errors.count = len(indexes)
     return errors.make_error()
 

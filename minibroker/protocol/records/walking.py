@@ -115,31 +115,31 @@ class BatchWalker:
         self._next_known: tuple[int, int] | None = next(self._known, None)
         self._crc_budget_bytes = max(SEARCH_CRC_FACTOR * size_bytes, SEARCH_CRC_LEAST_BYTES)
 
-    def walk_from(self, position: int) -> FoundBatch | PassedOver:
+    def find_batch_or_damage_at(self, position: int) -> FoundBatch | PassedOver:
         """Return what is at `position`, which must not be the end.
 
         A batch of format 2 with a wrong checksum is returned as a batch if another seems to follow it.
         """
         header = self.read_header_at(position)
         if header is None:
-            return self._pass_over(position, *self._explain_damage(position))
+            return self._pass_over_damage(position, *self._explain_damage(position))
         batch = FoundBatch(position, header, self._compute_crc(position, header))
-        if batch.is_sound or (header.magic == MAGIC and self._may_begin(position + header.size_bytes)):
+        if batch.is_sound or (header.magic == MAGIC and self._may_begin_batch(position + header.size_bytes)):
             return batch
         if header.magic < MAGIC and self._is_format_2(position, header):
-            return self._pass_over(position, Wrong.MAGIC, _describe_magic_at(position), f"{header.magic}")
-        return self._pass_over(position, Wrong.CHECKSUM, *format_checksums(batch))
+            return self._pass_over_damage(position, Wrong.MAGIC, _describe_magic_at(position), f"{header.magic}")
+        return self._pass_over_damage(position, Wrong.CHECKSUM, *format_checksums(batch))
 
     def read_header_at(self, position: int) -> BatchHeader | None:
         """Return the header at `position`, None unless a complete batch could begin there."""
-        return self._find_header(self._read, position)
+        return self._find_plausible_header(self._read, position)
 
     def find_next_sound_batch(self, start: int, bound: int, limit: int = NO_LIMIT) -> int | None:
         """Return the first position from `start` on of a sound batch that ends by `bound`, and below offset `limit`."""
         read = self._readers()
         while start + MIN_MESSAGE_BYTES[0] <= bound:
             block = read(start, BLOCK_BYTES)
-            for candidate in _iterate_candidates(block):
+            for candidate in _iterate_possible_batches(block):
                 if self._is_sound_batch(start + candidate, bound, limit):
                     return start + candidate
             if len(block) < BLOCK_BYTES:
@@ -151,7 +151,7 @@ class BatchWalker:
         """Return whether the batch has valid offsets."""
         return self.next_offset <= header.base_offset and header.last_offset < self.limit
 
-    def _find_header(self, read: Read, position: int) -> BatchHeader | None:
+    def _find_plausible_header(self, read: Read, position: int) -> BatchHeader | None:
         head = read(position, HEADER_BYTES)
         if len(head) < MIN_MESSAGE_BYTES[0] or head[MAGIC_POSITION] > MAGIC:
             return None
@@ -163,10 +163,10 @@ class BatchWalker:
 
     def _compute_crc(self, position: int, header: BatchHeader) -> int:
         if header.magic == MAGIC:
-            return self._compute_in_pieces(crc32c, position + CRC_START, position + header.size_bytes)
-        return self._compute_in_pieces(crc32, position + MAGIC_POSITION, position + header.size_bytes)
+            return self._compute_crc_in_pieces(crc32c, position + CRC_START, position + header.size_bytes)
+        return self._compute_crc_in_pieces(crc32, position + MAGIC_POSITION, position + header.size_bytes)
 
-    def _compute_in_pieces(self, function: Callable[[memoryview, int], int], at: int, end: int) -> int:
+    def _compute_crc_in_pieces(self, function: Callable[[memoryview, int], int], at: int, end: int) -> int:
         crc = 0
         while at < end:
             piece = self._read(at, min(BLOCK_BYTES, end - at))
@@ -181,7 +181,7 @@ class BatchWalker:
         if header.size_bytes < HEADER_BYTES:
             return False
         stored = int.from_bytes(self._read(position + CRC_POSITION, CRC_START - CRC_POSITION))
-        return self._compute_in_pieces(crc32c, position + CRC_START, position + header.size_bytes) == stored
+        return self._compute_crc_in_pieces(crc32c, position + CRC_START, position + header.size_bytes) == stored
 
     def _explain_damage(self, position: int) -> tuple[Wrong, str, str]:
         """Return (what is wrong, what was expected, what was found) for bytes that are not the header of a batch."""
@@ -200,22 +200,22 @@ class BatchWalker:
             return Wrong.LENGTH, f"a {what} of at least {least_bytes} bytes", f"one of {size_bytes}"
         return Wrong.LENGTH, f"a {what} of {size_bytes} bytes", f"the end of the file after {left}"
 
-    def _pass_over(self, position: int, wrong: Wrong, expected: str, found: str) -> PassedOver:
-        resume = self._find_resumption(position)
+    def _pass_over_damage(self, position: int, wrong: Wrong, expected: str, found: str) -> PassedOver:
+        resume = self._find_position_after_damage(position)
         if self._crc_budget_bytes < 0 and resume == self.size_bytes:
             found += "; too much of what follows looks like a batch, so the search for the next one was given up"
         return PassedOver(position, resume - position, wrong, expected, found)
 
-    def _find_resumption(self, position: int) -> int:
+    def _find_position_after_damage(self, position: int) -> int:
         """Return where to resume after bytes that are not a batch: at the next one that is sound, or in the index."""
-        end = self._find_announced_end(position)
-        if end and self._may_begin(end):
+        end = self._find_end_by_length_field(position)
+        if end and self._may_begin_batch(end):
             return end
-        bound, limit = self._find_known_after(position)
+        bound, limit = self._find_next_indexed_batch(position)
         found = self.find_next_sound_batch(position + 1, bound, limit)
         return bound if found is None else found
 
-    def _find_announced_end(self, position: int) -> int:
+    def _find_end_by_length_field(self, position: int) -> int:
         """Return the end of the bytes at `position` by the length field of all formats; 0 if it is impossible."""
         head = self._read(position, LOG_OVERHEAD_BYTES)
         if len(head) < LOG_OVERHEAD_BYTES:
@@ -223,7 +223,7 @@ class BatchWalker:
         end = position + LOG_OVERHEAD_BYTES + int.from_bytes(head[8:], signed=True)
         return end if position + MIN_MESSAGE_BYTES[0] <= end <= self.size_bytes else 0
 
-    def _may_begin(self, position: int) -> bool:
+    def _may_begin_batch(self, position: int) -> bool:
         """Return whether this is the end, or something begins that looks like a batch."""
         if position == self.size_bytes:
             return True
@@ -232,19 +232,19 @@ class BatchWalker:
             return header is not None and self.has_valid_offsets(header)
         return self._compute_crc(position, header) == header.crc
 
-    def _find_known_after(self, position: int) -> tuple[int, int]:
+    def _find_next_indexed_batch(self, position: int) -> tuple[int, int]:
         """Return (position, offset) of the next batch in the index that exists, or the end."""
         while self._next_known is not None:
             last_offset, known = self._next_known
             if known > position:
-                header = self._find_header(self._lookahead, known)
+                header = self._find_plausible_header(self._lookahead, known)
                 if header is not None and header.last_offset == last_offset:
                     return known, header.base_offset
             self._next_known = next(self._known, None)
         return self.size_bytes, self.limit
 
     def _is_sound_batch(self, position: int, bound: int, limit: int) -> bool:
-        header = self._find_header(self._lookahead, position)
+        header = self._find_plausible_header(self._lookahead, position)
         if header is None or position + header.size_bytes > bound:
             return False
         if not self.has_valid_offsets(header) or header.last_offset >= limit:
@@ -269,7 +269,7 @@ def _describe_magic_at(position: int) -> str:
     return f"magic {MAGIC} at {position + MAGIC_POSITION}"
 
 
-def _iterate_candidates(block: memoryview) -> Iterator[int]:
+def _iterate_possible_batches(block: memoryview) -> Iterator[int]:
     """Yield the positions in the block where batches or messages may begin, ascending."""
     if not bytes(block).strip(b"\0"):  # a preallocated file is full of zeros
         return iter(())

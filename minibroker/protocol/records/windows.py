@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.legible import say_bytes_left
+from minibroker.protocol.legible import format_bytes_left
 from minibroker.protocol.records.compression import MAX_UNCOMPRESSED_BYTES, STEP_BYTES, UNBOUNDED_BYTES
 from minibroker.protocol.records.record import Malformed
 from minibroker.protocol.records.varints import (
@@ -50,7 +50,7 @@ class Window:
         """The end of `data`, counted from the start of all."""
         return self.start + len(self.data)
 
-    def append_next_piece(self, position: int) -> int:
+    def read_next_piece(self, position: int) -> int:
         """Drop the bytes before `position` in `data`, which may lie behind the end, and append the next piece.
 
         Return the new value of the position. Raises what `chunks` raises.
@@ -64,7 +64,7 @@ class Window:
         self.start += dropped
         return position - dropped
 
-    def read_until_at_hand(self, position: int, size_bytes: int) -> Steps[int]:
+    def read_until_available(self, position: int, size_bytes: int) -> Steps[int]:
         """Read until `size_bytes` from `position` on are at hand, or all. Return their new position in `data`."""
         parts, missing = [self.data[position:]], position + size_bytes - len(self.data)
         self.start += position
@@ -75,17 +75,17 @@ class Window:
         self.data = b"".join(parts)
         return 0
 
-    def skip_rest(self, enough_bytes: int = UNBOUNDED_BYTES) -> Steps[int]:
+    def skip_rest_and_count(self, enough_bytes: int = UNBOUNDED_BYTES) -> Steps[int]:
         """Skip the rest. Return the number of all bytes, or as soon as they are `enough_bytes`, what they are so far.
 
         Raises what `chunks` raises.
         """
         while not self.ended and self.end < enough_bytes:
-            self.append_next_piece(len(self.data))
+            self.read_next_piece(len(self.data))
             yield
         return self.end
 
-    def find_extent(self, position: int) -> Extent | None:
+    def find_record_extent(self, position: int) -> Extent | None:
         """Return the extent of the record at `position` of `data`, by its length; None if too little is at hand.
 
         Raises `MalformedVarint`, also if the data ends within the length.
@@ -98,7 +98,7 @@ class Window:
             return None
         return Extent(from_zigzag(raw), self.start + body)
 
-    def may_complete(self, extent: Extent) -> bool:
+    def may_complete_by_reading(self, extent: Extent) -> bool:
         """Return whether a record that is not large may be complete after reading more."""
         return 1 <= extent.length <= self.large_bytes and extent.end > self.end and not self.ended
 
@@ -145,54 +145,54 @@ class LargeRecord:
         self._end = extent.end
         self._keeps = keeps
 
-    def walk(self, *, with_headers: bool = True) -> Steps[None]:
+    def step_over_record(self, *, with_headers: bool = True) -> Steps[None]:
         """Step over the record. Without `with_headers`, the headers are not checked.
 
         Raises `Malformed` or `MalformedVarint`, also if the data ends within the record, and what the chunks raise.
         """
-        yield from self._read_until_at_hand(1)
+        yield from self._read_until_available(1)
         self.position += 1  # skips the attributes, which are unused
-        self.timestamp_delta = yield from self._read_number(MAX_VARLONG_BYTES)
-        self.offset_delta = yield from self._read_number(MAX_VARINT_BYTES)
-        self.key_bytes, self.key = yield from self._skip_bytes()
-        self.value_bytes, self.value = yield from self._skip_bytes()
+        self.timestamp_delta = yield from self._read_varint(MAX_VARLONG_BYTES)
+        self.offset_delta = yield from self._read_varint(MAX_VARINT_BYTES)
+        self.key_bytes, self.key = yield from self._skip_nullable_bytes()
+        self.value_bytes, self.value = yield from self._skip_nullable_bytes()
         self._keeps = 0
         if with_headers:
             yield from self._skip_headers()
-            if self._left:
-                raise Malformed(f"{say_bytes_left(self._left)} in it after its headers")
-        self.position += self._left
-        yield from self._read_until_at_hand(0)
+            if self._left_bytes:
+                raise Malformed(f"{format_bytes_left(self._left_bytes)} in it after its headers")
+        self.position += self._left_bytes
+        yield from self._read_until_available(0)
         if self.position > len(self._window.data):
             raise Malformed("it ends early")
 
     @property
-    def _left(self) -> int:
+    def _left_bytes(self) -> int:
         """The number of bytes that are left of the record."""
         return self._end - self._window.start - self.position
 
-    def _read_until_at_hand(self, size_bytes: int) -> Steps[None]:
+    def _read_until_available(self, size_bytes: int) -> Steps[None]:
         """Read until `size_bytes` are at hand, or all."""
         window = self._window
         while len(window.data) - self.position < size_bytes and not window.ended:
-            self.position = window.append_next_piece(self.position)
+            self.position = window.read_next_piece(self.position)
             yield
 
-    def _read_number(self, max_bytes: int) -> Steps[int]:
-        yield from self._read_until_at_hand(max_bytes)
+    def _read_varint(self, max_bytes: int) -> Steps[int]:
+        yield from self._read_until_available(max_bytes)
         at = self.position
-        piece = self._window.data[at : at + max(min(max_bytes, self._left), 0)]
+        piece = self._window.data[at : at + max(min(max_bytes, self._left_bytes), 0)]
         raw, size = read_unsigned(piece, 0, max_bytes)
         self.position = at + size
         return from_zigzag(raw)
 
-    def _skip_bytes(self) -> Steps[tuple[int, bytes | None]]:
+    def _skip_nullable_bytes(self) -> Steps[tuple[int, bytes | None]]:
         """Step over a key or value. Return its size, -1 for null, and its bytes if they are kept."""
-        size = yield from self._read_number(MAX_VARINT_BYTES)
+        size = yield from self._read_varint(MAX_VARINT_BYTES)
         if size < 0:
             return -1, None
-        if size > self._left:
-            raise Malformed(f"{size} bytes of a key or value, {self._left} are left")
+        if size > self._left_bytes:
+            raise Malformed(f"{size} bytes of a key or value, {self._left_bytes} are left")
         if self._keeps <= 0:
             self.position += size
             return size, None
@@ -200,12 +200,12 @@ class LargeRecord:
         if size > MAX_UNCOMPRESSED_BYTES:
             text = f"a key or value of {size} bytes is not held in memory: {MAX_UNCOMPRESSED_BYTES} is the most"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, text)
-        return size, (yield from self._keep_bytes(size))
+        return size, (yield from self._read_bytes(size))
 
-    def _keep_bytes(self, size: int) -> Steps[bytes]:
+    def _read_bytes(self, size: int) -> Steps[bytes]:
         parts, missing = [], size
         while missing:
-            yield from self._read_until_at_hand(1)
+            yield from self._read_until_available(1)
             part = self._window.data[self.position : self.position + missing]
             parts.append(part)
             self.position += len(part)
@@ -215,21 +215,21 @@ class LargeRecord:
         return b"".join(parts)
 
     def _skip_headers(self) -> Steps[None]:
-        count = yield from self._read_number(MAX_VARINT_BYTES)
-        if not 0 <= count <= self._left:
-            raise Malformed(f"{count} headers, {say_bytes_left(self._left)}")
+        count = yield from self._read_varint(MAX_VARINT_BYTES)
+        if not 0 <= count <= self._left_bytes:
+            raise Malformed(f"{count} headers, {format_bytes_left(self._left_bytes)}")
         while count:
-            yield from self._read_until_at_hand(2)
+            yield from self._read_until_available(2)
             window = self._window
             limit = min(len(window.data), self._end - window.start, self.position + STEP_BYTES // 2)
             self.position, passed = skip_headers(window.data, self.position, limit, count)
             count -= passed
             yield
             if not passed:  # the header is not completely at hand, or unusual
-                size, _ = yield from self._skip_bytes()
+                size, _ = yield from self._skip_nullable_bytes()
                 if size < 0:
                     raise Malformed("a header without a key")
-                yield from self._skip_bytes()
+                yield from self._skip_nullable_bytes()
                 count -= 1
 
 

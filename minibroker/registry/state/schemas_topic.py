@@ -142,7 +142,7 @@ class SchemasTopic:
             batch = memoryview(build_plain_batch(entries, now_ms))
             if len(batch) > partition.log.settings.max_message_bytes:
                 raise make_too_large_error()
-            offset = partition.append(cluster.turn, batch, [read_header(batch)])
+            offset = partition.append_batches(cluster.turn, batch, [read_header(batch)])
         except KafkaError as error:
             raise make_store_failed_error(str(error)) from None
         await self._await_written(cluster, partition)

@@ -56,7 +56,7 @@ class OffsetCheckpoint:
         self._named |= self.offsets.keys()
         self._written = None
         self._disk.write_whole(self.path, format_offset_checkpoint(self.offsets), sync=sync)
-        self._set_written(dict(self.offsets))
+        self._remember_written_offsets(dict(self.offsets))
 
     def remove_row(self, key: TopicPartition) -> bool:
         """Remove the row of a deleted log, and return whether there was one. The file changes with the next write."""
@@ -73,9 +73,9 @@ class OffsetCheckpoint:
             self._writes += 1
             self._written = None
             offsets = dict(self.offsets)
-            self._write_beside(TEMPORARY_SUFFIX, offsets)
+            self._write_file_with_suffix(TEMPORARY_SUFFIX, offsets)
             self._disk.rename(self.path + TEMPORARY_SUFFIX, self.path)
-            self._set_written(offsets)
+            self._remember_written_offsets(offsets)
 
     def write_soon(self) -> None:
         """Write and sync the file in another thread, unless it is up to date or is being written.
@@ -91,13 +91,13 @@ class OffsetCheckpoint:
 
         def written(error: Exception | None) -> None:
             self._on_its_way = False
-            self._log_failure(error)
+            self._log_write_error(error)
             if error is None and self._writes == writes:
-                self._replace_file(offsets)
+                self._rename_written_file(offsets)
 
-        self._environment.run_aside(lambda: self._write_beside(NEXT_SUFFIX, offsets), written)
+        self._environment.run_aside(lambda: self._write_file_with_suffix(NEXT_SUFFIX, offsets), written)
 
-    def _write_beside(self, suffix: str, offsets: dict[TopicPartition, int]) -> None:
+    def _write_file_with_suffix(self, suffix: str, offsets: dict[TopicPartition, int]) -> None:
         """Write and sync a file with this suffix beside the checkpoint. May run in another thread."""
         file = self._disk.open(self.path + suffix, create=True)
         try:
@@ -107,20 +107,22 @@ class OffsetCheckpoint:
         finally:
             file.close()
 
-    def _replace_file(self, offsets: dict[TopicPartition, int]) -> None:
+    def _rename_written_file(self, offsets: dict[TopicPartition, int]) -> None:
         try:
             self._disk.rename(self.path + NEXT_SUFFIX, self.path)
         except OSError as error:
-            self._log_failure(error)
+            self._log_write_error(error)
             return
         self._writes += 1
-        self._set_written(offsets)
-        self._environment.run_aside(lambda: self._disk.sync_directory(os.path.dirname(self.path)), self._log_failure)
+        self._remember_written_offsets(offsets)
+        self._environment.run_aside(
+            lambda: self._disk.sync_directory(os.path.dirname(self.path)), self._log_write_error
+        )
 
-    def _set_written(self, offsets: dict[TopicPartition, int]) -> None:
+    def _remember_written_offsets(self, offsets: dict[TopicPartition, int]) -> None:
         self._written = offsets
         self._named = set(offsets)
 
-    def _log_failure(self, error: Exception | None) -> None:
+    def _log_write_error(self, error: Exception | None) -> None:
         if error is not None:
             logger.error("%s could not be written: %s", self.path, error)

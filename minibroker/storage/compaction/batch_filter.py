@@ -29,21 +29,21 @@ from minibroker.protocol.records.batch import (
 from minibroker.protocol.records.building import assemble_batch, assemble_batch_in_steps
 from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import compress
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.elision import elide_attributes
 from minibroker.protocol.records.formats import iterate_records_in
 from minibroker.protocol.records.message import read_message_header
 from minibroker.protocol.records.message_set import build_message_set
-from minibroker.protocol.records.payload import get_payload, get_payload_up_to, iterate_payload_chunks
+from minibroker.protocol.records.payload import get_payload_if_small, get_uncompressed_payload, iterate_payload_chunks
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import move_timestamps
-from minibroker.protocol.records.slicing import iterate_slices, move_timestamp
-from minibroker.protocol.records.streaming import WHOLE_BYTES, check_record_sizes, stream_slices
+from minibroker.protocol.records.restarting import add_to_timestamps
+from minibroker.protocol.records.slicing import add_to_timestamp, iterate_record_slices
+from minibroker.protocol.records.streaming import WHOLE_BYTES, check_record_sizes, stream_record_slices
 from minibroker.protocol.records.varints import Bytes, from_zigzag, wrap_to_64_bits
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import never_rest, rest_between
+from minibroker.storage.compaction.resting import iterate_with_rests, never_rest
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -123,7 +123,7 @@ class BatchFilter:
             return self._filter_messages(header, batch)
         if header.attributes & CONTROL_BIT:
             kept = self._filter_marker(header, batch)
-        elif header.attributes & TRANSACTIONAL_BIT and self._transactions.pass_data_batch(header):
+        elif header.attributes & TRANSACTIONAL_BIT and self._transactions.is_data_batch_aborted(header):
             kept = None
         else:
             kept = self._filter_data(header, batch)
@@ -149,21 +149,25 @@ class BatchFilter:
         if not kept:
             return None
         if self._converts:
-            converted = self._convert_batch(header, kept)
+            converted = self._convert_to_format_2(header, kept)
         else:
-            data = message if len(kept) == len(records) else _rebuild_message(header, kept)
+            data = message if len(kept) == len(records) else _rebuild_wrapper_of_kept(header, kept)
             converted = read_message_header(data), data
         counts.written_bytes += len(converted[1])
         counts.written_records += len(kept)
         return converted
 
-    def _convert_batch(self, old: BatchHeader, kept: list[Record]) -> Batch:
-        data = bytes(build_in_format(kept, MAGIC, compression=old.compression, timestamp_type=old.timestamp_type))
+    def _convert_to_format_2(self, old: BatchHeader, kept: list[Record]) -> Batch:
+        data = bytes(
+            build_records_in_format(kept, MAGIC, compression=old.compression, timestamp_type=old.timestamp_type)
+        )
         header = read_header(data)
         if all(record.value is not None for record in kept) or old.last_offset > self._keys.latest_offset:
             return header, data
-        payload = bytes(get_payload(data, 0, header))
-        return self._set_delete_horizon(header, _Kept(payload, len(kept), _find_largest_delta(header, payload)))
+        payload = bytes(get_uncompressed_payload(data, 0, header))
+        return self._rebuild_with_delete_horizon(
+            header, _Kept(payload, len(kept), _find_largest_delta(header, payload))
+        )
 
     def _keeps_record(self, record: Record) -> bool:
         if record.offset > self._keys.latest_offset:
@@ -173,15 +177,15 @@ class BatchFilter:
             return False
         if record.value is None and not self.old_tombstones_stay:
             return False
-        return self._keys.find_offset(record.key) <= record.offset
+        return self._keys.find_offset_of_key(record.key) <= record.offset
 
     def _filter_marker(self, header: BatchHeader, batch: bytes) -> Batch | None:
-        ends_nothing = self._transactions.pass_marker(header, batch)
-        if not header.record_count or ends_nothing and self._is_past_horizon(header):
+        ends_nothing = self._transactions.is_marker_removable(header, batch)
+        if not header.record_count or ends_nothing and self._is_past_delete_horizon(header):
             return None
         if ends_nothing and not header.attributes & DELETE_HORIZON_BIT:
-            payload = bytes(get_payload(batch, 0, header))
-            return self._set_delete_horizon(
+            payload = bytes(get_uncompressed_payload(batch, 0, header))
+            return self._rebuild_with_delete_horizon(
                 header, _Kept(payload, header.record_count, _find_largest_delta(header, payload))
             )
         return header, batch
@@ -190,31 +194,33 @@ class BatchFilter:
         if not header.record_count:
             return None
         run_all_steps(check_record_sizes(batch, header, self._record_bytes))
-        payload = get_payload_up_to(batch, header, WHOLE_BYTES)
+        payload = get_payload_if_small(batch, header, WHOLE_BYTES)
         if payload is None:
             return self._filter_data_in_pieces(header, batch)
-        kept = self._find_latest_records(header, payload)
+        kept = self._select_records_to_keep(header, payload)
         if not kept.record_count:
             return None
         # If only a part of the keys is known, a later cleaning may remove older values of a tombstone's key. The
         # horizon must begin with that cleaning.
         all_known = header.last_offset <= self._keys.latest_offset
         if kept.has_tombstone and all_known and not header.attributes & DELETE_HORIZON_BIT:
-            return self._set_delete_horizon(header, kept)
-        return (header, batch) if kept.record_count == header.record_count else _rebuild_batch(header, kept)
+            return self._rebuild_with_delete_horizon(header, kept)
+        return (header, batch) if kept.record_count == header.record_count else _rebuild_batch_of_kept(header, kept)
 
     def _filter_data_in_pieces(self, header: BatchHeader, batch: bytes) -> Batch | None:
         """Filter a batch as `_filter_data` does, in two passes, as its records are too large for memory."""
         stays = bytearray()
         largest_delta, has_tombstone = NO_DELTA, False
-        horizon_passed = self._is_past_horizon(header)
-        for record in stream_slices(batch, header):
+        horizon_passed = self._is_past_delete_horizon(header)
+        for record in stream_record_slices(batch, header):
             if record is None:
                 continue
             _, _, raw_offset, raw_time, key, is_tombstone = record
             offset = header.base_offset + (raw_offset >> 1)
             if offset > self._keys.latest_offset or (
-                key is not None and not (horizon_passed and is_tombstone) and self._keys.find_offset(key) <= offset
+                key is not None
+                and not (horizon_passed and is_tombstone)
+                and self._keys.find_offset_of_key(key) <= offset
             ):
                 stays.append(1)
                 has_tombstone |= is_tombstone
@@ -234,19 +240,19 @@ class BatchFilter:
             return header, batch
         changed = _make_kept_header(changed, _Kept(b"", count, largest_delta + by_ms))
         chunks = compress_chunks(
-            header.compression, move_timestamps(iterate_payload_chunks(batch, 0, header), stays, by_ms), None
+            header.compression, add_to_timestamps(iterate_payload_chunks(batch, 0, header), stays, by_ms), None
         )
         return changed, run_all_steps(assemble_batch_in_steps(changed, chunks))
 
-    def _find_latest_records(self, header: BatchHeader, payload: bytes) -> _Kept:
+    def _select_records_to_keep(self, header: BatchHeader, payload: bytes) -> _Kept:
         """Return the latest record of each key, without tombstones behind their horizon."""
-        get, latest_offset, base = self._keys.find_offset, self._keys.latest_offset, header.base_offset
-        tombstones_stay = not self._is_past_horizon(header)
+        get, latest_offset, base = self._keys.find_offset_of_key, self._keys.latest_offset, header.base_offset
+        tombstones_stay = not self._is_past_delete_horizon(header)
         kept = bytearray()
         run_start = count = 0
         largest_delta, has_tombstone = NO_DELTA, False
-        records = iterate_slices(payload, header.record_count)
-        for start, end, raw_offset, raw_time, key, is_tombstone in rest_between(records, self._rest):
+        records = iterate_record_slices(payload, header.record_count)
+        for start, end, raw_offset, raw_time, key, is_tombstone in iterate_with_rests(records, self._rest):
             offset = base + (raw_offset >> 1)
             if offset > latest_offset or (
                 key is not None and (tombstones_stay or not is_tombstone) and get(key) <= offset
@@ -262,14 +268,14 @@ class BatchFilter:
             run_start = end
         return _Kept(bytes(kept + payload[run_start:]) if run_start else payload, count, largest_delta, has_tombstone)
 
-    def _set_delete_horizon(self, header: BatchHeader, kept: _Kept) -> Batch:
+    def _rebuild_with_delete_horizon(self, header: BatchHeader, kept: _Kept) -> Batch:
         """Return a batch of the kept records with a delete horizon for its tombstones or its marker."""
         by_ms = header.base_timestamp - self._horizon_ms
         moved = bytearray()
-        for record in iterate_slices(kept.payload, kept.record_count):
-            moved += move_timestamp(kept.payload, record, by_ms)
+        for record in iterate_record_slices(kept.payload, kept.record_count):
+            moved += add_to_timestamp(kept.payload, record, by_ms)
         changed = _set_horizon_bit(header, self._horizon_ms)
-        return _rebuild_batch(changed, _Kept(bytes(moved), kept.record_count, kept.largest_delta + by_ms))
+        return _rebuild_batch_of_kept(changed, _Kept(bytes(moved), kept.record_count, kept.largest_delta + by_ms))
 
     def _keeps_empty_batch(self, header: BatchHeader) -> bool:
         """Return whether the batch must be kept even without records.
@@ -286,7 +292,7 @@ class BatchFilter:
             return header.is_control and header.producer_epoch == last.epoch
         return header.last_offset == last.offset
 
-    def _is_past_horizon(self, header: BatchHeader) -> bool:
+    def _is_past_delete_horizon(self, header: BatchHeader) -> bool:
         return header.attributes & DELETE_HORIZON_BIT != 0 and header.base_timestamp <= self._now_ms
 
 
@@ -300,10 +306,10 @@ class _Kept(NamedTuple):
 
 
 def _find_largest_delta(header: BatchHeader, payload: bytes) -> int:
-    return max(from_zigzag(record[3]) for record in iterate_slices(payload, header.record_count))
+    return max(from_zigzag(record[3]) for record in iterate_record_slices(payload, header.record_count))
 
 
-def _rebuild_batch(header: BatchHeader, kept: _Kept) -> Batch:
+def _rebuild_batch_of_kept(header: BatchHeader, kept: _Kept) -> Batch:
     """Return the batch with only these records. Their deltas must fit its base offset and base timestamp."""
     changed = _make_kept_header(header, kept)
     return changed, assemble_batch(changed, compress(header.compression, kept.payload))
@@ -322,7 +328,7 @@ def _make_kept_header(header: BatchHeader, kept: _Kept) -> BatchHeader:
     return header._replace(attributes=attributes, max_timestamp=largest, record_count=kept.record_count)
 
 
-def _rebuild_message(header: BatchHeader, kept: list[Record]) -> bytes:
+def _rebuild_wrapper_of_kept(header: BatchHeader, kept: list[Record]) -> bytes:
     """Return a wrapper of the same format and codec with these records."""
     codec, timestamp_type = header.compression, header.timestamp_type
     return bytes(build_message_set(kept, header.magic, compression=codec, timestamp_type=timestamp_type))

@@ -39,22 +39,22 @@ def iterate_stored_batches(file: File, size_bytes: int, first_offset: int, block
     position, next_offset = 0, first_offset
     try:
         while position < size_bytes:
-            for batch in _iterate_batches_at(file, position, size_bytes, max(block_bytes, MIN_BLOCK_BYTES)):
+            for batch in _iterate_batches_of_block(file, position, size_bytes, max(block_bytes, MIN_BLOCK_BYTES)):
                 header = batch.header
                 if header.base_offset < next_offset or header.last_offset_delta < 0:
                     raise make_offset_error(file, position, header, next_offset)
                 yield batch
                 position, next_offset = position + len(batch.data), header.next_offset
     except CorruptBatch as error:
-        raise make_uncleanable_error(file, position, next_offset, error) from error
+        raise make_unreadable_batch_error(file, position, next_offset, error) from error
 
 
-def make_uncleanable_error(file: File, position: int, offset: int, reason: Exception) -> Uncleanable:
+def make_unreadable_batch_error(file: File, position: int, offset: int, reason: Exception) -> Uncleanable:
     """Return the error for a batch that cannot be read."""
     return Uncleanable(f"{file.path}: the batch at position {position}, offset {offset}, cannot be read: {reason}")
 
 
-def _iterate_batches_at(file: File, position: int, end: int, block_bytes: int) -> Iterator[StoredBatch]:
+def _iterate_batches_of_block(file: File, position: int, end: int, block_bytes: int) -> Iterator[StoredBatch]:
     """Yield the batches from `position` on that lie in one block, or the first one if it is larger than a block."""
     block = file.read(position, min(block_bytes, end - position))
     at = 0

@@ -32,21 +32,21 @@ class CleanedTransactions:
         self._open_committed: set[int] = set()
         self.still_indexed: list[AbortedTransaction] = []
 
-    def pass_data_batch(self, header: BatchHeader) -> bool:
+    def is_data_batch_aborted(self, header: BatchHeader) -> bool:
         """Return whether a transactional data batch belongs to an aborted transaction."""
-        self._open_aborted_transactions(header.last_offset)
+        self._begin_aborted_transactions(header.last_offset)
         if header.producer_id in self._open_aborted:
             self._has_records.add(header.producer_id)
             return True
         self._open_committed.add(header.producer_id)
         return False
 
-    def pass_marker(self, header: BatchHeader, batch: bytes) -> bool:
+    def is_marker_removable(self, header: BatchHeader, batch: bytes) -> bool:
         """Return whether the control batch could be removed, as no other batch of its transaction is left.
 
         Raises `InvalidRecords` for a batch without a control record's key.
         """
-        self._open_aborted_transactions(header.last_offset)
+        self._begin_aborted_transactions(header.last_offset)
         if header.record_count == 0:  # emptied by an earlier cleaning, and kept for the producer's epoch
             return True
         record = next(iterate_records(batch), None)
@@ -68,7 +68,7 @@ class CleanedTransactions:
         self.still_indexed.append(transaction)
         return True
 
-    def _open_aborted_transactions(self, last_offset: int) -> None:
+    def _begin_aborted_transactions(self, last_offset: int) -> None:
         """Open the aborted transactions that have begun by `last_offset`."""
         while self._waiting and self._waiting[-1].first_offset <= last_offset:
             transaction = self._waiting.pop()

@@ -20,7 +20,7 @@ from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.dirtiness import Dirtiness, iterate_closed_segments
 from minibroker.storage.compaction.resting import never_rest
 from minibroker.storage.compaction.rewriting import Limits, Plan, Rewriter, Rewritten, Source
-from minibroker.storage.compaction.segment_writer import discard_cleaned, discard_half_swapped
+from minibroker.storage.compaction.segment_writer import remove_cleaned_files, remove_half_swapped_files
 from minibroker.storage.log import Log
 from minibroker.storage.names import TRANSACTION_INDEX_SUFFIX
 
@@ -43,7 +43,7 @@ class Throttle:
         self._due_ms = 0.0  # the time by which all bytes so far keep to the rate
         self._lock = Lock()
 
-    def count_bytes(self, size_bytes: int) -> float:
+    def count_bytes_to_throttle(self, size_bytes: int) -> float:
         """Count bytes that were read or written. Return when to continue, in ms of the monotonic clock."""
         with self._lock:
             start_ms = max(self._due_ms, self.monotonic_ms())
@@ -74,7 +74,7 @@ class Cleaning:
         self.dirt = dirt
         self.segments = self.replacements = 0
         self.rewriter: Rewriter | None = None
-        self._plan = make_plan(log, dirt, limits, now_ms)
+        self._plan = make_cleaning_plan(log, dirt, limits, now_ms)
         self._generation = log.truncation_generation
         self._cancelled = False
         self._throttle = throttle
@@ -86,26 +86,26 @@ class Cleaning:
         """End the work soon with `CleaningAborted`. Any thread may call this."""
         self._cancelled = True
 
-    def write_next_segment(self) -> bool:
+    def clean_next_segment(self) -> bool:
         """Write the next segment, for `swap`. Return False if there is none left. For any thread, but one at a time.
 
         Raises `CleaningAborted`, `Uncleanable` if the log is damaged, `OSError`.
         """
         try:
             if self.rewriter is None:
-                self.rewriter = Rewriter(self._plan, self._count_and_wait, self._rest)
-                self._groups.extend(self.rewriter.map_keys())
+                self.rewriter = Rewriter(self._plan, self._count_bytes_and_wait, self._rest)
+                self._groups.extend(self.rewriter.map_dirty_keys())
             else:
                 self._plan.disk.sync_directory(self._plan.directory)  # makes the last swap durable
             if not self._groups:
                 return False
-            self._written = self.rewriter.write_segment(self._groups[0])
+            self._written = self.rewriter.write_cleaned_segment(self._groups[0])
             return True
         except (OSError, Uncleanable):
-            self._check_unchanged()  # the error may only mean that files were deleted or truncated
+            self._check_log_unchanged()  # the error may only mean that files were deleted or truncated
             raise
 
-    def swap_segments(self) -> None:
+    def replace_cleaned_segments(self) -> None:
         """Replace the original segments by the one that was just written. For the loop's thread.
 
         Raises `CleaningAborted` if the log has changed, `KafkaError` KAFKA_STORAGE_ERROR.
@@ -114,42 +114,42 @@ class Cleaning:
         assert written is not None
         new, self._written = written.segment, None
         try:
-            self._check_unchanged()
+            self._check_log_unchanged()
             self.log.replace_segments([source.segment for source in group], new, written.aborted)
         except ValueError as error:
-            discard_cleaned(self._plan.disk, new.path)
+            remove_cleaned_files(self._plan.disk, new.path)
             raise CleaningAborted(str(error)) from None
         except (CleaningAborted, KafkaError):
             if new not in self.log.segments:
-                discard_half_swapped(self._plan.disk, new.path)
+                remove_half_swapped_files(self._plan.disk, new.path)
             raise
         self.segments += len(group)
         self.replacements += 1
 
     def set_clean_offset(self) -> None:
         """Set the log's clean offset after all work. For the loop's thread. Raises `CleaningAborted`."""
-        self._check_unchanged()
+        self._check_log_unchanged()
         if self.rewriter is not None:
             self.log.clean_offset = max(self.dirt.first_dirty_offset, self.rewriter.keys.latest_offset + 1)
 
-    def _check_unchanged(self) -> None:
+    def _check_log_unchanged(self) -> None:
         """Raise `CleaningAborted` if the log has changed. For any thread, as it only reads the log's attributes."""
         if self._cancelled or self.log.truncation_generation != self._generation or self.log.offline:
             raise CleaningAborted(f"the cleaning of {self.log} was aborted")
         if self.log.settings is not self._plan.settings and self.log.settings != self._plan.settings:
             raise CleaningAborted(f"the settings of {self.log} have changed while it was cleaned")
 
-    def _count_and_wait(self, size_bytes: int) -> None:
+    def _count_bytes_and_wait(self, size_bytes: int) -> None:
         """Count bytes, and wait as long as the throttle says."""
-        self._check_unchanged()
+        self._check_log_unchanged()
         throttle = self._throttle
-        due_ms = throttle.count_bytes(size_bytes)
+        due_ms = throttle.count_bytes_to_throttle(size_bytes)
         while (early_ms := due_ms - throttle.monotonic_ms()) >= MIN_WAIT_MS:
             throttle.wait(min(early_ms / 1000.0, MAX_WAIT_SECONDS))
-            self._check_unchanged()
+            self._check_log_unchanged()
 
 
-def make_plan(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
+def make_cleaning_plan(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
     """Return the input of a cleaning. For the loop's thread."""
     sources = [
         Source(segment, segment.path, segment.base_offset, end_offset, segment.size_bytes)
@@ -163,7 +163,7 @@ def make_plan(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
         sources,
         indexes,
         log.list_aborted_transactions(0, log.log_end_offset + 1),
-        _collect_last_records(log),
+        _find_last_record_of_producers(log),
         log.recovery_point,
         log.settings,
         dirt,
@@ -172,7 +172,7 @@ def make_plan(log: Log, dirt: Dirtiness, limits: Limits, now_ms: int) -> Plan:
     )
 
 
-def _collect_last_records(log: Log) -> dict[int, LastRecord]:
+def _find_last_record_of_producers(log: Log) -> dict[int, LastRecord]:
     """Return the last record of each producer that the log has state of."""
     return {
         producer_id: LastRecord(entry.batches[-1][2] if entry.batches else NO_OFFSET, entry.epoch)

@@ -35,14 +35,14 @@ class Dirtiness(NamedTuple):
 def measure_dirtiness(log: Log, now_ms: int) -> Dirtiness:
     """Measure a log. Raises `OSError`, or `KafkaError` if it needs a timestamp that cannot be read."""
     first_dirty = find_first_dirty_offset(log)
-    end_offset = _find_cleanable_end(log, first_dirty, now_ms)
+    end_offset = _find_cleanable_end_offset(log, first_dirty, now_ms)
     clean_bytes = cleanable_bytes = 0
     for segment, segment_end in iterate_closed_segments(log):
         if segment.base_offset < first_dirty:
             clean_bytes += segment.size_bytes
         if first_dirty < segment_end <= end_offset:
             cleanable_bytes += segment.size_bytes
-    is_overdue = _is_overdue(log, first_dirty, now_ms)
+    is_overdue = _exceeds_max_compaction_lag(log, first_dirty, now_ms)
     return Dirtiness(first_dirty, end_offset, clean_bytes, cleanable_bytes, is_overdue)
 
 
@@ -65,7 +65,7 @@ def iterate_closed_segments(log: Log) -> Iterator[tuple[Segment, int]]:
         yield segment, following.base_offset
 
 
-def _find_cleanable_end(log: Log, first_dirty: int, now_ms: int) -> int:
+def _find_cleanable_end_offset(log: Log, first_dirty: int, now_ms: int) -> int:
     """Return where the cleanable part ends: before the first segment that is unstable or too new."""
     stable_offset = min(log.last_stable_offset, log.high_watermark)
     lag_ms = log.settings.min_compaction_lag_ms
@@ -79,14 +79,14 @@ def _find_cleanable_end(log: Log, first_dirty: int, now_ms: int) -> int:
     return end_offset
 
 
-def _is_overdue(log: Log, first_dirty: int, now_ms: int) -> bool:
+def _exceeds_max_compaction_lag(log: Log, first_dirty: int, now_ms: int) -> bool:
     """Return whether a dirty segment began longer ago than `max.compaction.lag.ms`."""
     lag_ms = log.settings.max_compaction_lag_ms
     if lag_ms == MAX_LONG:
         return False
     for segment, segment_end in iterate_closed_segments(log):
         if segment_end > first_dirty:
-            segment.load()
+            segment.load_last_entries()
             if 0 < segment.first_timestamp < now_ms - lag_ms:
                 return True
     return False

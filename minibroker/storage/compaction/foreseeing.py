@@ -28,21 +28,21 @@ class Foreseen(NamedTuple):
     offsets: list[int]
 
 
-def foresee_cleaning(plan: Plan, listed: str, most_offsets: int) -> Iterator[Foreseen]:
+def foresee_removed_records(plan: Plan, listed: str, most_offsets: int) -> Iterator[Foreseen]:
     """Yield what would be taken of each segment that the cleaning reads, oldest first; offsets of the `listed` one.
 
     It may run in any thread, and takes as long as a cleaning. Raises `Uncleanable`, `KafkaError`, `OSError`.
     """
     rewriter = Rewriter(plan._replace(recovery_point=MAX_LONG), lambda _: None)  # so that nothing is synced
-    for group in rewriter.map_keys():
+    for group in rewriter.map_dirty_keys():
         for source in group:
-            yield _foresee_segment(source, rewriter, most_offsets if source.path == listed else 0)
+            yield _foresee_removed_records_of_segment(source, rewriter, most_offsets if source.path == listed else 0)
 
 
-def _foresee_segment(source: Source, rewriter: Rewriter, most_offsets: int) -> Foreseen:
+def _foresee_removed_records_of_segment(source: Source, rewriter: Rewriter, most_offsets: int) -> Foreseen:
     counts, offsets = rewriter.counts, list[int]()
     read_records, written_records, written_bytes = counts.read_records, counts.written_records, counts.written_bytes
-    for batch, kept in rewriter.iterate_filtered(source):
+    for batch, kept in rewriter.iterate_filtered_batches(source):
         if len(offsets) < most_offsets:
             offsets += _list_removed_offsets(batch, kept)
     records = counts.read_records - read_records
@@ -55,9 +55,9 @@ def _list_removed_offsets(batch: StoredBatch, kept: Batch | None) -> list[int]:
     """Return the offsets of the records of a batch that are not kept."""
     if kept is not None and kept[1] is batch.data:
         return []
-    staying = set() if kept is None else set(_iterate_offsets(kept[1]))
-    return [offset for offset in _iterate_offsets(batch.data) if offset not in staying]
+    staying = set() if kept is None else set(_iterate_record_offsets(kept[1]))
+    return [offset for offset in _iterate_record_offsets(batch.data) if offset not in staying]
 
 
-def _iterate_offsets(batch: Bytes) -> Iterator[int]:
+def _iterate_record_offsets(batch: Bytes) -> Iterator[int]:
     return (record.offset for record in stream_records(batch, with_values=False) if record is not None)

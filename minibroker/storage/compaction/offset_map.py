@@ -36,7 +36,7 @@ class OffsetMap:
 
     def __init__(self, memory_bytes: int, load_factor: float, keys_at_most: int) -> None:
         """Allocate all memory at once, but for no more than `keys_at_most` keys."""
-        self._slots = slots = _choose_slot_count(memory_bytes // ENTRY_BYTES, int(keys_at_most / load_factor) + 1)
+        self._slots = slots = _choose_prime_slot_count(memory_bytes // ENTRY_BYTES, int(keys_at_most / load_factor) + 1)
         self.capacity = min(int(slots * load_factor), slots - 1)  # a lookup ends at a free slot
         self.count = 0
         self.latest_offset = -1
@@ -49,7 +49,7 @@ class OffsetMap:
         """The allocated memory."""
         return self._slots * ENTRY_BYTES
 
-    def put_offset(self, key: bytes, offset: int) -> bool:
+    def put_key(self, key: bytes, offset: int) -> bool:
         """Set the offset of a key's latest record. Return False, and change nothing, if there is no room."""
         first, second = _halves(blake2b(key, digest_size=_HASH_BYTES).digest())
         first |= 1
@@ -66,7 +66,7 @@ class OffsetMap:
         self._offsets[at] = self.latest_offset = offset
         return True
 
-    def find_offset(self, key: bytes) -> int:
+    def find_offset_of_key(self, key: bytes) -> int:
         """Return the last offset of the key, `NOT_FOUND` if it was never put in."""
         first, second = _halves(blake2b(key, digest_size=_HASH_BYTES).digest())
         first |= 1
@@ -79,7 +79,7 @@ class OffsetMap:
         return NOT_FOUND
 
 
-def _choose_slot_count(most: int, wanted: int) -> int:
+def _choose_prime_slot_count(most: int, wanted: int) -> int:
     """Return the first prime from `wanted` on, or the last one up to `most`."""
     slots = _find_next_prime(wanted, step=1) if wanted < most else most
     return slots if slots < most else _find_next_prime(most, step=-1)

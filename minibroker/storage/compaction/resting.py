@@ -52,12 +52,12 @@ class Rests:
             self._looked_at = self._now()
 
 
-def rest_between(records: Iterator[Item], rest: Callable[[], None]) -> Iterator[Item]:
+def iterate_with_rests(records: Iterator[Item], rest: Callable[[], None]) -> Iterator[Item]:
     """Return the same records, with a call of `rest` before every `RECORDS_BETWEEN_RESTS` of them."""
-    return chain.from_iterable(_split_at_rests(records, rest))
+    return chain.from_iterable(_split_between_rests(records, rest))
 
 
-def _split_at_rests(records: Iterator[Item], rest: Callable[[], None]) -> Iterator[Iterator[Item]]:
+def _split_between_rests(records: Iterator[Item], rest: Callable[[], None]) -> Iterator[Iterator[Item]]:
     for first in records:
         rest()
         yield chain((first,), islice(records, RECORDS_BETWEEN_RESTS - 1))

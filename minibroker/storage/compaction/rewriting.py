@@ -11,20 +11,20 @@ from typing import NamedTuple
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, BatchHeader
 from minibroker.protocol.records.formats import iterate_records_in
-from minibroker.protocol.records.streaming import check_record_sizes, stream_slices
+from minibroker.protocol.records.streaming import check_record_sizes, stream_record_slices
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.batch_filter import Batch, BatchFilter, Counts, LastRecord, Retention
 from minibroker.storage.compaction.batch_reading import (
     StoredBatch,
     Uncleanable,
     iterate_stored_batches,
-    make_uncleanable_error,
+    make_unreadable_batch_error,
 )
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.dirtiness import Dirtiness
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import never_rest, rest_between
-from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
+from minibroker.storage.compaction.resting import iterate_with_rests, never_rest
+from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, remove_cleaned_files
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
@@ -74,7 +74,7 @@ def group_segments(
         offsets += indexes.offsets_bytes
         times += indexes.times_bytes
         fits = size <= settings.segment_bytes and max(offsets, times) <= settings.segment_index_bytes
-        if groups and fits and _can_index(groups[-1], source):
+        if groups and fits and _fits_offset_index(groups[-1], source):
             groups[-1].append(source)
         else:
             groups.append([source])
@@ -82,7 +82,7 @@ def group_segments(
     return groups
 
 
-def _can_index(group: list[Source], source: Source) -> bool:
+def _fits_offset_index(group: list[Source], source: Source) -> bool:
     if len(group) >= MAX_GROUP_SEGMENTS:
         return False
     return source.size_bytes == 0 or source.end_offset - 1 - group[0].base_offset <= MAX_RELATIVE_OFFSET
@@ -105,34 +105,34 @@ class KeyMapper:
         self._record_bytes = record_bytes  # the largest that may be decompressed
         self._rest = rest
 
-    def map_keys(self, file: File, batch: StoredBatch) -> bool:
+    def map_batch_keys(self, file: File, batch: StoredBatch) -> bool:
         """Put in the keys of a batch of `file`. Return False if there was only room for some of them.
 
         Raises `Uncleanable` if the records cannot be read.
         """
         header = batch.header
         try:
-            taken = not self._holds_keys(header, batch.data) or self._put_keys(header, batch.data)
+            taken = not self._has_keys_to_map(header, batch.data) or self._put_keys_of_batch(header, batch.data)
         except KafkaError as error:
-            raise make_uncleanable_error(file, batch.position, header.base_offset, error) from error
+            raise make_unreadable_batch_error(file, batch.position, header.base_offset, error) from error
         if taken and header.last_offset >= self._start_offset:
             self._keys.latest_offset = header.last_offset
         return taken
 
-    def _holds_keys(self, header: BatchHeader, data: bytes) -> bool:
+    def _has_keys_to_map(self, header: BatchHeader, data: bytes) -> bool:
         if header.attributes & CONTROL_BIT:
-            self._transactions.pass_marker(header, data)
+            self._transactions.is_marker_removable(header, data)
             return False
-        if header.attributes & TRANSACTIONAL_BIT and self._transactions.pass_data_batch(header):
+        if header.attributes & TRANSACTIONAL_BIT and self._transactions.is_data_batch_aborted(header):
             return False
         return header.record_count != 0 and header.last_offset >= self._start_offset
 
-    def _put_keys(self, header: BatchHeader, data: bytes) -> bool:
+    def _put_keys_of_batch(self, header: BatchHeader, data: bytes) -> bool:
         if header.magic < MAGIC:
-            return self._put_messages(data)
-        put, start, base = self._keys.put_offset, self._start_offset, header.base_offset
+            return self._put_keys_of_message(data)
+        put, start, base = self._keys.put_key, self._start_offset, header.base_offset
         run_all_steps(check_record_sizes(data, header, self._record_bytes))
-        for record in rest_between(stream_slices(data, header), self._rest):
+        for record in iterate_with_rests(stream_record_slices(data, header), self._rest):
             if record is None:
                 continue
             _, _, raw_offset, _, key, _ = record
@@ -141,11 +141,11 @@ class KeyMapper:
                 return False
         return True
 
-    def _put_messages(self, data: bytes) -> bool:
+    def _put_keys_of_message(self, data: bytes) -> bool:
         """Put in the keys of a message of format 0 or 1."""
         for record in iterate_records_in(data):
             key, offset = record.key, record.offset
-            if key is not None and offset >= self._start_offset and not self._keys.put_offset(key, offset):
+            if key is not None and offset >= self._start_offset and not self._keys.put_key(key, offset):
                 return False
         return True
 
@@ -228,24 +228,24 @@ class Rewriter:
             record_bytes=record_bytes,
             rest=rest,
         )
-        self._old_horizon_ms = self._find_horizon_of_old_formats()
+        self._old_horizon_ms = self._find_tombstone_horizon_of_old_formats()
 
     @property
     def counts(self) -> Counts:
         """The counts of what was read and written."""
         return self._filter.counts
 
-    def map_keys(self) -> list[list[Source]]:
+    def map_dirty_keys(self) -> list[list[Source]]:
         """Map the keys of the dirty part, or of as much as fits. Return the groups of segments to write."""
         dirty = [source for source in self._plan.sources if source.end_offset > self._plan.dirt.first_dirty_offset]
         for source in dirty:
-            if not self._map_keys_of(source):
+            if not self._map_keys_of_segment(source):
                 break
             self.keys.latest_offset = source.end_offset - 1
         known = [source for source in self._plan.sources if source.base_offset <= self.keys.latest_offset]
-        return group_segments(known, self._measure_indexes, self._plan.settings)
+        return group_segments(known, self._measure_index_files, self._plan.settings)
 
-    def _map_keys_of(self, source: Source) -> bool:
+    def _map_keys_of_segment(self, source: Source) -> bool:
         """Map the keys of one segment. Return False if there was no room for all."""
         file = self._plan.disk.open(source.path + LOG_SUFFIX)
         fits = True
@@ -253,40 +253,40 @@ class Rewriter:
             file, source.size_bytes, source.base_offset, self._plan.limits.buffer_bytes
         ):
             self._pace(len(batch.data))
-            fits = self._mapper.map_keys(file, batch)
+            fits = self._mapper.map_batch_keys(file, batch)
             if not fits:
                 break
         if source.end_offset > self._plan.recovery_point:
             _sync_file(file)  # older values are removed because of these: a power cut must not lose both
         return fits
 
-    def write_segment(self, group: Sequence[Source]) -> Rewritten:
+    def write_cleaned_segment(self, group: Sequence[Source]) -> Rewritten:
         """Write one segment for the group. Its files end in `.cleaned`; after a failure none is left."""
         plan, first = self._plan, group[0]
         try:
             writer = SegmentWriter(plan.disk, first.path, first.base_offset, plan.settings, plan.limits.buffer_bytes)
             for source in group:
-                self._copy_segment(source, writer)
+                self._write_filtered_segment(source, writer)
             aborted, self._transactions.still_indexed = self._transactions.still_indexed, []
-            file = writer.finish(aborted, plan.disk.get_modified_ms(group[-1].path + LOG_SUFFIX))
+            file = writer.finish_segment_files(aborted, plan.disk.get_modified_ms(group[-1].path + LOG_SUFFIX))
         except SegmentOverflow as error:
-            discard_cleaned(plan.disk, first.path)
+            remove_cleaned_files(plan.disk, first.path)
             raise Uncleanable(str(error)) from error
         except BaseException:
-            discard_cleaned(plan.disk, first.path)
+            remove_cleaned_files(plan.disk, first.path)
             raise
         new = Segment.open_with_file(plan.disk, plan.directory, first.base_offset, plan.settings, plan.now_ms, file)
         return Rewritten(new, aborted)
 
-    def _copy_segment(self, source: Source, writer: SegmentWriter) -> None:
+    def _write_filtered_segment(self, source: Source, writer: SegmentWriter) -> None:
         """Write what is kept of one segment."""
-        for _, kept in self.iterate_filtered(source):
+        for _, kept in self.iterate_filtered_batches(source):
             if kept is not None:
                 writer.add_batch(*kept)
                 self._pace(len(kept[1]))
 
-    def iterate_filtered(self, source: Source) -> Iterator[tuple[StoredBatch, Batch | None]]:
-        """Yield each batch of a segment with what is kept of it. Pass all that `map_keys` returns, in order."""
+    def iterate_filtered_batches(self, source: Source) -> Iterator[tuple[StoredBatch, Batch | None]]:
+        """Yield each batch of a segment with what is kept of it. Pass all that `map_batch_keys` returns, in order."""
         disk = self._plan.disk
         file = disk.open(source.path + LOG_SUFFIX)
         self._filter.old_tombstones_stay = disk.get_modified_ms(source.path + LOG_SUFFIX) > self._old_horizon_ms
@@ -297,10 +297,10 @@ class Rewriter:
             try:
                 kept = self._filter.filter_batch(batch.header, batch.data)
             except KafkaError as error:
-                raise make_uncleanable_error(file, batch.position, batch.header.base_offset, error) from error
+                raise make_unreadable_batch_error(file, batch.position, batch.header.base_offset, error) from error
             yield batch, kept
 
-    def _find_horizon_of_old_formats(self) -> int:
+    def _find_tombstone_horizon_of_old_formats(self) -> int:
         """Return a time, in ms: segments modified until then keep no tombstones of formats 0 and 1.
 
         It is `delete.retention.ms` before the time of the last clean segment.
@@ -310,12 +310,13 @@ class Rewriter:
             return 0
         return self._plan.disk.get_modified_ms(clean[-1].path + LOG_SUFFIX) - self._plan.settings.delete_retention_ms
 
-    def _measure_indexes(self, source: Source) -> IndexSizes:
+    def _measure_index_files(self, source: Source) -> IndexSizes:
         return IndexSizes(
-            self._measure_file(source.path + INDEX_SUFFIX), self._measure_file(source.path + TIME_INDEX_SUFFIX)
+            self._measure_file_or_0(source.path + INDEX_SUFFIX),
+            self._measure_file_or_0(source.path + TIME_INDEX_SUFFIX),
         )
 
-    def _measure_file(self, path: str) -> int:
+    def _measure_file_or_0(self, path: str) -> int:
         try:
             return self._plan.disk.size_bytes(path)
         except FileNotFoundError:  # it is rebuilt when it is needed

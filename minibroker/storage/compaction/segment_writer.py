@@ -39,13 +39,13 @@ class SegmentWriter:
         self._indexes = SegmentIndexes(disk, path, base_offset, settings)
         self._indexes.offsets.path += CLEANED_SUFFIX
         self._indexes.times.path += CLEANED_SUFFIX
-        discard_cleaned(disk, path)
+        remove_cleaned_files(disk, path)
         self._file = disk.open(path + LOG_SUFFIX + CLEANED_SUFFIX, create=True)
 
     def add_batch(self, header: BatchHeader, data: Bytes) -> None:
         """Append a batch. Raises `SegmentOverflow`."""
         position = self.size_bytes
-        if position + len(data) > MAX_POSITION or not self._indexes.can_index_offset(header.last_offset):
+        if position + len(data) > MAX_POSITION or not self._indexes.fits_relative_offset(header.last_offset):
             raise SegmentOverflow(f"the batch of offset {header.base_offset} does not fit into {self.path}")
         # A full index takes no more entries. Readers find later batches by reading on from the last entry.
         known = self._indexes.offsets.last_position if self._indexes.is_full else position
@@ -53,15 +53,15 @@ class SegmentWriter:
         self._buffer += data
         self.size_bytes += len(data)
         if len(self._buffer) >= self._buffer_bytes:
-            self._write_out()
+            self._write_buffer()
 
-    def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> File:
+    def finish_segment_files(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> File:
         """Finish the files, sync them, and return the `.log` file. `aborted` goes into the transaction index.
 
         The file gets the modification time of its newest original, which retention uses for records without timestamps.
         """
-        self._write_out()
-        self._indexes.finish(self.size_bytes)
+        self._write_buffer()
+        self._indexes.finish_and_write_files(self.size_bytes)
         if aborted:
             index = self._disk.open(self.path + TRANSACTION_INDEX_SUFFIX + CLEANED_SUFFIX, create=True)
             index.write(0, encode_aborted_transactions(aborted))
@@ -71,23 +71,23 @@ class SegmentWriter:
         self._disk.set_modified_ms(self.path + LOG_SUFFIX + CLEANED_SUFFIX, modified_ms)
         return self._file
 
-    def _write_out(self) -> None:
+    def _write_buffer(self) -> None:
         if self._buffer:
             self._file.write(self.size_bytes - len(self._buffer), self._buffer)
             self._buffer = bytearray()
 
 
-def discard_cleaned(disk: Disk, path: str) -> None:
+def remove_cleaned_files(disk: Disk, path: str) -> None:
     """Remove the `.cleaned` files of a segment. Raises `OSError`."""
     for kind in SEGMENT_SUFFIXES:
         disk.remove(path + kind + CLEANED_SUFFIX)
 
 
-def discard_half_swapped(disk: Disk, path: str) -> None:
+def remove_half_swapped_files(disk: Disk, path: str) -> None:
     """Remove a cleaned segment of which some files end in `.swap` already, but not all. Raises `OSError`.
 
     A start ignores `.swap` files as long as there is a `.cleaned` file, so the `.swap` files are removed first.
     """
     for kind in SEGMENT_SUFFIXES:
         disk.remove(path + kind + SWAP_SUFFIX)
-    discard_cleaned(disk, path)
+    remove_cleaned_files(disk, path)

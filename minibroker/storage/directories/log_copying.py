@@ -55,24 +55,24 @@ class LogCopy:
     @property
     def end_offset(self) -> int:
         """The offset up to which the copy has whole segments."""
-        missing = self.find_missing_segment()
+        missing = self.find_segment_to_copy()
         return (missing or self.log.segments[-1]).base_offset
 
-    def find_missing_segment(self) -> Segment | None:
+    def find_segment_to_copy(self) -> Segment | None:
         """Return the first closed segment that the copy does not have, or None."""
         for segment in self.log.segments[:-1]:
             if self._whole.get(segment.base_offset) is not segment:
                 return segment
         return None
 
-    def make_segment_work(self, segment: Segment) -> Work:
-        """Return the work that copies the next part of a closed segment. Call `note_copied` after it."""
+    def make_work_copying_segment(self, segment: Segment) -> Work:
+        """Return the work that copies the next part of a closed segment. Call `note_part_copied` after it."""
         if self._part is None or self._part[0] is not segment:
             self._part = segment, 0
         position, end = self._part[1], segment.size_bytes
         return partial(self._copy_segment, segment, position, end)
 
-    def note_copied(self, segment: Segment) -> None:
+    def note_part_copied(self, segment: Segment) -> None:
         """Record that a part of the segment was copied."""
         position = min((self._part[1] if self._part else 0) + CHUNK_BYTES, segment.size_bytes)
         self._part = segment, position
@@ -81,7 +81,7 @@ class LogCopy:
             if segment in self.log.segments:
                 self._whole[segment.base_offset] = segment
 
-    def make_sync_work(self) -> Work | None:
+    def make_work_syncing_segments(self) -> Work | None:
         """Return the work that syncs whole segments, or None if there is little to sync.
 
         Only batches that the log has synced must be synced in the copy. Indexes are synced once, as many as there are
@@ -89,13 +89,13 @@ class LogCopy:
         """
         promised = [offset for offset in self._unsynced_logs if offset < self.log.recovery_point]
         if len(promised) > UNSYNCED_FILES:
-            return partial(self._sync_logs, promised)
+            return partial(self._sync_copied_segments, promised)
         if self._indexes_were_synced:
             return None
         self._indexes_were_synced = True
-        return self._sync_indexes
+        return self._sync_copied_indexes
 
-    def make_tail_work(self) -> Work:
+    def make_work_copying_tail(self) -> Work:
         """Return the work that copies the active segment, as far as it goes now, and all files besides segments."""
         self._tail = self.log.segments[-1]
         self._late.clear()
@@ -105,9 +105,9 @@ class LogCopy:
             del self._whole[offset]
             self._unsynced_logs.pop(offset, None)
             self._unsynced_indexes.pop(offset, None)
-        return partial(self._copy_rest, self._tail, stale, self.log.recovery_point)
+        return partial(self._copy_tail_and_other_files, self._tail, stale, self.log.recovery_point)
 
-    def is_current(self) -> bool:
+    def is_almost_complete(self) -> bool:
         """Return whether only a small end of the log is missing, after the work on the tail."""
         if self._tail is None or not self.log.is_in_use or self._tail not in self.log.segments:
             return False
@@ -132,20 +132,20 @@ class LogCopy:
         """The offset up to which a current copy is synced, with its indexes."""
         return min([self.tail_offset, *self._unsynced_logs, *self._unsynced_indexes])
 
-    def list_unsynced_names(self) -> list[str]:
+    def list_unsynced_indexes(self) -> list[str]:
         """Return the names of the indexes that may not be synced."""
         return [os.path.basename(path) for paths in self._unsynced_indexes.values() for path in paths]
 
-    def copy_appended(self) -> None:
+    def copy_last_appends(self) -> None:
         """Copy what was appended since the work on the tail. Append nothing until the copy replaces the log."""
         assert self._tail is not None
-        self._copy_late(self._tail)
+        self._copy_appends_since(self._tail)
 
     def _list_segments_from(self, segment: Segment) -> list[Segment]:
         """Return the segments of the log from this one on."""
         return list(self.log.segments[self.log.segments.index(segment) :])
 
-    def _copy_late(self, tail: Segment) -> int:
+    def _copy_appends_since(self, tail: Segment) -> int:
         """Copy what is missing from `tail` on. Return the number of copied bytes."""
         count = 0
         for segment in self._list_segments_from(tail):
@@ -171,7 +171,7 @@ class LogCopy:
                 else:
                     self._disk.remove(f"{self.path}/{name}{suffix}")
 
-    def _copy_rest(self, tail: Segment, stale: list[int], promised_offset: int) -> None:
+    def _copy_tail_and_other_files(self, tail: Segment, stale: list[int], promised_offset: int) -> None:
         """Copy the tail and other files, sync batches below `promised_offset`, and copy what was appended meanwhile.
 
         Only batches must be synced, as everything else can be rebuilt from them.
@@ -180,24 +180,24 @@ class LogCopy:
             for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
                 self._disk.remove(f"{self.path}/{make_segment_name(offset)}{suffix}")
         name = make_segment_name(tail.base_offset)
-        self._copy_late(tail)
+        self._copy_appends_since(tail)
         self._unsynced_logs[tail.base_offset] = f"{self.path}/{name}{LOG_SUFFIX}"
-        self._sync_logs([offset for offset in self._unsynced_logs if offset < promised_offset])
+        self._sync_copied_segments([offset for offset in self._unsynced_logs if offset < promised_offset])
         source = self.log.directory
         for other in (name + SNAPSHOT_SUFFIX, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA):
             with suppress(FileNotFoundError):  # a log without records lacks most of them
                 self._copy_file(f"{source}/{other}", other)
         self._disk.write_whole(f"{self.path}/{MOVED_MARKER}", source.encode(), sync=True)
         for _ in range(PASSES):
-            if self._copy_late(tail) == 0:
+            if self._copy_appends_since(tail) == 0:
                 break
 
-    def _sync_logs(self, offsets: list[int]) -> None:
+    def _sync_copied_segments(self, offsets: list[int]) -> None:
         for offset in offsets:
             self._sync_file(self._unsynced_logs[offset])
             del self._unsynced_logs[offset]
 
-    def _sync_indexes(self) -> None:
+    def _sync_copied_indexes(self) -> None:
         for offset in list(self._unsynced_indexes):
             for path in self._unsynced_indexes[offset]:
                 self._sync_file(path)

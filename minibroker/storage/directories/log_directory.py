@@ -24,7 +24,7 @@ from minibroker.storage.checkpoints.checkpoint_texts import (
 )
 from minibroker.storage.checkpoints.offset_checkpoint import OffsetCheckpoint
 from minibroker.storage.directories.log_copying import LogCopy
-from minibroker.storage.environment import run_and_catch
+from minibroker.storage.environment import run_and_return_error
 from minibroker.storage.files import File
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
@@ -131,7 +131,7 @@ class LogDirectory:
         self._unopened: set[TopicPartition] = set()
         self._is_to_forget = False  # a write of the checkpoints without deleted logs is scheduled
 
-    def lock(self) -> str | None:
+    def create_and_lock(self) -> str | None:
         """Create and lock the directory. Return the cluster id in it, or None."""
         try:
             self._missing = self._disk.list_missing_directories(self.path)
@@ -144,14 +144,14 @@ class LogDirectory:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
         if self._lock is None:
             raise LogDirectoryError(f"log directory {self.path} is in use by another process")
-        return self._read_properties().get("cluster.id")
+        return self._read_meta_properties().get("cluster.id")
 
-    def check_identity(self, node_id: int, cluster_id: str) -> dict[str, str]:
+    def check_meta_properties(self, node_id: int, cluster_id: str) -> dict[str, str]:
         """Return the properties, empty if there are none. Raises `LogDirectoryError` if they are another broker's.
 
         In version 0, that of Kafka with ZooKeeper, node.id is called broker.id.
         """
-        values = self._read_properties()
+        values = self._read_meta_properties()
         id_key = "broker.id" if values.get("version") == "0" else "node.id"
         expected = {"cluster.id": cluster_id, id_key: str(node_id)}
         if id_key == "node.id":
@@ -180,10 +180,10 @@ class LogDirectory:
         `new_id` returns a new directory id. Call this once, after `lock()`.
         """
         try:
-            self._check_identity(node_id, cluster_id, new_id)
+            self._check_and_complete_meta_properties(node_id, cluster_id, new_id)
             for path in self._missing:
                 self._disk.sync_directory(self._disk.get_parent(path))
-            for path in self._list_deleted():
+            for path in self._list_deleted_logs():
                 self._disk.remove_tree(path)
             self._unopened = set(self.list_logs())
             for checkpoint in self._checkpoints.values():
@@ -224,7 +224,7 @@ class LogDirectory:
         self._unopened.discard(key)
         return log
 
-    def peek_at_log(self, topic: str, partition: int) -> tuple[str, bytes, int]:
+    def describe_unopened_log(self, topic: str, partition: int) -> tuple[str, bytes, int]:
         """Return (path, topic id, bytes of records) of a log in here; zeros for no id. Raises `LogDirectoryError`."""
         path = self._make_log_path((topic, partition))
         try:
@@ -251,12 +251,12 @@ class LogDirectory:
         path = self._make_log_path(key)
         left = self._disk.exists(path)  # somebody else has made it, and there may be files in it
         try:
-            self._remove_rows_of_new_log(key)
+            self._remove_old_rows_of_new_log(key)
             self._disk.make_directory(path)
             write_topic_id(self._disk, path, topic_id, sync=False)
             if left:
                 log = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
-                log.mark_unsynced()
+                log.assume_nothing_synced()
             else:
                 log = create_log(self._environment, path, key, topic_id, settings)
         except (OSError, LogDirectoryError) as error:
@@ -275,15 +275,15 @@ class LogDirectory:
             raise LogDirectoryError(f"the topic id of {log} cannot be stored: {error}") from error
         log.topic_id = topic_id
 
-    def adopt_copy(self, copy: LogCopy) -> str:
+    def rename_copy_to_log(self, copy: LogCopy) -> str:
         """Rename a complete copy of a log in here to the log's name. Return the new path. Raises `OSError`."""
         key = copy.log.topic, copy.log.partition
         path = self._make_log_path(key)
-        self._remove_rows_of_new_log(key)
+        self._remove_old_rows_of_new_log(key)
         self._disk.rename(copy.path, path)
         return path
 
-    def open_copy(self, copy: LogCopy, settings: LogSettings) -> Log:
+    def open_log_from_copy(self, copy: LogCopy, settings: LogSettings) -> Log:
         """Open a copy that has got its log's name. Only segments without indexes are read."""
         copied = copy.log
         key = copied.topic, copied.partition
@@ -293,19 +293,19 @@ class LogDirectory:
         log.recovery_point = min(log.recovery_point, copy.recovery_point)
         return log
 
-    def make_future_path(self, topic: str, partition: int, unique: str) -> str:
+    def make_future_log_path(self, topic: str, partition: int, unique: str) -> str:
         """Return the path for a new copy of a log. `unique` is 32 hexadecimal digits."""
         return f"{self.path}/{make_future_log_name(topic, partition, unique)}"
 
-    def discard_directory(self, path: str) -> None:
+    def remove_directory_soon(self, path: str) -> None:
         """Remove a useless directory in this one, in another thread."""
-        self._removal.remove_later(path, 0)
+        self._removal.remove_tree_later(path, 0)
 
-    def has_moved_here(self, key: TopicPartition) -> bool:
+    def has_moved_log(self, key: TopicPartition) -> bool:
         """Return whether this log has replaced one in another directory, which may still be there."""
         return self._disk.exists(f"{self._make_log_path(key)}/{MOVED_MARKER}")
 
-    def settle_move(self, key: TopicPartition, older: LogDirectory | None) -> None:
+    def finish_interrupted_move(self, key: TopicPartition, older: LogDirectory | None) -> None:
         """Remove a moved log from its `older` directory, and the marker of the move. For a start. Raises `OSError`."""
         if older is not None:
             self._disk.remove_tree(older._make_log_path(key))
@@ -324,19 +324,19 @@ class LogDirectory:
 
         `unique` is 32 hexadecimal digits, other ones for each deletion. Raises `OSError`, and then nothing has changed.
         """
-        path = self._rename_and_close((log.topic, log.partition), unique, DELETED_LOG_SUFFIX)
-        self._removal.remove_later(path, log.settings.file_delete_delay_ms)
+        path = self._rename_and_close_log((log.topic, log.partition), unique, DELETED_LOG_SUFFIX)
+        self._removal.remove_tree_later(path, log.settings.file_delete_delay_ms)
 
-    def set_log_aside(self, topic: str, partition: int, unique: str) -> str:
+    def rename_log_to_stray(self, topic: str, partition: int, unique: str) -> str:
         """Rename a stray log's directory, and close the log. Return the new path. Raises `OSError`."""
-        return self._rename_and_close((topic, partition), unique, STRAY_LOG_SUFFIX)
+        return self._rename_and_close_log((topic, partition), unique, STRAY_LOG_SUFFIX)
 
-    def _rename_and_close(self, key: TopicPartition, unique: str, suffix: str) -> str:
+    def _rename_and_close_log(self, key: TopicPartition, unique: str, suffix: str) -> str:
         """Rename a log's directory, and close the log. Return the new path."""
         path = f"{self.path}/{make_unlisted_log_name(*key, unique, suffix)}"
         self._disk.rename(self._make_log_path(key), path)
         if key in self.logs:
-            self.logs.pop(key).abandon()
+            self.logs.pop(key).close_without_flush()
         self._unopened.discard(key)
         self._remove_checkpoint_rows(key)
         return path
@@ -354,7 +354,7 @@ class LogDirectory:
             for checkpoint in self._checkpoints.values():
                 checkpoint.write_soon()
 
-    def _remove_rows_of_new_log(self, key: TopicPartition) -> None:
+    def _remove_old_rows_of_new_log(self, key: TopicPartition) -> None:
         """Remove the rows of a new log from the checkpoints, where a deleted log of its name may have left them.
 
         Raises `OSError`.
@@ -390,10 +390,10 @@ class LogDirectory:
         opened, and so not recovered. `broker_epoch` is written into the marker; None: the epoch of the last marker.
         """
         try:
-            failures = _run_in_threads([partial(run_and_catch, log.close) for log in self.logs.values()])
+            failures = _run_in_threads([partial(run_and_return_error, log.close) for log in self.logs.values()])
             self.write_checkpoints(sync=True)
             # Nothing else would remove them after the stop, and Kafka would take them for damaged logs.
-            _run_in_threads([partial(self._removal.remove_now, path) for path in self._list_deleted()])
+            _run_in_threads([partial(self._removal.remove_tree_now, path) for path in self._list_deleted_logs()])
             if failures:
                 raise failures[0]
             if self.clean or not self._unopened:
@@ -401,36 +401,36 @@ class LogDirectory:
                 marker = f'{{"version":0,"brokerEpoch":{epoch}}}'.encode()
                 self._disk.write_whole(f"{self.path}/{CLEAN_SHUTDOWN}", marker, sync=True)
         finally:
-            self.abandon()
+            self.close_without_checkpoints()
 
-    def abandon(self) -> None:
+    def close_without_checkpoints(self) -> None:
         """Close all files as they are, and unlock the directory. The next start will recover it."""
         for log in self.logs.values():
-            log.abandon()
+            log.close_without_flush()
         self.logs.clear()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def undo_lock(self) -> None:
+    def unlock_and_remove_if_created(self) -> None:
         """Undo `lock()` after a start that failed: unlock the directory, and remove it if `lock()` has created it."""
         if self._missing and self._lock is not None:  # without the lock, another process has created it
-            self._removal.remove_now(self.path)
-        self.abandon()
+            self._removal.remove_tree_now(self.path)
+        self.close_without_checkpoints()
 
     def _make_log_path(self, key: TopicPartition) -> str:
         return f"{self.path}/{format_log_name(*key)}"
 
-    def _read_properties(self) -> dict[str, str]:
+    def _read_meta_properties(self) -> dict[str, str]:
         path = f"{self.path}/{META_PROPERTIES}"
         try:
             return parse_properties(self._disk.read_whole(path)) if self._disk.exists(path) else {}
         except (OSError, MalformedCheckpoint) as error:
             raise LogDirectoryError(f"{path} cannot be read: {error}") from error
 
-    def _check_identity(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
+    def _check_and_complete_meta_properties(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
         """Check the properties, and write missing ones."""
-        values = self.check_identity(node_id, cluster_id)
+        values = self.check_meta_properties(node_id, cluster_id)
         self.cluster_id = cluster_id
         self.directory_id = values.get("directory.id") or new_id()
         written = {
@@ -453,5 +453,5 @@ class LogDirectory:
             self._disk.remove(path)
             self._disk.sync_directory(self.path)
 
-    def _list_deleted(self) -> list[str]:
+    def _list_deleted_logs(self) -> list[str]:
         return [f"{self.path}/{name}" for name in self._disk.list_names(self.path) if is_deleted_log_name(name)]

@@ -10,7 +10,7 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.storage.checkpoints.checkpoint_texts import TopicPartition
 from minibroker.storage.directories.log_copying import LogCopy
 from minibroker.storage.directories.log_directory import LogDirectory
-from minibroker.storage.environment import run_and_catch
+from minibroker.storage.environment import run_and_return_error
 from minibroker.storage.log import Environment, Log
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.names import MOVED_MARKER
@@ -47,17 +47,17 @@ class LogDirectories:
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         self._interrupted: list[tuple[TopicPartition, LogDirectory]] = []
         try:
-            cluster_ids = [cluster for directory in self.directories if (cluster := directory.lock())]
+            cluster_ids = [cluster for directory in self.directories if (cluster := directory.create_and_lock())]
             self.cluster_id = cluster_id or (cluster_ids[0] if cluster_ids else first_cluster_id or new_id())
             for directory in self.directories:
-                directory.check_identity(node_id, self.cluster_id)
+                directory.check_meta_properties(node_id, self.cluster_id)
             self._found, older = self._locate_logs()
-            self._settle_moves(older)
+            self._finish_interrupted_moves(older)
             for directory in self.directories:
                 directory.open(node_id, self.cluster_id, new_id)
         except BaseException:
             for directory in self.directories:
-                directory.undo_lock()
+                directory.unlock_and_remove_if_created()
             raise
 
     def __str__(self) -> str:
@@ -80,12 +80,12 @@ class LogDirectories:
         """Open a log of `found()`. Raises `LogDirectoryError`; with `guarded`, also if it has lost records."""
         return self._found[topic, partition].open_log(topic, partition, settings, guarded=guarded)
 
-    def peek_at_log(self, topic: str, partition: int) -> tuple[str, bytes, int]:
+    def describe_unopened_log(self, topic: str, partition: int) -> tuple[str, bytes, int]:
         """Return (directory, topic id, bytes of records) of a log of `found()`, open or not. Zeros stand for no id.
 
         Raises `LogDirectoryError`.
         """
-        return self._found[topic, partition].peek_at_log(topic, partition)
+        return self._found[topic, partition].describe_unopened_log(topic, partition)
 
     def create_log(
         self,
@@ -125,13 +125,13 @@ class LogDirectories:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log} cannot be deleted: {error}") from error
         del self._found[log.topic, log.partition]
 
-    def set_log_aside(self, topic: str, partition: int, unique: str) -> str:
+    def rename_log_to_stray(self, topic: str, partition: int, unique: str) -> str:
         """Rename the directory of a stray log, which keeps its files. Return the new path.
 
         `unique` is 32 hexadecimal digits. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         try:
-            path = self._found[topic, partition].set_log_aside(topic, partition, unique)
+            path = self._found[topic, partition].rename_log_to_stray(topic, partition, unique)
         except OSError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is not renamed: {error}") from error
         del self._found[topic, partition]
@@ -154,17 +154,17 @@ class LogDirectories:
     def close(self) -> None:
         """Flush and close everything, and write the markers of a clean stop. Raises `KafkaError`, `OSError`."""
         closings = [partial(directory.close, broker_epoch=self.broker_epoch) for directory in self.directories]
-        for failure in [error for error in map(run_and_catch, closings) if error is not None]:
+        for failure in [error for error in map(run_and_return_error, closings) if error is not None]:
             raise failure
 
-    def abandon(self) -> None:
+    def close_without_checkpoints(self) -> None:
         """Close all files as they are, as a crash would."""
         for directory in self.directories:
-            directory.abandon()
+            directory.close_without_checkpoints()
 
     # --- moving logs from one directory to another --------------------------------------------------
 
-    def prefer_directory(self, topic: str, partition: int, directory: LogDirectory) -> None:
+    def set_preferred_directory(self, topic: str, partition: int, directory: LogDirectory) -> None:
         """Choose the directory of a log that does not exist yet. Only `MAXIMUM_PREFERRED` newest choices are kept."""
         self._preferred.pop((topic, partition), None)
         if len(self._preferred) >= MAXIMUM_PREFERRED:
@@ -177,7 +177,7 @@ class LogDirectories:
             (key, directory) for key, directory in self._interrupted if self._found.get(key) not in (None, directory)
         ]
 
-    def replace_by_copy(self, copy: LogCopy, target: LogDirectory, settings: LogSettings, unique: str) -> Log:
+    def replace_log_by_copy(self, copy: LogCopy, target: LogDirectory, settings: LogSettings, unique: str) -> Log:
         """Replace a log by its complete copy in `target`. Return the new log.
 
         `unique` is 32 hexadecimal digits. Raises `OSError`, and then nothing has changed, or `LogDirectoryError` if the
@@ -186,16 +186,16 @@ class LogDirectories:
         old = copy.log
         key = old.topic, old.partition
         source = self._found[key]
-        path = target.adopt_copy(copy)
+        path = target.rename_copy_to_log(copy)
         try:
             source.delete_log(old, unique)
         except OSError:
             self.disk.rename(path, copy.path)
             raise
         self._found[key] = target
-        return target.open_copy(copy, settings)
+        return target.open_log_from_copy(copy, settings)
 
-    def conclude_move(self, source: LogDirectory, target: LogDirectory, log: Log, names: Iterable[str]) -> None:
+    def sync_moved_log(self, source: LogDirectory, target: LogDirectory, log: Log, names: Iterable[str]) -> None:
         """Finish a move of `log`: sync its files of these names and the directories, and remove the move's marker.
 
         Slow: for another thread. Raises `OSError`.
@@ -218,18 +218,18 @@ class LogDirectories:
                 other = located.get(key)
                 if other is None:
                     located[key] = directory
-                elif key not in older and other.has_moved_here(key) != directory.has_moved_here(key):
-                    located[key], older[key] = (other, directory) if other.has_moved_here(key) else (directory, other)
+                elif key not in older and other.has_moved_log(key) != directory.has_moved_log(key):
+                    located[key], older[key] = (other, directory) if other.has_moved_log(key) else (directory, other)
                 else:
                     raise LogDirectoryError(f"{key[0]}-{key[1]} lies both in {other.path} and in {directory.path}")
         return located, older
 
-    def _settle_moves(self, older: dict[TopicPartition, LogDirectory]) -> None:
+    def _finish_interrupted_moves(self, older: dict[TopicPartition, LogDirectory]) -> None:
         """Finish the moves that had replaced their logs, and remember the others. Raises `LogDirectoryError`."""
         try:
             for key, directory in self._found.items():
-                if directory.has_moved_here(key):
-                    directory.settle_move(key, older.get(key))
+                if directory.has_moved_log(key):
+                    directory.finish_interrupted_move(key, older.get(key))
             for directory in self.directories:
                 self._interrupted += [(key, directory) for key in directory.remove_future_logs()]
         except OSError as error:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
-from minibroker.protocol.explaining.meanings import format_moment
+from minibroker.protocol.explaining.meanings import format_timestamp
 from minibroker.protocol.explaining.messages import explain_records
 from minibroker.protocol.explaining.parts import Cursor, Part, Unreadable
 from minibroker.protocol.records.crc import crc32c
@@ -56,7 +56,7 @@ def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None
         whole.name, whole.type = inspected.kind.value, "file"
         return whole
     cursor = Cursor(data)
-    with cursor.add_part(inspected.kind.value, "file") as whole, cursor.read_within(whole):
+    with cursor.add_part(inspected.kind.value, "file") as whole, cursor.limit_to_part(whole):
         match LAYOUTS[inspected.kind]:
             case Entries() as layout:
                 _explain_entries(cursor, layout, inspected, start)
@@ -69,7 +69,7 @@ def explain_file(data: bytes, inspected: InspectedFile, topic: str | None = None
     return whole
 
 
-def _explain_entries_of_a_size(cursor: Cursor, layout: Entries, start: int) -> list[list[Part]]:
+def _explain_fixed_size_entries(cursor: Cursor, layout: Entries, start: int) -> list[list[Part]]:
     """Explain all entries of one size up to the end, or to the zeros that Kafka reserves for later ones."""
     first = start // layout.packing.size
     codes = layout.packing.format.lstrip(">")
@@ -97,19 +97,19 @@ def _explain_entries(cursor: Cursor, layout: Entries, inspected: InspectedFile, 
     base_offset = inspected.base_offset or 0
     if inspected.kind is Kind.PRODUCER_SNAPSHOT:
         _explain_snapshot_head(cursor)
-    for entry in _explain_entries_of_a_size(cursor, layout, start):
+    for entry in _explain_fixed_size_entries(cursor, layout, start):
         if inspected.kind is Kind.OFFSET_INDEX:
             offset, position = entry
             offset.meaning = f"offset {base_offset + offset.value}, with which a batch ends"
             position.meaning = "of that batch in the .log file"
         elif inspected.kind is Kind.TIME_INDEX:
             timestamp, offset = entry
-            timestamp.meaning = format_moment(timestamp.value)
+            timestamp.meaning = format_timestamp(timestamp.value)
             offset.meaning = f"offset {base_offset + offset.value}: none up to it has a larger timestamp"
         elif inspected.kind is Kind.PRODUCER_SNAPSHOT:
             for part in entry:
                 part.meaning = (
-                    format_moment(part.value) if part.name == "timestamp" else "none" if part.value == -1 else ""
+                    format_timestamp(part.value) if part.name == "timestamp" else "none" if part.value == -1 else ""
                 )
 
 
@@ -124,13 +124,13 @@ def _explain_lines(cursor: Cursor, columns: Sequence[str]) -> None:
     names, data = iter(("version", "rows")), bytes(cursor.data)
     while cursor.left_bytes:
         with cursor.add_part(next(names, "row"), "line") as part:
-            part.value = _read_line(cursor, data)
+            part.value = _read_text_line(cursor, data)
             if part.name == "row":
                 words = zip(columns, part.value.split(), strict=False)
                 part.meaning = ", ".join(f"{column} {word}" for column, word in words)
 
 
-def _read_line(cursor: Cursor, data: bytes) -> str:
+def _read_text_line(cursor: Cursor, data: bytes) -> str:
     """Read a line of the cursor's data, with its end."""
     found = data.find(b"\n", cursor.position, cursor.end)
     start, end = cursor.position, cursor.end if found < 0 else found
@@ -142,7 +142,7 @@ def _explain_properties(cursor: Cursor) -> None:
     data = bytes(cursor.data)
     while cursor.left_bytes:
         with cursor.add_part("property", "line") as part:
-            part.value = _read_line(cursor, data)
+            part.value = _read_text_line(cursor, data)
             if part.value.startswith("#"):
                 part.name = "comment"
 

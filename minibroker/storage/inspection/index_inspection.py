@@ -72,13 +72,13 @@ AnyEntry = TypeVar("AnyEntry", OffsetEntry, TimeEntry, TransactionEntry)
 
 def iterate_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry | Note | Damage]:
     """Yield all entries of a `.index` file. Offsets and positions must increase. Raises `OSError`."""
-    used = _measure_used_bytes(file, OffsetIndex.ENTRY)
+    used = _measure_bytes_without_padding(file, OffsetIndex.ENTRY)
     entries = (
         OffsetEntry(at, base_offset + offset, where)
         for at, (offset, where) in _iterate_entries(file, OffsetIndex.ENTRY, used)
     )
     before = OffsetEntry(0, base_offset - 1, -1)
-    for entry, last in _judge_entries(
+    for entry, last in _find_disordered_entries(
         entries, before, lambda a, b: b.offset > a.offset and b.log_position > a.log_position
     ):
         yield entry
@@ -91,13 +91,15 @@ def iterate_offset_entries(file: File, base_offset: int) -> Iterator[OffsetEntry
 
 def iterate_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | Note | Damage]:
     """Yield all entries of a `.timeindex` file. Timestamps must increase and offsets not decrease. Raises `OSError`."""
-    used = _measure_used_bytes(file, TimeIndex.ENTRY)
+    used = _measure_bytes_without_padding(file, TimeIndex.ENTRY)
     entries = (
         TimeEntry(at, timestamp, base_offset + offset)
         for at, (timestamp, offset) in _iterate_entries(file, TimeIndex.ENTRY, used)
     )
     before = TimeEntry(0, -1, base_offset)
-    for entry, last in _judge_entries(entries, before, lambda a, b: b.timestamp > a.timestamp and b.offset >= a.offset):
+    for entry, last in _find_disordered_entries(
+        entries, before, lambda a, b: b.timestamp > a.timestamp and b.offset >= a.offset
+    ):
         yield entry
         if last is not None:
             expected = f"a timestamp above {last.timestamp} and an offset of at least {last.offset}"
@@ -108,10 +110,10 @@ def iterate_time_entries(file: File, base_offset: int) -> Iterator[TimeEntry | N
 
 def iterate_transaction_entries(file: File) -> Iterator[TransactionEntry | Note | Damage]:
     """Yield all entries of a `.txnindex` file. Last offsets must increase. Raises `OSError`."""
-    used = _measure_used_bytes(file, TRANSACTION_ENTRY)
+    used = _measure_bytes_without_padding(file, TRANSACTION_ENTRY)
     found = (TransactionEntry(at, *fields) for at, fields in _iterate_entries(file, TRANSACTION_ENTRY, used))
     before = TransactionEntry(0, TRANSACTION_INDEX_VERSION, -1, -1, -1, -1)
-    for entry, last in _judge_entries(found, before, lambda a, b: b.last_offset > a.last_offset):
+    for entry, last in _find_disordered_entries(found, before, lambda a, b: b.last_offset > a.last_offset):
         yield entry
         problem = _find_transaction_problem(entry, last)
         if problem:
@@ -164,7 +166,7 @@ def iterate_sound_entries(entries: Iterable[object], kind: type[AnyEntry]) -> It
         yield held
 
 
-def _judge_entries(
+def _find_disordered_entries(
     entries: Iterator[AnyEntry], before: AnyEntry, follows: Callable[[AnyEntry, AnyEntry], bool]
 ) -> Iterator[tuple[AnyEntry, AnyEntry | None]]:
     """Yield each entry, with the last good entry before it if it is out of order, else with None.
@@ -200,7 +202,7 @@ def _iterate_entries(file: File, entry: Struct, end: int, position: int = 0) -> 
         position += entry.size
 
 
-def _measure_used_bytes(file: File, entry: Struct) -> int:
+def _measure_bytes_without_padding(file: File, entry: Struct) -> int:
     """Return the size of all entries, without the zeros that a broker keeps behind them while it appends."""
     size = end = file.size_bytes()
     while end:

@@ -28,13 +28,13 @@ MAX_CONTROL_BATCH_BYTES = 1 << 16
 
 
 class Check(Protocol):
-    """The check of one index. Call `check_batch` and `note_damage` in the order of the log, then `check_end`."""
+    """The check of one index: `check_batch` and `note_damage` in the log's order, then `check_remaining_entries`."""
 
     def check_batch(self, found: FoundBatch) -> Iterable[Damage]: ...
 
     def note_damage(self, damage: Damage) -> None: ...
 
-    def check_end(self, size_bytes: int) -> Iterable[Damage]: ...
+    def check_remaining_entries(self, size_bytes: int) -> Iterable[Damage]: ...
 
 
 class _Entries(Generic[AnyEntry]):
@@ -45,13 +45,13 @@ class _Entries(Generic[AnyEntry]):
         self._entries: Iterator[AnyEntry] = iterate_sound_entries(entries, kind)
         self.next: AnyEntry | None = next(self._entries, None)
 
-    def take_entry(self) -> AnyEntry:
+    def take_next_entry(self) -> AnyEntry:
         entry = self.next
         assert entry is not None
         self.next = next(self._entries, None)
         return entry
 
-    def make_mismatch(self, entry: AnyEntry, offset: int, expected: str, found: str) -> Damage:
+    def make_mismatch_damage(self, entry: AnyEntry, offset: int, expected: str, found: str) -> Damage:
         return Damage(self.path, entry.position, 0, offset, expected, found)
 
 
@@ -63,24 +63,26 @@ class OffsetIndexCheck(_Entries[OffsetEntry]):
 
     def check_batch(self, found: FoundBatch) -> Iterator[Damage]:
         while self.next is not None and self.next.log_position <= found.position:
-            entry = self.take_entry()
+            entry = self.take_next_entry()
             if entry.log_position < found.position:
-                yield self._report_no_batch(entry)
+                yield self._make_no_batch_damage(entry)
             elif found.is_credible and entry.offset != found.header.last_offset:
                 expected = f"offset {found.header.last_offset}, the last of the batch at {found.position}"
-                yield self.make_mismatch(entry, found.header.base_offset, expected, f"{entry.offset}")
+                yield self.make_mismatch_damage(entry, found.header.base_offset, expected, f"{entry.offset}")
 
     def note_damage(self, damage: Damage) -> None:
         end = damage.position + damage.size_bytes
         while self.next is not None and damage.position <= self.next.log_position < end:
-            self.take_entry()
+            self.take_next_entry()
 
-    def check_end(self, size_bytes: int) -> Iterator[Damage]:
+    def check_remaining_entries(self, size_bytes: int) -> Iterator[Damage]:
         while self.next is not None:
-            yield self._report_no_batch(self.take_entry())
+            yield self._make_no_batch_damage(self.take_next_entry())
 
-    def _report_no_batch(self, entry: OffsetEntry) -> Damage:
-        return self.make_mismatch(entry, entry.offset, "the position at which a batch begins", f"{entry.log_position}")
+    def _make_no_batch_damage(self, entry: OffsetEntry) -> Damage:
+        return self.make_mismatch_damage(
+            entry, entry.offset, "the position at which a batch begins", f"{entry.log_position}"
+        )
 
 
 class TimeIndexCheck(_Entries[TimeEntry]):
@@ -97,24 +99,26 @@ class TimeIndexCheck(_Entries[TimeEntry]):
             self._is_certain = False
             return
         while self.next is not None and self.next.offset <= header.last_offset:
-            entry = self.take_entry()
+            entry = self.take_next_entry()
             largest = max(self._largest, header.max_timestamp)
             if entry.offset != header.last_offset:
                 if self._is_certain:
-                    yield self.make_mismatch(entry, entry.offset, "the last offset of a batch", f"{entry.offset}")
+                    yield self.make_mismatch_damage(
+                        entry, entry.offset, "the last offset of a batch", f"{entry.offset}"
+                    )
             elif entry.timestamp != header.max_timestamp or (self._is_certain and entry.timestamp != largest):
                 expected = f"timestamp {largest}, the largest up to offset {entry.offset}"
-                yield self.make_mismatch(entry, entry.offset, expected, f"{entry.timestamp}")
+                yield self.make_mismatch_damage(entry, entry.offset, expected, f"{entry.timestamp}")
         self._largest = max(self._largest, header.max_timestamp)
 
     def note_damage(self, damage: Damage) -> None:
         self._is_certain = False
 
-    def check_end(self, size_bytes: int) -> Iterator[Damage]:
+    def check_remaining_entries(self, size_bytes: int) -> Iterator[Damage]:
         while self.next is not None and self._is_certain:
-            entry = self.take_entry()
+            entry = self.take_next_entry()
             if size_bytes:
-                yield self.make_mismatch(entry, entry.offset, "an offset that is in the log", f"{entry.offset}")
+                yield self.make_mismatch_damage(entry, entry.offset, "an offset that is in the log", f"{entry.offset}")
 
 
 class TransactionIndexCheck(_Entries[TransactionEntry]):
@@ -129,7 +133,7 @@ class TransactionIndexCheck(_Entries[TransactionEntry]):
         if not found.is_credible or not header.is_control or not self._is_abort(found):
             return
         while self.next is not None and self.next.last_offset < header.base_offset:
-            self.take_entry()
+            self.take_next_entry()
         entry = self.next
         if entry is None or entry.last_offset != header.base_offset or entry.producer_id != header.producer_id:
             expected = f"the transaction of producer {header.producer_id} that offset {header.base_offset} aborts"
@@ -149,5 +153,5 @@ class TransactionIndexCheck(_Entries[TransactionEntry]):
     def note_damage(self, damage: Damage) -> None:
         """Do nothing: each marker is checked by itself."""
 
-    def check_end(self, size_bytes: int) -> Iterator[Damage]:
+    def check_remaining_entries(self, size_bytes: int) -> Iterator[Damage]:
         return iter(())

@@ -1,7 +1,7 @@
 """A file of a log directory for people: its kind, which follows from its name, and its content, in order.
 
-`LAYOUTS` says what is in each kind of file besides logs. By it `iterate_contents` yields entry by entry, and what is
-damaged; `explained_files` explains byte by byte.
+`LAYOUTS` says what is in each kind of file besides logs. By it `iterate_file_contents` yields entry by entry, and what
+is damaged; `explained_files` explains byte by byte.
 """
 
 from __future__ import annotations
@@ -222,46 +222,48 @@ class Options(NamedTuple):
     most_bytes: int = MAX_UNCOMPRESSED_BYTES
 
 
-def iterate_contents(disk: Disk, inspected: InspectedFile, options: Options) -> Iterator[Item]:
+def iterate_file_contents(disk: Disk, inspected: InspectedFile, options: Options) -> Iterator[Item]:
     """Yield the content of a file, and every damage.
 
     A read error is also reported as damage. Raises `OSError` if the file cannot be opened.
     """
     file = disk.open_to_read(inspected.path)
     try:
-        yield from _iterate_contents(disk, file, inspected, options)
+        yield from _iterate_open_file_contents(disk, file, inspected, options)
     except OSError as error:
         path = error.filename or inspected.path
         yield Damage(path, 0, 0, None, "a file that can be read to its end", error.strerror or str(error))
 
 
-def _iterate_contents(disk: Disk, file: File, inspected: InspectedFile, options: Options) -> Iterator[Item]:
+def _iterate_open_file_contents(disk: Disk, file: File, inspected: InspectedFile, options: Options) -> Iterator[Item]:
     kind = inspected.kind
     if kind is Kind.METADATA_SNAPSHOT or (kind is Kind.LOG and not options.verify):
-        yield from _iterate_log(disk, file, inspected, [], options)
+        yield from _iterate_log_findings(disk, file, inspected, [], options)
     elif kind is Kind.LOG:
         beside = [each for each in _open_indexes_beside(disk, inspected) if each[0].path not in options.shown]
         for index, of_index in beside:
-            yield from (each for each in _iterate_entries(index, of_index) if isinstance(each, Damage))
-        yield from _iterate_log(disk, file, inspected, [_make_check(file, *each) for each in beside], options)
+            yield from (each for each in _iterate_file_entries(index, of_index) if isinstance(each, Damage))
+        yield from _iterate_log_findings(
+            disk, file, inspected, [_make_index_check(file, *each) for each in beside], options
+        )
     else:
-        yield from _iterate_entries(file, inspected)
+        yield from _iterate_file_entries(file, inspected)
         if options.verify and kind in _WITH_LOG:
-            yield from _compare_with_log(disk, file, inspected)
+            yield from _compare_index_with_log(disk, file, inspected)
 
 
-def _compare_with_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[Damage]:
+def _compare_index_with_log(disk: Disk, file: File, inspected: InspectedFile) -> Iterator[Damage]:
     """Compare an index with its log, if that exists. Yield the damage."""
     path = inspected.make_path_with_suffix(LOG_SUFFIX)
     with suppress(FileNotFoundError):
         log = disk.open_to_read(path)
-        found = _iterate_log(
-            disk, log, inspected._replace(path=path), [_make_check(log, file, inspected)], Options(records=False)
+        found = _iterate_log_findings(
+            disk, log, inspected._replace(path=path), [_make_index_check(log, file, inspected)], Options(records=False)
         )
         yield from (each for each in found if isinstance(each, Damage) and each.path == file.path)
 
 
-def _iterate_entries(file: File, inspected: InspectedFile) -> Iterator[Entry | Line | Note | Damage]:
+def _iterate_file_entries(file: File, inspected: InspectedFile) -> Iterator[Entry | Line | Note | Damage]:
     layout, base_offset = LAYOUTS[inspected.kind], inspected.base_offset or 0
     match layout:
         case Rows(columns):
@@ -280,7 +282,7 @@ def _iterate_entries(file: File, inspected: InspectedFile) -> Iterator[Entry | L
             yield from iterate_snapshot_entries(file)
 
 
-def _iterate_log(
+def _iterate_log_findings(
     disk: Disk, file: File, inspected: InspectedFile, checks: list[Check], options: Options
 ) -> Iterator[FoundBatch | FoundRecord | Note | Damage]:
     is_segment = inspected.kind is not Kind.METADATA_SNAPSHOT
@@ -302,7 +304,7 @@ def _iterate_log(
             for check in checks:
                 check.note_damage(finding)
     for check in checks:
-        yield from check.check_end(file.size_bytes())
+        yield from check.check_remaining_entries(file.size_bytes())
 
 
 def _iterate_indexed_batches(disk: Disk, inspected: InspectedFile) -> Iterator[tuple[int, int]]:
@@ -330,8 +332,8 @@ def _open_indexes_beside(disk: Disk, inspected: InspectedFile) -> Iterator[tuple
             yield disk.open_to_read(path), inspected._replace(path=path, kind=_BY_SUFFIX[suffix])
 
 
-def _make_check(log: File, file: File, inspected: InspectedFile) -> Check:
-    entries = _iterate_entries(file, inspected)
+def _make_index_check(log: File, file: File, inspected: InspectedFile) -> Check:
+    entries = _iterate_file_entries(file, inspected)
     if inspected.kind is Kind.OFFSET_INDEX:
         return OffsetIndexCheck(file.path, entries)
     if inspected.kind is Kind.TIME_INDEX:

@@ -14,7 +14,7 @@ from minibroker.protocol.records.message_set import (
     iterate_headers_of_set,
     iterate_records_of_message,
 )
-from minibroker.protocol.records.payload import get_payload
+from minibroker.protocol.records.payload import get_uncompressed_payload
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.varints import Bytes, read_varint
 from minibroker.protocol.records.walking import FoundBatch
@@ -46,12 +46,12 @@ def iterate_records_in(
         yield Note(file.path, found.position, header.base_offset, text)
         return
     if header.magic < MAGIC:
-        yield from _iterate_messages(file, found, most_bytes)
+        yield from _iterate_records_of_wrapper(file, found, most_bytes)
         return
     try:
-        payload = get_payload(file.read(found.position, header.size_bytes), 0, header, most_bytes)
+        payload = get_uncompressed_payload(file.read(found.position, header.size_bytes), 0, header, most_bytes)
     except KafkaError as error:
-        yield _explain_unread_records(
+        yield _make_unread_finding(
             file, found, found.position + HEADER_BYTES, "records that can be decompressed", error, most_bytes
         )
         return
@@ -59,7 +59,9 @@ def iterate_records_in(
     yield from _parse_records(file, found, payload, start)
 
 
-def _iterate_messages(file: File, found: FoundBatch, most_bytes: int) -> Iterator[FoundRecord | Note | Damage]:
+def _iterate_records_of_wrapper(
+    file: File, found: FoundBatch, most_bytes: int
+) -> Iterator[FoundRecord | Note | Damage]:
     """Yield the record of a message of format 0 or 1, or those in a wrapper."""
     try:
         data = file.read(found.position, found.header.size_bytes)
@@ -72,7 +74,7 @@ def _iterate_messages(file: File, found: FoundBatch, most_bytes: int) -> Iterato
         for (position, inner), record in zip(places, records, strict=True):
             yield FoundRecord(position, inner.size_bytes, True, record)
     except KafkaError as error:
-        yield _explain_unread_records(file, found, found.position, "messages that can be read", error, most_bytes)
+        yield _make_unread_finding(file, found, found.position, "messages that can be read", error, most_bytes)
 
 
 def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) -> Iterator[FoundRecord | Damage]:
@@ -82,7 +84,9 @@ def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) ->
         try:
             record = next(records)
         except KafkaError as error:
-            yield _make_damage(file, found, start + position, f"record {index + 1} of {header.record_count}", error)
+            yield _make_record_damage(
+                file, found, start + position, f"record {index + 1} of {header.record_count}", error
+            )
             return
         length, after = read_varint(payload, position)
         size_bytes = after + length - position
@@ -98,15 +102,15 @@ def _parse_records(file: File, found: FoundBatch, payload: Bytes, start: int) ->
         yield Damage(file.path, start + position, 0, header.last_offset, expected, what)
 
 
-def _explain_unread_records(
+def _make_unread_finding(
     file: File, found: FoundBatch, position: int, expected: str, error: KafkaError, most_bytes: int
 ) -> Note | Damage:
     """Return why records are not shown: those that are merely large are not damaged."""
     if error.code != ErrorCode.MESSAGE_TOO_LARGE:
-        return _make_damage(file, found, position, expected, error)
+        return _make_record_damage(file, found, position, expected, error)
     text = f"the records of this batch are not shown: they decompress to more than {most_bytes} bytes"
     return Note(file.path, found.position, found.header.base_offset, text)
 
 
-def _make_damage(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> Damage:
+def _make_record_damage(file: File, found: FoundBatch, position: int, expected: str, error: KafkaError) -> Damage:
     return Damage(file.path, position, 0, found.header.base_offset, expected, error.message or error.code.name)

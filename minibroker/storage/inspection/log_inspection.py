@@ -79,30 +79,30 @@ class LogInspection:
         """Yield all batches, in the order of their positions, with notes and damage. Raises `OSError`."""
         position, walker = 0, self._walker
         while position < walker.size_bytes:
-            step = walker.walk_from(position)
+            step = walker.find_batch_or_damage_at(position)
             if isinstance(step, PassedOver):
                 self._is_certain = False
                 yield Damage(self._path, position, step.size_bytes, walker.next_offset, step.expected, step.found)
                 position += step.size_bytes
                 continue
-            judged = list(self._judge_batch(step))
+            judged = list(self._check_batch(step))
             yield step._replace(is_credible=not any(isinstance(each, Damage) for each in judged))
             yield from judged
             position += step.header.size_bytes
 
-    def _judge_batch(self, found: FoundBatch) -> Iterator[Note | Damage]:
+    def _check_batch(self, found: FoundBatch) -> Iterator[Note | Damage]:
         """Check a batch whose size is known, and set what the next one must be."""
         header, expected = found.header, self._walker.next_offset
         if not found.is_sound:
             self._is_certain = False
-            yield self._make_damage(found, expected, *format_checksums(found))
+            yield self._make_batch_damage(found, expected, *format_checksums(found))
             return
         following = self._read_following_header(found) if header.magic == MAGIC else None
-        if self._is_misplaced(header, following):
+        if self._has_contradicting_offset(header, following):
             self._is_certain = False
             first, last = header.base_offset, header.last_offset
             what = f"offsets {first} to {last}" if header.magic == MAGIC else f"offset {first}"
-            yield self._make_damage(found, expected, self._describe_expected_offsets(), what)
+            yield self._make_batch_damage(found, expected, self._describe_expected_offsets(), what)
             return
         if self._is_certain and header.base_offset > expected and header.magic == MAGIC:
             text = f"no offsets {expected} to {header.base_offset - 1}, as compaction leaves it"
@@ -110,9 +110,9 @@ class LogInspection:
         self._walker.next_offset = header.next_offset
         self._is_certain = True
         if header.magic == MAGIC:
-            yield from self._judge_epoch(found, following)
+            yield from self._check_leader_epoch(found, following)
 
-    def _is_misplaced(self, header: BatchHeader, following: BatchHeader | None) -> bool:
+    def _has_contradicting_offset(self, header: BatchHeader, following: BatchHeader | None) -> bool:
         """Return whether the base offset, which no checksum covers, contradicts the batch before or behind."""
         if header.last_offset_delta < 0 or not self._walker.has_valid_offsets(header):
             return True
@@ -120,16 +120,16 @@ class LogInspection:
         gap = header.base_offset > expected
         return gap and following is not None and expected <= following.base_offset <= header.last_offset
 
-    def _judge_epoch(self, found: FoundBatch, following: BatchHeader | None) -> Iterator[Damage]:
+    def _check_leader_epoch(self, found: FoundBatch, following: BatchHeader | None) -> Iterator[Damage]:
         """Check the leader epoch, which no checksum covers, either."""
         epoch, offset = found.header.partition_leader_epoch, found.header.base_offset
-        expected = self._find_expected_epoch(offset, epoch, following)
+        expected = self._describe_expected_epoch(offset, epoch, following)
         if expected:
-            yield self._make_damage(found, offset, expected, f"{epoch}")
+            yield self._make_batch_damage(found, offset, expected, f"{epoch}")
         else:
             self._epoch = epoch
 
-    def _find_expected_epoch(self, offset: int, epoch: int, following: BatchHeader | None) -> str | None:
+    def _describe_expected_epoch(self, offset: int, epoch: int, following: BatchHeader | None) -> str | None:
         """Return what the epoch should be, None if it may be right."""
         known = self._epochs.find_epoch_at(offset)
         if known >= 0:
@@ -143,7 +143,7 @@ class LogInspection:
         header = self._walker.read_header_at(found.position + found.header.size_bytes)
         return header if header is not None and header.magic == MAGIC else None
 
-    def _make_damage(self, found: FoundBatch, offset: int, expected: str, what: str) -> Damage:
+    def _make_batch_damage(self, found: FoundBatch, offset: int, expected: str, what: str) -> Damage:
         return Damage(self._path, found.position, 0, offset, expected, what)
 
     def _describe_expected_offsets(self) -> str:

@@ -40,32 +40,32 @@ def iterate_checkpoint_lines(file: File, columns: tuple[str, ...]) -> Iterator[L
     position, text = next(lines, (0, ""))
     if text != str(CHECKPOINT_VERSION):
         yield Damage(
-            file.path, position, 0, None, f"version {CHECKPOINT_VERSION} in the first line", _format_line(text)
+            file.path, position, 0, None, f"version {CHECKPOINT_VERSION} in the first line", _shorten_line(text)
         )
     counted, announced = next(lines, (file.size_bytes(), ""))
     count, before = 0, (-1, -1)
     for position, text in lines:
         count += 1
-        row = _parse_row(file, position, text, columns)
+        row = _parse_checkpoint_row(file, position, text, columns)
         yield row
         if columns == EPOCH_COLUMNS and isinstance(row, Line):
             epoch, start_offset = now = int(row.fields["epoch"]), int(row.fields["start_offset"])
             if epoch <= before[0] or start_offset <= before[1]:
                 expected = f"an epoch above {before[0]} and a start offset above {before[1]}"
-                yield Damage(file.path, position, 0, start_offset, expected, _format_line(text))
+                yield Damage(file.path, position, 0, start_offset, expected, _shorten_line(text))
             else:
                 before = now
     if announced != str(count):
         yield Damage(
-            file.path, counted, 0, None, f"{count} rows, as there are, in the second line", _format_line(announced)
+            file.path, counted, 0, None, f"{count} rows, as there are, in the second line", _shorten_line(announced)
         )
 
 
-def _parse_row(file: File, position: int, text: str, columns: tuple[str, ...]) -> Line | Damage:
+def _parse_checkpoint_row(file: File, position: int, text: str, columns: tuple[str, ...]) -> Line | Damage:
     words = text.split()
     expected = " and ".join(columns)
     if len(words) != len(columns):
-        return Damage(file.path, position, len(text), None, expected, _format_line(text))
+        return Damage(file.path, position, len(text), None, expected, _shorten_line(text))
     fields: dict[str, str | int] = {}
     for name, word in zip(columns, words, strict=True):
         if name not in NUMBERS:
@@ -73,7 +73,7 @@ def _parse_row(file: File, position: int, text: str, columns: tuple[str, ...]) -
         elif word.isascii() and word.isdigit():
             fields[name] = int(word)
         else:
-            return Damage(file.path, position, len(text), None, expected, _format_line(text))
+            return Damage(file.path, position, len(text), None, expected, _shorten_line(text))
     return Line(position, fields)
 
 
@@ -91,7 +91,7 @@ def iterate_property_lines(file: File, separator: str, required: tuple[str, ...]
             missing.pop(key.strip(), None)
             yield Line(position, {key.strip(): value.strip()})
         else:
-            yield Damage(file.path, position, len(text), None, f"a key, {separator!r} and a value", _format_line(text))
+            yield Damage(file.path, position, len(text), None, f"a key, {separator!r} and a value", _shorten_line(text))
     for key in missing:
         yield Damage(file.path, file.size_bytes(), 0, None, f"a line for {key}", "the end of the file")
 
@@ -134,7 +134,7 @@ def _find_match_end(pattern: re.Pattern[str], text: str, position: int) -> int:
     return found.end()
 
 
-def _format_line(text: str) -> str:
+def _shorten_line(text: str) -> str:
     return repr(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
 
 

@@ -119,7 +119,7 @@ class AbortedTransactions:
         if transactions:
             self._behind = segment_path
             self.write_missing_entries()
-        self.update_count(_parse_base_offset(segment_path))
+        self.update_entry_count(_parse_base_offset(segment_path))
 
     def write_missing_entries(self) -> None:
         """Write entries that could not be written. Called before a flush, and before a new segment begins."""
@@ -140,7 +140,7 @@ class AbortedTransactions:
         self._unsynced.add(file.path)
         self._behind = None
 
-    def update_count(self, base_offset: int) -> None:
+    def update_entry_count(self, base_offset: int) -> None:
         """Update the count of the newest segment, when it ends or the log is closed."""
         first = bisect_left(self._last_offsets, base_offset)
         data = encode_aborted_transactions(self._known[first:])
@@ -149,7 +149,7 @@ class AbortedTransactions:
         else:
             self._counts.pop(base_offset, None)
 
-    def write_counts(self, directory: str, base_offsets: Iterable[int]) -> None:
+    def write_entry_counts(self, directory: str, base_offsets: Iterable[int]) -> None:
         """Write the checkpoint for the segments with these base offsets, if it has changed."""
         self._counts = {offset: self._counts[offset] for offset in base_offsets if offset in self._counts}
         if self._counts != self._written:
@@ -188,7 +188,7 @@ class AbortedTransactions:
         if self._behind is not None and _parse_base_offset(self._behind) < offset:
             self._behind = None
 
-    def truncate(self, segment_path: str, end_offset: int) -> None:
+    def truncate_to(self, segment_path: str, end_offset: int) -> None:
         """Remove the transactions whose markers were truncated. The log now ends in the segment with this path."""
         kept = bisect_left(self._last_offsets, end_offset)
         if kept == len(self._known):
@@ -207,7 +207,7 @@ class AbortedTransactions:
             self._unsynced.discard(path)
 
 
-def read_counts(disk: Disk, directory: str) -> Counts:
+def read_entry_counts(disk: Disk, directory: str) -> Counts:
     """Return the counts of the checkpoint, or none if it is malformed. Raises `OSError`."""
     path = f"{directory}/{ABORTED_TRANSACTIONS_CHECKPOINT}"
     try:

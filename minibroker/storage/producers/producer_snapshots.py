@@ -41,7 +41,7 @@ class ProducerSnapshots:
             self._unsynced.add(states.end_offset)
         return True
 
-    def load_newest(self, states: ProducerStates, start_offset: int, end_offset: int) -> None:
+    def load_newest_snapshot(self, states: ProducerStates, start_offset: int, end_offset: int) -> None:
         """Load the newest sound snapshot at or before `end_offset` into `states`, or clear them at `start_offset`."""
         for offset in reversed([offset for offset in self._offsets if start_offset <= offset <= end_offset]):
             try:
@@ -49,10 +49,10 @@ class ProducerSnapshots:
                 return
             except CorruptSnapshot as error:
                 logger.warning("%s is damaged, the log is read instead: %s", self._make_path(offset), error)
-                self.remove([offset])
-        states.clear(start_offset)
+                self.remove_snapshots([offset])
+        states.clear_all(start_offset)
 
-    def remove(self, offsets: Iterable[int]) -> None:
+    def remove_snapshots(self, offsets: Iterable[int]) -> None:
         """Remove the snapshots of these offsets."""
         for offset in offsets:
             self._disk.remove(self._make_path(offset))
@@ -61,18 +61,18 @@ class ProducerSnapshots:
 
     def remove_after(self, offset: int) -> None:
         """Remove the snapshots behind `offset`, where the log was truncated."""
-        self.remove([other for other in self._offsets if other > offset])
+        self.remove_snapshots([other for other in self._offsets if other > offset])
 
     def remove_before(self, offset: int) -> None:
         """Remove the snapshots of deleted segments."""
-        self.remove([other for other in self._offsets if other < offset])
+        self.remove_snapshots([other for other in self._offsets if other < offset])
 
-    def remove_strays(self, base_offsets: Sequence[int]) -> None:
+    def remove_stray_snapshots(self, base_offsets: Sequence[int]) -> None:
         """Remove snapshots that belong to no segment, but keep that of a clean stop, at the end of the log."""
         strays = [offset for offset in self._offsets if offset not in base_offsets]
         if strays and base_offsets and strays[-1] > base_offsets[-1]:
             strays.pop()
-        self.remove(strays)
+        self.remove_snapshots(strays)
 
     def list_unsynced_paths(self) -> list[str]:
         """Return the paths of the snapshots that may not be synced."""
@@ -96,7 +96,7 @@ def replay_batch(
     if header.producer_id < 0:
         return None
     if not header.is_control:
-        states.update(header, header.base_offset)
+        states.apply_appended_batch(header, header.base_offset)
         return None
     marker = read_marker(read_stored_batch(segment.file, position, header))
     return states.end_transaction(header, header.base_offset, marker)

@@ -81,7 +81,7 @@ class ProducerStates:
         """Return the producer ids in the order of their first batches. 100,000 take a millisecond."""
         return array("q", self._entries)
 
-    def find(self, producer_id: int) -> ProducerEntry | None:
+    def find_entry(self, producer_id: int) -> ProducerEntry | None:
         """Return the entry of a producer, None if it is unknown."""
         return self._entries.get(producer_id)
 
@@ -95,7 +95,7 @@ class ProducerStates:
         """Return the last stable offset of a log from `log_start_offset` to `log_end_offset`."""
         return max(self.find_first_unstable_offset(log_end_offset), log_start_offset)
 
-    def check_batch(self, header: BatchHeader) -> tuple[int, int] | None:
+    def check_epoch_and_sequence(self, header: BatchHeader) -> tuple[int, int] | None:
         """Check a batch with a producer id. Return None if it may be appended.
 
         If it repeats one of the producer's last five batches, return (first offset, largest timestamp) of that batch.
@@ -107,14 +107,14 @@ class ProducerStates:
             return None  # unknown, or forgotten with its records: any sequence may begin
         first = header.base_sequence
         if header.producer_epoch != entry.epoch:
-            _check_new_epoch(header, entry)
-            _check_transactional(header, entry)
+            _check_new_epoch_sequence(header, entry)
+            _check_batch_in_transaction(header, entry)
             return None
         batches = entry.batches
         expected = (batches[-1][1] + 1) & MAX_SEQUENCE if batches else 0
         if first == expected:
             if entry.transaction_first_offset != NO_OFFSET:
-                _check_transactional(header, entry)
+                _check_batch_in_transaction(header, entry)
             return None
         last = header.last_sequence
         for batch in batches:
@@ -127,7 +127,7 @@ class ProducerStates:
             f"last five batches: {_format_sequences(batches)}",
         )
 
-    def check_first_batch(self, header: BatchHeader) -> None:
+    def check_first_sequence(self, header: BatchHeader) -> None:
         """Raise `KafkaError` OUT_OF_ORDER_SEQUENCE_NUMBER for an unknown producer's batch whose sequence is not 0.
 
         This is for producers with a new epoch for each transaction. A forgotten producer has a new epoch and begins at
@@ -180,7 +180,7 @@ class ProducerStates:
                 f"{entry.coordinator_epoch} (current)",
             )
 
-    def update(self, header: BatchHeader, first_offset: int) -> None:
+    def apply_appended_batch(self, header: BatchHeader, first_offset: int) -> None:
         """Update the state by a data batch that was appended at `first_offset`."""
         entry = self._find_or_make_entry(header)
         entry.last_timestamp = timestamp = header.max_timestamp
@@ -230,7 +230,7 @@ class ProducerStates:
             entry.batches.clear()
         return entry
 
-    def remove_expired(self, now_ms: int, after_ms: int) -> None:
+    def remove_expired_producers(self, now_ms: int, after_ms: int) -> None:
         """Remove producers that were silent for `after_ms` (producer.id.expiration.ms), unless in a transaction."""
         expired = [
             producer_id
@@ -240,7 +240,7 @@ class ProducerStates:
         for producer_id in expired:
             del self._entries[producer_id]
 
-    def clear(self, end_offset: int) -> None:
+    def clear_all(self, end_offset: int) -> None:
         """Remove all state, and begin at `end_offset`."""
         self._entries.clear()
         self.open_transactions.clear()
@@ -258,11 +258,11 @@ class ProducerStates:
         """
         entries = _decode_snapshot(data)
         self._entries = entries
-        self.open_transactions = _open_transactions(entries)
+        self.open_transactions = _find_open_transactions(entries)
         self.end_offset = end_offset
 
 
-def _open_transactions(entries: dict[int, ProducerEntry]) -> dict[int, int]:
+def _find_open_transactions(entries: dict[int, ProducerEntry]) -> dict[int, int]:
     found = [(entry.transaction_first_offset, producer_id) for producer_id, entry in entries.items()]
     return {producer_id: offset for offset, producer_id in sorted(found) if offset != NO_OFFSET}
 
@@ -271,7 +271,7 @@ def _format_sequences(batches: Sequence[AppendedBatch]) -> str:
     return ", ".join(f"{first}-{last}" for first, last, *_ in batches) or "none"
 
 
-def _check_transactional(header: BatchHeader, entry: ProducerEntry) -> None:
+def _check_batch_in_transaction(header: BatchHeader, entry: ProducerEntry) -> None:
     if entry.transaction_first_offset != NO_OFFSET and not header.attributes & TRANSACTIONAL_BIT:
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE, f"Expected transactional write from producer {header.producer_id}"
@@ -285,7 +285,7 @@ def _make_past_epoch_error(producer_id: int, epoch: int, entry: ProducerEntry) -
     )
 
 
-def _check_new_epoch(header: BatchHeader, entry: ProducerEntry) -> None:
+def _check_new_epoch_sequence(header: BatchHeader, entry: ProducerEntry) -> None:
     if header.producer_epoch < entry.epoch:
         raise _make_past_epoch_error(header.producer_id, header.producer_epoch, entry)
     if header.base_sequence != 0:

@@ -27,7 +27,7 @@ class Marker(NamedTuple):
 
 def make_marker_batch(producer_id: int, producer_epoch: int, marker: Marker, timestamp: int) -> bytearray:
     """Return the control batch that ends a producer's transaction. `timestamp` is in ms since 1970."""
-    batch = bytearray(_make_template(marker.committed))
+    batch = bytearray(_make_marker_template(marker.committed))
     _PRODUCER.pack_into(batch, _PRODUCER_POSITION, timestamp, timestamp, producer_id, producer_epoch)
     _EPOCH.pack_into(batch, _EPOCH_POSITION, marker.coordinator_epoch)
     set_checksum(batch, 0, len(batch))
@@ -35,7 +35,7 @@ def make_marker_batch(producer_id: int, producer_epoch: int, marker: Marker, tim
 
 
 @cache
-def _make_template(committed: bool) -> bytes:
+def _make_marker_template(committed: bool) -> bytes:
     """Return a marker without producer, time and coordinator epoch."""
     from minibroker.protocol.records.control import make_transaction_marker
 
@@ -46,7 +46,7 @@ def _make_template(committed: bool) -> bytes:
 def read_marker(batch: Bytes) -> Marker | None:
     """Return the marker in a control batch; None for another control record, a malformed or an emptied batch."""
     for committed in (True, False):
-        template = _make_template(committed)
+        template = _make_marker_template(committed)
         end = _EPOCH_POSITION + _EPOCH.size
         if (
             len(batch) == len(template)

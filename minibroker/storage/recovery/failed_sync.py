@@ -30,19 +30,19 @@ def mark_failed_sync(disk: Disk, directory: str) -> None:
         logger.critical("%s cannot be created: %s; restart the machine before the log is used again", path, error)
 
 
-def rewrite_segments(disk: Disk, directory: str, segments: Iterable[Segment]) -> None:
+def rewrite_unsynced_segments(disk: Disk, directory: str, segments: Iterable[Segment]) -> None:
     """Write and sync the batches of these segments again. Raises `OSError`, and then the marker file stays.
 
     Each file is replaced by a copy, so that a power cut leaves one of both.
     """
     logger.warning("%s: a sync has failed, the data is written again", directory)
     for segment in segments:
-        _replace_by_copy(disk, segment)
+        _replace_segment_by_copy(disk, segment)
     disk.sync_directory(directory)
     disk.remove(f"{directory}/{FAILED_SYNC}")
 
 
-def _replace_by_copy(disk: Disk, segment: Segment) -> None:
+def _replace_segment_by_copy(disk: Disk, segment: Segment) -> None:
     original = segment.file
     copy = disk.open(original.path + TEMPORARY_SUFFIX, create=True)
     copy.truncate(0)

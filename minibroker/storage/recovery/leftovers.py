@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 SECTOR_BYTES = 512
 
 
-def finish_interrupted_steps(disk: Disk, directory: str) -> list[str]:
+def finish_interrupted_changes(disk: Disk, directory: str) -> list[str]:
     """Finish or undo interrupted steps. Return the names that are left. Raises `OSError`, `CorruptBatch`.
 
     `.deleted`, `.cleaned` and temporary files are removed. A `.swap` file is complete, and replaces the segments whose
@@ -41,17 +41,17 @@ def finish_interrupted_steps(disk: Disk, directory: str) -> list[str]:
     """
     names = disk.list_names(directory)
     if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, SWAP_SUFFIX)) for name in names):
-        _remove_unfinished(disk, directory, names)
-        _complete_swaps(disk, directory, disk.list_names(directory))
+        _remove_unfinished_files(disk, directory, names)
+        _complete_segment_swaps(disk, directory, disk.list_names(directory))
         names = disk.list_names(directory)
-    orphans = _find_orphans(names)
+    orphans = _find_indexes_without_log(names)
     for name in orphans:
         logger.warning("%s/%s is removed: there is no log file beside it", directory, name)
         disk.remove(f"{directory}/{name}")
     return [name for name in names if name not in orphans] if orphans else names
 
 
-def _remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None:
+def _remove_unfinished_files(disk: Disk, directory: str, names: Sequence[str]) -> None:
     cleaned = [
         offset for name in names if name.endswith(CLEANED_SUFFIX) and (offset := parse_base_offset(name)) is not None
     ]
@@ -62,7 +62,7 @@ def _remove_unfinished(disk: Disk, directory: str, names: Sequence[str]) -> None
             disk.remove(f"{directory}/{name}")
 
 
-def _complete_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
+def _complete_segment_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
     """Remove the originals, then rename the new files. After another crash in between, this is done again."""
     for base_offset in list_offsets_with_suffix(names, LOG_SUFFIX + SWAP_SUFFIX):
         file = disk.open(f"{directory}/{make_segment_name(base_offset)}{LOG_SUFFIX}{SWAP_SUFFIX}")
@@ -79,7 +79,7 @@ def _complete_swaps(disk: Disk, directory: str, names: Sequence[str]) -> None:
             disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
 
 
-def _find_orphans(names: Sequence[str]) -> set[str]:
+def _find_indexes_without_log(names: Sequence[str]) -> set[str]:
     logs = set(list_offsets_with_suffix(names, LOG_SUFFIX))
     return {
         make_segment_name(offset) + suffix

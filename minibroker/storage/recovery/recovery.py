@@ -39,12 +39,12 @@ from minibroker.storage.producers.aborted_transactions import (
     AbortedTransactions,
     encode_aborted_transactions,
     read_aborted_transactions,
-    read_counts,
+    read_entry_counts,
 )
 from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay_batch, replay_batches
 from minibroker.storage.producers.producer_state import ProducerStates
-from minibroker.storage.recovery.failed_sync import FAILED_SYNC, mark_failed_sync, rewrite_segments
-from minibroker.storage.recovery.leftovers import find_damage_after, finish_interrupted_steps
+from minibroker.storage.recovery.failed_sync import FAILED_SYNC, mark_failed_sync, rewrite_unsynced_segments
+from minibroker.storage.recovery.leftovers import find_damage_after, finish_interrupted_changes
 from minibroker.storage.segment import Segment
 from minibroker.storage.segment_indexes import CorruptIndex
 from minibroker.storage.side_files import LogContents
@@ -91,7 +91,7 @@ def open_log(
     try:
         opening = _Opening(environment, directory, topic_partition, settings)
         topic_id = opening.read_topic_id(known.clean)
-        return Log(environment, directory, topic_partition, topic_id, settings, opening.open_contents(known))
+        return Log(environment, directory, topic_partition, topic_id, settings, opening.recover_contents(known))
     except (OSError, MalformedCheckpoint, CorruptBatch) as error:
         raise LogDirectoryError(f"the log in {directory} cannot be opened: {error}") from error
 
@@ -138,13 +138,13 @@ class _Opening:
         self.directory = directory
         self.label = "{}-{}".format(*topic_partition)
         self.settings = settings
-        self.names = finish_interrupted_steps(self.disk, directory)
+        self.names = finish_interrupted_changes(self.disk, directory)
         self.segments = [
             Segment.open(self.disk, directory, base_offset, settings, self.now_ms)
             for base_offset in list_offsets_with_suffix(self.names, LOG_SUFFIX)
         ]
         self.snapshots = ProducerSnapshots(self.disk, directory, list_offsets_with_suffix(self.names, SNAPSHOT_SUFFIX))
-        self.snapshots.remove_strays([segment.base_offset for segment in self.segments])
+        self.snapshots.remove_stray_snapshots([segment.base_offset for segment in self.segments])
         self.states = ProducerStates()
         self.epochs = LeaderEpochs()
         self.recovered: dict[str, list[AbortedTransaction]] = {}  # by the path of each segment that was read
@@ -171,26 +171,26 @@ class _Opening:
             logger.warning("%s is ignored, as a crash has damaged it: %s", path, error)
             return NO_TOPIC_ID
 
-    def open_contents(self, known: Checkpointed) -> LogContents:
+    def recover_contents(self, known: Checkpointed) -> LogContents:
         """Recover the log if necessary, and find where it begins and ends."""
         self.guarded = known.guarded
-        self._read_epochs()
+        self._read_leader_epochs()
         last_epoch = self.epochs.list_entries()[-1:]
         early = known.clean or any(segment.is_preallocated_by_kafka() for segment in self.segments[-1:])
         end_offset = self._recover_end_offset(known)
-        self._check_end(end_offset, known, last_epoch, early)
+        self._check_loss(end_offset, known, last_epoch, early)
         start_offset = max(known.log_start_offset, self.segments[0].base_offset if self.segments else 0)
         if not self.segments or start_offset > end_offset:
             end_offset = start_offset
             self._create_first_segment(start_offset)
-        self.segments[-1].load()
+        self.segments[-1].load_last_entries()
         self.epochs.truncate_from_end(end_offset)
         self.epochs.truncate_from_start(start_offset)
         if not known.clean:
-            self._restore_epochs(start_offset, end_offset)
+            self._restore_epochs_of_deleted_records(start_offset, end_offset)
         if self.epochs.list_entries()[-1:] != last_epoch:
-            self._write_epochs()
-        self._load_producers(self.segments[0].base_offset, end_offset)
+            self._write_leader_epochs()
+        self._load_producer_states(self.segments[0].base_offset, end_offset)
         for segment in self.segments:
             segment.close()  # an unused log holds no descriptor
         recovery_point = end_offset if known.clean else min(known.recovery_point, end_offset)
@@ -209,7 +209,7 @@ class _Opening:
     def _read_aborted_transactions(self, end_offset: int) -> AbortedTransactions:
         """Return the transactions in the index files whose markers the log still has. Rewrite wrong files."""
         indexed = set(list_offsets_with_suffix(self.names, TRANSACTION_INDEX_SUFFIX))
-        counts = read_counts(self.disk, self.directory) if ABORTED_TRANSACTIONS_CHECKPOINT in self.names else {}
+        counts = read_entry_counts(self.disk, self.directory) if ABORTED_TRANSACTIONS_CHECKPOINT in self.names else {}
         found: list[AbortedTransaction] = []
         if indexed or counts:
             ends = [segment.base_offset for segment in self.segments[1:]] + [end_offset]
@@ -222,9 +222,9 @@ class _Opening:
         aborted = AbortedTransactions(self.disk, found, counts)
         for path, transactions in self.recovered.items():
             aborted.replace_newest(path, transactions)
-        aborted.truncate(self.segments[-1].path, end_offset)
+        aborted.truncate_to(self.segments[-1].path, end_offset)
         if self.recovered:
-            aborted.write_counts(self.directory, [segment.base_offset for segment in self.segments])
+            aborted.write_entry_counts(self.directory, [segment.base_offset for segment in self.segments])
         return aborted
 
     def _read_indexed_transactions(
@@ -237,7 +237,7 @@ class _Opening:
             path = segment.path + TRANSACTION_INDEX_SUFFIX
             logger.warning("%s is rebuilt from the log: %s", path, error)
         states, found = ProducerStates(), []
-        self.snapshots.load_newest(states, self.segments[0].base_offset, segment.base_offset)
+        self.snapshots.load_newest_snapshot(states, self.segments[0].base_offset, segment.base_offset)
         before = self.segments[: self.segments.index(segment)]
         try:
             if before:
@@ -252,7 +252,7 @@ class _Opening:
         self.disk.write_whole(path, encode_aborted_transactions(found), sync=False)
         return found
 
-    def _read_epochs(self) -> None:
+    def _read_leader_epochs(self) -> None:
         """Read the checkpoint, or the batches if it is malformed or missing, as it is not always synced."""
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         if LEADER_EPOCH_CHECKPOINT in self.names:
@@ -261,9 +261,9 @@ class _Opening:
             except MalformedCheckpoint as error:
                 logger.warning("%s is malformed, and is rebuilt from the log: %s", path, error)
         if self.epochs.latest == UNDEFINED_EPOCH:
-            self._collect_epochs()
+            self._collect_epochs_of_batches()
 
-    def _collect_epochs(self, start_offset: int = 0, end_offset: int = MAX_LONG) -> None:
+    def _collect_epochs_of_batches(self, start_offset: int = 0, end_offset: int = MAX_LONG) -> None:
         """Add the epochs of the batches between two offsets, as far as these can be read. Recovery reports damage."""
         with suppress(CorruptBatch):
             for segment in self.segments:
@@ -274,14 +274,14 @@ class _Opening:
                         first_offset = max(header.base_offset, start_offset)
                         self.epochs.assign_if_newer(header.partition_leader_epoch, first_offset)
 
-    def _restore_epochs(self, start_offset: int, end_offset: int) -> None:
+    def _restore_epochs_of_deleted_records(self, start_offset: int, end_offset: int) -> None:
         """Add the epochs of deleted records that are back, as a crash came before the checkpoint was written."""
         known = self.epochs.list_entries()
         known_from = known[0][1] if known else end_offset
         if known_from <= start_offset:
             return
         self.epochs = LeaderEpochs()
-        self._collect_epochs(start_offset, known_from)
+        self._collect_epochs_of_batches(start_offset, known_from)
         for epoch, first_offset in known:
             self.epochs.assign_if_newer(epoch, first_offset)
 
@@ -292,20 +292,20 @@ class _Opening:
         if not known.clean:
             return self._recover_segments(known.recovery_point, known.clean_offset)
         try:
-            return self._find_clean_end_offset()
+            return self._find_end_after_clean_shutdown()
         except CorruptBatch as error:
             if self.guarded:
                 raise LostRecords(f"{error.message}, although the last stop was clean") from error
             logger.warning("%s is damaged although the last stop was clean: %s", self.label, error.message)
             return self._recover_segments(self.segments[-1].base_offset, known.clean_offset)
 
-    def _write_epochs(self) -> None:
+    def _write_leader_epochs(self) -> None:
         """Write the leader epochs into the checkpoint, as the next start relies on it."""
         path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
         self.disk.write_whole(path, format_leader_epochs(self.epochs.list_entries()), sync=False)
         self.epochs.changed = True  # until the next flush has synced it
 
-    def _check_end(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool) -> None:
+    def _check_loss(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool) -> None:
         """Report a log that ends before an offset that it had reached. Raises `LostRecords`.
 
         Kafka writes an epoch before its first record (`early`); then an epoch that begins at the end means no loss.
@@ -326,7 +326,7 @@ class _Opening:
                 *last_epoch[0],
             )
 
-    def _find_clean_end_offset(self) -> int:
+    def _find_end_after_clean_shutdown(self) -> int:
         """Return the end of the last segment. Remove an empty one that begins before the end of the previous one."""
         *_, last = self.segments
         if len(self.segments) > 1 and not last.size_bytes:
@@ -364,7 +364,7 @@ class _Opening:
         next_offset = self.segments[first].base_offset
         self.snapshots.remove_after(next_offset)
         self.epochs.truncate_from_end(next_offset)
-        self._load_producers(self.segments[0].base_offset, next_offset)
+        self._load_producer_states(self.segments[0].base_offset, next_offset)
         for segment in self.segments[first:]:
             if not segment.size_bytes and segment.base_offset < next_offset:
                 self._remove_segment(segment)  # left by a failed roll, after which appends went to the segment before
@@ -384,7 +384,7 @@ class _Opening:
             elif segment is not self.segments[-1]:  # the indexes of the active one are written when it ends
                 segment.finish_indexes()
         if FAILED_SYNC in self.names:
-            rewrite_segments(self.disk, self.directory, self.segments[first:])
+            rewrite_unsynced_segments(self.disk, self.directory, self.segments[first:])
             self.epochs.changed = True
         return next_offset
 
@@ -392,17 +392,17 @@ class _Opening:
         """Read a segment and rebuild its indexes. Return the offset after its last sound batch, and the error there."""
         self.states.end_offset = next_offset
         self.snapshots.take_snapshot(self.states, self.segments[0].base_offset)
-        noted = segment.read_noted_last_offset()
-        segment.clear_indexes()
+        noted = segment.read_last_offset_of_time_index()
+        segment.clear_indexes_to_rebuild()
         aborted: list[AbortedTransaction] = []
         try:
             for position, header in iterate_sound_batches(segment.file, 0, segment.size_bytes):
                 last_offset = header.base_offset + header.last_offset_delta
-                if header.base_offset < next_offset or not segment.indexes.can_index_offset(last_offset):
+                if header.base_offset < next_offset or not segment.indexes.fits_relative_offset(last_offset):
                     raise make_offset_error(segment.file, position, header, next_offset)
                 segment.index_batch(position, last_offset, header.max_timestamp)
                 if header.partition_leader_epoch != self.epochs.latest:
-                    self._note_epoch(segment, position, header)
+                    self._note_epoch_of_batch(segment, position, header)
                 if header.producer_id >= 0:
                     transaction = replay_batch(self.states, segment, position, header)
                     if transaction is not None:
@@ -417,7 +417,7 @@ class _Opening:
             logger.warning("%s %s", segment.file.path, reached)
         return next_offset, None
 
-    def _note_epoch(self, segment: Segment, position: int, header: BatchHeader) -> None:
+    def _note_epoch_of_batch(self, segment: Segment, position: int, header: BatchHeader) -> None:
         """Add the leader epoch of a batch. The first epoch that is older than one before is logged."""
         epoch, latest = header.partition_leader_epoch, self.epochs.latest
         if epoch > latest:
@@ -438,7 +438,7 @@ class _Opening:
         if later and later[0].base_offset == end_offset:
             later = []
         if self.guarded:
-            self._refuse_damage(segment, end_offset, problem, later)
+            self._raise_if_damage(segment, end_offset, problem, later)
         preallocated = self.settings.preallocate and not later and is_blank(segment.file, problem.position)
         self.reported = not (preallocated or self.guarded)
         logger.log(
@@ -461,9 +461,9 @@ class _Opening:
         segment.finish_indexes()
         self.snapshots.remove_after(end_offset)
         if not preallocated:
-            self._sync_truncation(segment)
+            self._sync_truncated_segment(segment)
 
-    def _refuse_damage(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
+    def _raise_if_damage(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
         damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
         if damage is None:
@@ -473,7 +473,7 @@ class _Opening:
                 f"{segment.file.path} is damaged at position {problem.position}, offset {end_offset}: {damage}"
             ) from problem
 
-    def _sync_truncation(self, segment: Segment) -> None:
+    def _sync_truncated_segment(self, segment: Segment) -> None:
         """Sync a truncation. Otherwise a power cut may bring the removed bytes back, behind new batches."""
         try:
             segment.file.sync()
@@ -487,11 +487,11 @@ class _Opening:
         for suffix in SEGMENT_SUFFIXES:
             self.disk.remove(segment.path + suffix)
 
-    def _load_producers(self, start_offset: int, end_offset: int) -> None:
+    def _load_producer_states(self, start_offset: int, end_offset: int) -> None:
         """Load the producer states at `end_offset`, from a snapshot and the batches after it, unless recovery has."""
         if self.states.end_offset == end_offset:
             return
-        self.snapshots.load_newest(self.states, start_offset, end_offset)
+        self.snapshots.load_newest_snapshot(self.states, start_offset, end_offset)
         try:
             replay_batches(self.states, self.segments, end_offset)
         except CorruptBatch as error:

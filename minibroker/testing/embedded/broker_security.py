@@ -18,7 +18,7 @@ from minibroker.broker.configs.settings_table import PROTOCOLS
 from minibroker.broker.configs.valid_values import STANDARD_AUTHORIZER
 from minibroker.broker.security.delegation import SECRET_KEY
 from minibroker.broker.security.mechanisms import HANDLER, MODULES, SIGNED, URL
-from minibroker.broker.security.scram import BY_NAME, make_credential, salt_password
+from minibroker.broker.security.scram import BY_NAME, make_scram_credential, salt_password
 from minibroker.protocol.messages.metadata_records import (
     BROKER_RESOURCE,
     RemoveUserScramCredentialRecord,
@@ -121,7 +121,7 @@ class Security:
         known = cluster.image.scram_credentials
         missing = [record for record in self.first_records if known.get((record.name, record.mechanism)) != record]
         if missing:
-            cluster.commit_records(missing)
+            cluster.commit_metadata_records(missing)
         if self._jaas_setting in cluster.image.get_configs(BROKER_RESOURCE, ""):
             self._change_plain_users(cluster)
 
@@ -137,7 +137,7 @@ class Security:
             self.passwords[name] = password
             changes = self._records[name] = _make_credentials(name, password)
         if cluster is not None:
-            cluster.commit_records(changes)
+            cluster.commit_metadata_records(changes)
             if self.protocol.startswith("SASL"):
                 self._change_plain_users(cluster)
 
@@ -212,7 +212,7 @@ def _make_credentials(name: str, password: str) -> list[Any]:
     for mechanism in BY_NAME.values():
         salt = secrets.token_bytes(16)
         salted = salt_password(mechanism, password, salt, ITERATIONS)
-        made.append(make_credential(name, mechanism, salt, ITERATIONS, salted))
+        made.append(make_scram_credential(name, mechanism, salt, ITERATIONS, salted))
     return made
 
 

@@ -185,7 +185,7 @@ class EmbeddedBroker(Served):
         self.tell_witnesses("life", "kill")
         if self._registry is not None:
             self._registry.abort()
-        running.crash()
+        running.stop_as_if_killed()
         self._cancel_timers_of_last_life()
 
     def set_measurements(self, measured: Measurements) -> None:
@@ -394,7 +394,7 @@ class EmbeddedBroker(Served):
         cluster_id = running.cluster.cluster_id
         if snapshot is not None:
             self._directories.check_snapshot(snapshot)
-        running.abandon_directories()
+        running.close_directories_as_in_crash()
         try:
             if snapshot is None:
                 self._directories.switch_to_empty()

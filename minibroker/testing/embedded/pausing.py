@@ -41,14 +41,14 @@ class Paused(Interceptor):
         if not self._held:
             self._broker.add_interceptor_first(self)
         self._held.setdefault(node_id, [])
-        self._broker.running.server.hold_output(node_id)
+        self._broker.running.server.hold_output_of_node(node_id)
 
     def resume(self, node_id: int) -> None:
         """Resume the node."""
         held = self._held.pop(node_id, [])
         if not self._held and self in self._broker.interceptors:
             self._broker.interceptors.remove(self)
-        self._broker.running.server.release_output(node_id)
+        self._broker.running.server.release_output_of_node(node_id)
         for released in held:
             released.resolve(None)
 

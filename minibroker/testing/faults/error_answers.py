@@ -12,7 +12,7 @@ from typing import Any
 from minibroker.broker.requests.interceptors import Call
 from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import list_fields
+from minibroker.protocol.fields import list_declared_fields
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.testing.faults.fault_matching import (
@@ -147,7 +147,7 @@ def _remove_partitions(topic: Any, rule: Rule, name_of: NameOf) -> bool:
     if rule.partition is None:
         return False
     stays = False
-    for field in list_fields(topic.__class__):
+    for field in list_declared_fields(topic.__class__):
         if field.name.startswith("partition") and field.kind.item is not None:
             kept = [
                 value

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from minibroker.protocol.explaining.explained_page import HEAD, SCRIPT, STYLE, write_side_by_side
+from minibroker.protocol.explaining.explained_page import HEAD, SCRIPT, STYLE, format_hex_beside_tree
 from minibroker.protocol.legible import escape_unprintable
 from minibroker.testing.reports.failure_report import collect_state
 from minibroker.testing.seen.explained_requests import explain_exchanges
@@ -154,7 +154,7 @@ def _write_frames(exchanges: list[Exchange], prefix: str) -> list[str]:
     sections: list[str] = []
     left = SECTION_CHARACTERS
     for exchange in reversed(exchanges):
-        made = "".join(write_side_by_side(item) for item in items[exchange.number])
+        made = "".join(format_hex_beside_tree(item) for item in items[exchange.number])
         if len(made) > FRAME_CHARACTERS:
             made = f"<p>Explained, this takes {len(made):,} characters, which are left out.</p>"
         left -= len(made)

@@ -11,7 +11,7 @@ from typing import Any
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message
-from minibroker.protocol.fields import Field, list_fields
+from minibroker.protocol.fields import Field, list_declared_fields
 from minibroker.protocol.response_errors import ERROR_FIELDS
 from minibroker.testing.seen.subjects import (
     PARTITION_NUMBERS,
@@ -135,7 +135,7 @@ def find_error_field(struct: type) -> str | None:
 
 @cache
 def _list_fields(struct: type) -> tuple[Field, ...]:
-    return tuple(list_fields(struct))
+    return tuple(list_declared_fields(struct))
 
 
 @cache

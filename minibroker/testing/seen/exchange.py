@@ -8,12 +8,12 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final, cast
 
-from minibroker.broker.configs.settings import get_broker_setting
+from minibroker.broker.configs.settings import get_broker_setting_declaration
 from minibroker.broker.configs.settings_table import ConfigType
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
 from minibroker.protocol.declare import Message, Struct
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.fields import list_fields
+from minibroker.protocol.fields import list_declared_fields
 from minibroker.protocol.headers import (
     RequestHeader,
     ResponseHeader,
@@ -241,7 +241,9 @@ def _hide_scram(answer: Any) -> bool:
 def _hide_passwords(request: Any) -> bool:
     """Hide the new values of settings that are never shown, as Kafka does; return whether there are any."""
     changed = [config for resource in request.resources for config in resource.configs if config.value]
-    passwords = [config for config in changed if get_broker_setting(config.name).type is ConfigType.PASSWORD]
+    passwords = [
+        config for config in changed if get_broker_setting_declaration(config.name).type is ConfigType.PASSWORD
+    ]
     for config in passwords:
         config.value = HIDDEN
     return bool(passwords)
@@ -285,7 +287,8 @@ def convert_to_plain_values(value: Any) -> Any:
     """Return a message, or part of one, as dictionaries, lists, texts and numbers, named as in its declaration."""
     if isinstance(value, Struct):
         return {
-            field.name: _format_uuid(getattr(value, field.name), field.kind.code) for field in list_fields(type(value))
+            field.name: _format_uuid(getattr(value, field.name), field.kind.code)
+            for field in list_declared_fields(type(value))
         }
     if isinstance(value, list):
         return [convert_to_plain_values(each) for each in value]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.protocol.declare import Struct
-from minibroker.protocol.fields import list_fields
+from minibroker.protocol.fields import list_declared_fields
 from minibroker.protocol.legible import make_legible
 from minibroker.protocol.primitives import format_uuid
 from minibroker.testing.seen.exchange import SIZE_BYTES, UUID_CODE, Exchange, format_bytes
@@ -24,18 +24,18 @@ class Exchanges(list[Exchange]):
 
     def explain(self) -> str:
         """Return each byte of all frames in a line of its own, with its field, its value and what it means."""
-        from minibroker.protocol.explaining.explained_text import write_lines
+        from minibroker.protocol.explaining.explained_text import format_part_as_lines
 
         said: list[str] = []
         for item in explain_exchanges(self):
-            said += [item.heading, *write_lines(item.part, item.data)]
+            said += [item.heading, *format_part_as_lines(item.part, item.data)]
         return "\n".join(said)
 
 
 def explain_exchanges(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
     """Yield the explained requests and answers. Topic ids have the names that an answer before has given them."""
     from minibroker.protocol.explaining.messages import explain_request, explain_response
-    from minibroker.protocol.explaining.parts import NO_TOPICS, Explained, iterate_named_topics
+    from minibroker.protocol.explaining.parts import NO_TOPICS, Explained, iterate_topic_ids_and_names
 
     topics = dict(NO_TOPICS)
     for exchange in exchanges:
@@ -44,7 +44,7 @@ def explain_exchanges(exchanges: Iterable[Exchange]) -> Iterator[Explained]:
         if exchange.answer_bytes:
             answer_frame = _prepend_size(exchange.answer_bytes)
             part = explain_response(answer_frame, exchange.api_key, exchange.version, topics=topics)
-            topics.update(iterate_named_topics(part))
+            topics.update(iterate_topic_ids_and_names(part))
             yield Explained(part, answer_frame, f"#{exchange.number} answer")
 
 
@@ -66,7 +66,9 @@ def _summarize_value(value: Any, code: str = "") -> str:
     if isinstance(value, Struct):
         default = type(value)()
         changed = [
-            each for each in list_fields(type(value)) if getattr(value, each.name) != getattr(default, each.name)
+            each
+            for each in list_declared_fields(type(value))
+            if getattr(value, each.name) != getattr(default, each.name)
         ]
         said = [f"{each.name} {_summarize_value(getattr(value, each.name), each.kind.code)}" for each in changed]
         return f"({', '.join(said)})"

@@ -11,7 +11,7 @@ from typing import Any
 
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.declare import Message, Struct
-from minibroker.protocol.fields import Field, list_fields
+from minibroker.protocol.fields import Field, list_declared_fields
 from minibroker.protocol.primitives import ZERO_UUID
 
 TOPIC_NAMES = ("name", "topic", "topic_name")
@@ -66,7 +66,7 @@ def list_struct_fields(struct: type) -> tuple[tuple[str, bool], ...]:
     """Return the fields of a struct that hold structs, and whether each of these is about a topic."""
     return tuple(
         (field.name, "topic" in field.name or field.name == "responses")
-        for field in list_fields(struct)
+        for field in list_declared_fields(struct)
         if (field.kind.item or field.kind).struct is not None
     )
 
@@ -110,7 +110,7 @@ def iterate_partitions(struct: Any) -> Iterator[int]:
 
 def _list_fields(struct: Struct) -> tuple[Field, ...]:
     kind: type = type(struct)
-    return tuple(list_fields(kind))
+    return tuple(list_declared_fields(kind))
 
 
 def _collect_typed_keys(message: Any, found: Subjects) -> None:

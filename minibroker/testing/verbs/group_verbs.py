@@ -57,13 +57,13 @@ class GroupVerbs(WaitVerbs):
         self.tell_witnesses("group", f"force a rebalance of {group}")
         if isinstance(present, ClassicGroup):
             if not present.is_empty:
-                present.rebalance(REASON)
+                present.begin_or_complete_rebalance(REASON)
         elif isinstance(present, ConsumerGroup):
             update = Update(present)
-            update.refresh_topics(changed=True)
+            update.refresh_subscribed_topics(changed=True)
             update.append_changes()
         elif isinstance(present, ShareGroup | StreamsGroup):
-            present.begin_epoch()
+            present.begin_group_epoch()
 
     @immediate
     def evict(self, group: str, member: str | None = None) -> list[str]:
@@ -151,7 +151,7 @@ class GroupVerbs(WaitVerbs):
         if not transaction.epochs_exhausted:
             # The abort takes the next epoch. A producer with the previous one may abort, too, and continue (KIP-890).
             transaction = transaction._replace(producer_epoch=transaction.producer_epoch + 1)
-        coordinator.abort_and_fence(transaction)
+        coordinator.abort_and_fence_producer(transaction)
         self.running.cluster.turn.end()  # its markers follow at once, before the test looks
 
     @immediate
@@ -160,7 +160,7 @@ class GroupVerbs(WaitVerbs):
 
         Raises KafkaError(INVALID_PRODUCER_ID_MAPPING).
         """
-        return self.running.cluster.transactions.get_transaction(transactional_id).state.label
+        return self.running.cluster.transactions.get_transaction(transactional_id).state.api_name
 
     @immediate
     def hold(self, transactional_id: str, state: Held = "prepared") -> None:

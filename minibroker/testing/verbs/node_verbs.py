@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from minibroker.broker.control.elections import apply_partition_changes, elect_leaders_at_start
+from minibroker.broker.control.elections import commit_partition_changes, elect_leaders_at_start
 from minibroker.broker.metadata.partitions import NO_LEADER
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.metadata_records import PartitionChangeRecord
@@ -119,7 +119,7 @@ class NodeVerbs(EmbeddedBroker):
         if node not in moved.isr:
             change.isr = [*moved.isr, node]
         self.tell_witnesses("node", f"move the leader of {topic}-{partition} to node {node}")
-        apply_partition_changes(self.running.cluster, [change])
+        commit_partition_changes(self.running.cluster, [change])
 
     @immediate
     def leave_leaderless(self, topic: str, partition: int = 0) -> None:
@@ -128,7 +128,7 @@ class NodeVerbs(EmbeddedBroker):
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
         found = _find_partition(self.running.cluster, topic, partition)
-        apply_partition_changes(self.running.cluster, [_make_leader_change(found, leader=NO_LEADER)])
+        commit_partition_changes(self.running.cluster, [_make_leader_change(found, leader=NO_LEADER)])
         self.tell_witnesses("node", f"leave {topic}-{partition} without a leader")
 
     @immediate
@@ -143,7 +143,7 @@ class NodeVerbs(EmbeddedBroker):
         Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION).
         """
         found = _find_partition(self.running.cluster, topic, partition)
-        apply_partition_changes(self.running.cluster, [_make_leader_change(found, leader=found.leader_id)])
+        commit_partition_changes(self.running.cluster, [_make_leader_change(found, leader=found.leader_id)])
         return found.leader_epoch
 
     @immediate

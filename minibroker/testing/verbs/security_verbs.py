@@ -13,7 +13,7 @@ from minibroker.broker.quotas.client_quotas import (
     Limit,
     check_quota_value,
     make_quota_record,
-    parse_entity,
+    parse_quota_entity,
 )
 from minibroker.broker.security.acls import Acl, PatternType, Permission, check_new_acl
 from minibroker.broker.security.operations import CLUSTER_NAME, Operation, ResourceType, format_user_resource
@@ -117,7 +117,7 @@ class AclVerbs(OnBroker):
     def clear(self) -> None:
         """Remove all ACLs."""
         ids = list(self._cluster.image.acls.by_id)
-        self._cluster.commit_records([RemoveAccessControlEntryRecord(id=id) for id in ids])
+        self._cluster.commit_metadata_records([RemoveAccessControlEntryRecord(id=id) for id in ids])
 
     def _add_acl(self, permission: Permission, user: str, operation: str, where: tuple[int, str], host: str) -> None:
         resource_type, name = where
@@ -133,7 +133,7 @@ class AclVerbs(OnBroker):
         )
         check_new_acl(acl)
         if acl not in self._cluster.image.acls.ids:
-            self._cluster.commit_records([acl.make_record(self._cluster.make_uuid())])
+            self._cluster.commit_metadata_records([acl.make_acl_record(self._cluster.make_uuid())])
 
 
 def _choose_resource(
@@ -191,21 +191,23 @@ class QuotaVerbs(OnBroker):
         set_limits = {key: value for key, value in limits.items() if value is not None}
         for key, value in set_limits.items():
             check_quota_value(known, key, value)
-        self._cluster.commit_records([make_quota_record(entity, key, value) for key, value in set_limits.items()])
+        self._cluster.commit_metadata_records(
+            [make_quota_record(entity, key, value) for key, value in set_limits.items()]
+        )
 
     @immediate
     def remove(self, *, user: str | None = None, client_id: str | None = None, ip: str | None = None) -> None:
         """Remove the quotas of a user, a client id, both, or an address. Raises KafkaError(INVALID_REQUEST)."""
         entity, _ = _parse_quota_entity(user, client_id, ip)
         known = self._cluster.image.quotas.get(entity, {})
-        self._cluster.commit_records([make_quota_record(entity, key, None) for key in known])
+        self._cluster.commit_metadata_records([make_quota_record(entity, key, None) for key in known])
 
 
 def _parse_quota_entity(
     user: str | None, client_id: str | None, ip: str | None
 ) -> tuple[QuotaEntity, Mapping[str, Limit]]:
     named = {USER: user, CLIENT_ID: client_id, IP: ip}
-    return parse_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
+    return parse_quota_entity((kind, None if name == "*" else name) for kind, name in named.items() if name is not None)
 
 
 def make_client_config(broker: EmbeddedBroker, library: str, user: str | None, mechanism: str | None) -> Any:

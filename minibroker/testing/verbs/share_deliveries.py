@@ -84,7 +84,9 @@ class DeliveryHistory:
 
     def _get_state_batches(self, cluster: Broker, key: ShareKey) -> tuple[StateBatch, ...]:
         log = cluster.share_states.log
-        partition = None if log.topic is None else log.topic.find_partition(log.get_partition_index(key.text))
+        partition = (
+            None if log.topic is None else log.topic.find_partition(log.get_partition_index(key.coordinator_key))
+        )
         if partition is not None and partition.has_local_log:
             for record in iterate_records(partition, self._positions.get(partition.index, 0)):
                 self._positions[partition.index] = record.offset + 1
@@ -93,7 +95,7 @@ class DeliveryHistory:
 
     def _apply_state_record(self, record: Record) -> None:
         """Fold a record in as the coordinator does, but keep what is before the start offset."""
-        from minibroker.broker.share.states import ShareKey, combine_batches, parse_batches
+        from minibroker.broker.share.states import ShareKey, combine_state_batches, parse_state_batches
         from minibroker.protocol.messages.share_state_records import (
             ShareSnapshotKey,
             ShareSnapshotValue,
@@ -114,7 +116,7 @@ class DeliveryHistory:
         epoch, before = self._known.get(share_key, (0, ()))
         if isinstance(message, ShareSnapshotValue) and message.state_epoch != epoch:
             epoch, before = message.state_epoch, ()  # somebody has set the start offset: deliveries are counted anew
-        self._known[share_key] = epoch, combine_batches([*before, *parse_batches(message.state_batches)], 0)
+        self._known[share_key] = epoch, combine_state_batches([*before, *parse_state_batches(message.state_batches)], 0)
 
 
 def find_share_group(cluster: Broker, group_id: str) -> ShareGroup | None:
@@ -144,7 +146,7 @@ def find_start_offset(cluster: Broker, key: ShareKey) -> int | None:
     share = cluster.shares.find_share_partition(key)
     if share is not None:
         return share.deliveries.start_offset
-    known = cluster.share_states.states.get(key.text)
+    known = cluster.share_states.states.get(key.coordinator_key)
     if known is None or known[1].start_offset < 0:
         return None
     state = known[1]

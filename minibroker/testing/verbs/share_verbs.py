@@ -140,7 +140,9 @@ class ShareGroupVerbs:
         for key, _ in iterate_share_keys(group):
             share = cluster.shares.find_share_partition(key)
             if share is not None:
-                locked += sum(run.size for run in share.deliveries.list_runs() if run.state == DeliveryState.ACQUIRED)
+                locked += sum(
+                    run.record_count for run in share.deliveries.list_runs() if run.state == DeliveryState.ACQUIRED
+                )
                 share.expire_locks(all_of_them=True)
         cluster.turn.end()  # fetches that wait for records get them at once
         self._broker.watch.check_conditions_soon()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.control import token_changes
-from minibroker.broker.security.delegation import encode_secret, is_expired, parse_principal
+from minibroker.broker.security.delegation import encode_token_secret, is_token_expired, parse_principal
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -61,7 +61,7 @@ class TokenVerbs(OnBroker):
         Raises ValueError for a period below 1 ms, and KafkaError: DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED.
         """
         period_ms = AS_LONG_AS_POSSIBLE if period is None else _parse_positive_ms("period", period)
-        secret = self._cluster.image.tokens.compute_secret(token.id)
+        secret = self._cluster.image.tokens.compute_token_secret(token.id)
         expires_ms = token_changes.renew_token(self._cluster, secret, Principal(USER, token.user), period_ms)
         return token._replace(expires_ms=expires_ms)
 
@@ -75,19 +75,19 @@ class TokenVerbs(OnBroker):
         if token is not None and token.id not in known:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
         gone = list(known) if token is None else [token.id]
-        self._cluster.commit_records([RemoveDelegationTokenRecord(token_id=token_id) for token_id in gone])
+        self._cluster.commit_metadata_records([RemoveDelegationTokenRecord(token_id=token_id) for token_id in gone])
 
     @immediate
     def list(self, user: str | None = None) -> Tokens:
         """Return the tokens that have not expired, of one user or all."""
         now_ms, records = self._cluster.clock.wall_ms(), self._cluster.image.tokens.by_id.values()
-        tokens = [self._make_token(record) for record in records if not is_expired(record, now_ms)]
+        tokens = [self._make_token(record) for record in records if not is_token_expired(record, now_ms)]
         return [token for token in tokens if user in (None, token.user)]
 
     def _make_token(self, record: DelegationTokenRecord) -> Token:
         return Token(
             record.token_id,
-            encode_secret(self._cluster.image.tokens.compute_secret(record.token_id)),
+            encode_token_secret(self._cluster.image.tokens.compute_token_secret(record.token_id)),
             parse_principal(record.owner).name,
             tuple(parse_principal(renewer).name for renewer in record.renewers),
             record.issue_timestamp,

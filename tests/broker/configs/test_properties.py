@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.configs.properties import MalformedProperties, parse_properties
+from minibroker.broker.configs.properties import MalformedProperties, parse_java_properties
 from tests.cases import for_each
 
 
 def pairs(text: str) -> list[tuple[str, str]]:
-    return [(pair.key, pair.value) for pair in parse_properties(text)]
+    return [(pair.key, pair.value) for pair in parse_java_properties(text)]
 
 
 @for_each(
@@ -43,7 +43,7 @@ def test_properties_are_parsed_as_java_parses_them(text: str, expected: list[tup
 
 
 def test_a_property_has_the_number_of_its_first_line() -> None:
-    assert [pair.line for pair in parse_properties("#\na=1\\\n2\\\n3\nb=4")] == [2, 5]
+    assert [pair.line for pair in parse_java_properties("#\na=1\\\n2\\\n3\nb=4")] == [2, 5]
 
 
 @pytest.mark.parametrize("text", ["a=\\u12", "a=\\uxyzw", "\\u=1"])

@@ -71,11 +71,11 @@ def test_the_retention_setting_in_the_smaller_unit_takes_precedence(given: dict[
 def test_dynamic_broker_values_override_cluster_wide_and_static_ones() -> None:
     static = Settings({"log.segment.bytes": "2000000"})
     assert static["log.segment.bytes"] == 2_000_000
-    for_all = static.with_dynamic(cluster={"log.segment.bytes": "3000000"})
+    for_all = static.with_dynamic_configs(cluster={"log.segment.bytes": "3000000"})
     assert for_all["log.segment.bytes"] == 3_000_000
-    for_this = for_all.with_dynamic(broker={"log.segment.bytes": "4000000"})
+    for_this = for_all.with_dynamic_configs(broker={"log.segment.bytes": "4000000"})
     assert for_this["log.segment.bytes"] == 4_000_000
-    assert for_this.with_dynamic(broker={}, cluster={})["log.segment.bytes"] == 2_000_000
+    assert for_this.with_dynamic_configs(broker={}, cluster={})["log.segment.bytes"] == 2_000_000
 
 
 def test_the_data_directory_is_log_dirs_or_else_log_dir() -> None:
@@ -195,7 +195,7 @@ def test_a_topics_default_is_described_with_the_brokers_synonym() -> None:
 
 
 def test_an_override_comes_first_among_the_synonyms() -> None:
-    settings = Settings({"log.segment.bytes": "2000000"}).with_dynamic(cluster={"log.segment.bytes": "3000000"})
+    settings = Settings({"log.segment.bytes": "2000000"}).with_dynamic_configs(cluster={"log.segment.bytes": "3000000"})
     described = entry(settings.describe_topic_configs({"segment.bytes": "4000000"}), "segment.bytes")
     assert described.source is ConfigSource.DYNAMIC_TOPIC
     assert [(synonym.value, synonym.source) for synonym in described.synonyms] == [
@@ -229,7 +229,7 @@ def test_a_broker_description_includes_its_dynamic_settings() -> None:
 
 
 def test_the_cluster_description_includes_only_cluster_wide_dynamic_values() -> None:
-    settings = Settings({"log.segment.bytes": "2000000"}).with_dynamic(
+    settings = Settings({"log.segment.bytes": "2000000"}).with_dynamic_configs(
         cluster={"log.segment.bytes": "3000000"}, broker={"log.segment.bytes": "4000000"}
     )
     assert [(e.name, e.value, e.source) for e in settings.describe_cluster_configs()] == [

@@ -18,8 +18,12 @@ from minibroker.broker.configs.settings_table import (
     Setting,
     UpdateMode,
 )
-from minibroker.broker.configs.settings_values import format_value, parse_value
-from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT, WITHOUT_EFFECT, find_broker_setting
+from minibroker.broker.configs.settings_values import format_setting_value, parse_setting_value
+from minibroker.broker.configs.settings_without_effect import (
+    KNOWN_WITHOUT_EFFECT,
+    WITHOUT_EFFECT,
+    find_broker_setting_declaration,
+)
 from minibroker.broker.configs.valid_values import OneOf, ReplicaList
 from minibroker.storage.log_settings import LogSettings
 from tests.cases import for_each
@@ -34,8 +38,8 @@ def test_every_setting_is_in_the_table_once() -> None:
 
 def test_a_default_of_a_setting_without_effect_is_valid() -> None:
     for row in WITHOUT_EFFECT.values():
-        text = format_value(row.default)
-        assert text is None or parse_value(row, row.name, text) == row.default, row
+        text = format_setting_value(row.default)
+        assert text is None or parse_setting_value(row, row.name, text) == row.default, row
 
 
 @pytest.mark.parametrize(
@@ -47,7 +51,7 @@ def test_a_default_of_a_setting_without_effect_is_valid() -> None:
     ],
 )
 def test_a_listener_setting_has_the_type_of_the_general_one(name: str, type: ConfigType, base: str) -> None:
-    row = find_broker_setting(name)
+    row = find_broker_setting_declaration(name)
     assert (row.name, row.type, row.fallbacks) == (name, type, ((base, 1),))
     assert not row.dynamic
 
@@ -62,7 +66,7 @@ def test_a_listener_setting_has_the_type_of_the_general_one(name: str, type: Con
     ],
 )
 def test_some_listener_settings_have_no_effect(name: str, acts: bool) -> None:
-    assert find_broker_setting(name).has_effect is acts
+    assert find_broker_setting_declaration(name).has_effect is acts
 
 
 @for_each(
@@ -77,19 +81,19 @@ def test_some_listener_settings_have_no_effect(name: str, acts: bool) -> None:
     ],
 )
 def test_a_setting_without_effect_gives_a_reason(name: str, why: str) -> None:
-    assert find_broker_setting(name).inert == why
+    assert find_broker_setting_declaration(name).inert == why
 
 
 @pytest.mark.parametrize("name", ["no.such", "listener.name.x.no.such", "listener.name.x", "ssl.x"])
 def test_an_unknown_setting_is_treated_as_sensitive(name: str) -> None:
-    row = find_broker_setting(name)
+    row = find_broker_setting_declaration(name)
     assert row.type is ConfigType.UNKNOWN and row.sensitive and not row.has_effect
 
 
 def test_every_default_is_a_valid_value() -> None:
     for row in SETTINGS:
-        text = format_value(row.default)
-        assert text is None or parse_value(row, row.name, text) == row.default, row.name
+        text = format_setting_value(row.default)
+        assert text is None or parse_setting_value(row, row.name, text) == row.default, row.name
 
 
 def test_a_setting_is_explained_in_one_sentence() -> None:
@@ -123,19 +127,19 @@ def test_only_passwords_are_sensitive() -> None:
 
 def test_each_element_of_a_list_is_validated() -> None:
     policies = OneOf(("compact", "delete"))
-    assert policies.find_objection(("compact", "delete")) is None
-    assert policies.find_objection(()) is None
-    assert policies.find_objection(("compact", "sometimes")) == "String must be one of: compact, delete"
+    assert policies.find_validation_error(("compact", "delete")) is None
+    assert policies.find_validation_error(()) is None
+    assert policies.find_validation_error(("compact", "sometimes")) == "String must be one of: compact, delete"
 
 
 @pytest.mark.parametrize("pairs", [("*",), (), ("0:1", "1:2")])
 def test_throttled_replicas_are_a_wildcard_or_partition_broker_pairs(pairs: tuple[str, ...]) -> None:
-    assert ReplicaList().find_objection(pairs) is None
+    assert ReplicaList().find_validation_error(pairs) is None
 
 
 @pytest.mark.parametrize("pairs", [("x",), ("0:",), ("0:1", "*"), ("1:b",)])
 def test_any_other_list_of_throttled_replicas_is_invalid(pairs: tuple[str, ...]) -> None:
-    assert ReplicaList().find_objection(pairs) is not None
+    assert ReplicaList().find_validation_error(pairs) is not None
 
 
 # Another name of node.id, which is the one that is looked up.

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.configs.settings_table import CODECS, FROM_ONE, ConfigType, Scope, Setting, Value
-from minibroker.broker.configs.settings_values import InvalidValue, format_value, parse_value
+from minibroker.broker.configs.settings_values import InvalidValue, format_setting_value, parse_setting_value
 from minibroker.broker.configs.valid_values import OneOf, Range
 from tests.cases import for_each
 
 
 def parse(type: ConfigType, text: str, valid: Range | OneOf | None = None) -> Value:
-    return parse_value(Setting("some.name", type, None, "", valid), "some.name", text)
+    return parse_setting_value(Setting("some.name", type, None, "", valid), "some.name", text)
 
 
 @for_each(
@@ -63,9 +63,9 @@ def test_a_number_of_a_million_digits_is_rejected_without_being_computed() -> No
 
 def test_duplicates_are_dropped_from_topic_lists_and_rejected_in_broker_lists() -> None:
     setting = Setting("log.cleanup.policy", ConfigType.LIST, (), "", scope=Scope.BOTH, topic="cleanup.policy")
-    assert parse_value(setting, "cleanup.policy", "b,a,b") == ("b", "a")
+    assert parse_setting_value(setting, "cleanup.policy", "b,a,b") == ("b", "a")
     with pytest.raises(InvalidValue, match=r"^Configuration 'log\.cleanup\.policy' values must not be duplicated\.$"):
-        parse_value(setting, "log.cleanup.policy", "b,a,b")
+        parse_setting_value(setting, "log.cleanup.policy", "b,a,b")
 
 
 def test_a_list_with_empty_elements_is_invalid() -> None:
@@ -75,9 +75,9 @@ def test_a_list_with_empty_elements_is_invalid() -> None:
 
 def test_a_required_list_cannot_be_empty() -> None:
     setting = Setting("some.name", ConfigType.LIST, (), "", OneOf(("a", "b"), some=True))
-    assert parse_value(setting, "some.name", "b") == ("b",)
+    assert parse_setting_value(setting, "some.name", "b") == ("b",)
     with pytest.raises(InvalidValue, match=r"some\.name: must not be empty\. Valid values include: \[a, b\]"):
-        parse_value(setting, "some.name", "")
+        parse_setting_value(setting, "some.name", "")
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ def test_enumerated_values_are_case_sensitive() -> None:
 
 @given(st.integers(min_value=-(1 << 63), max_value=(1 << 63) - 1))
 def test_every_long_is_parsed_back_from_its_text(number: int) -> None:
-    assert parse(ConfigType.LONG, format_value(number) or "") == number
+    assert parse(ConfigType.LONG, format_setting_value(number) or "") == number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_every_double_is_parsed_back_from_its_text(number: float) -> None:
-    assert parse(ConfigType.DOUBLE, format_value(number) or "") == number
+    assert parse(ConfigType.DOUBLE, format_setting_value(number) or "") == number
 
 
 @given(st.text())
@@ -125,7 +125,7 @@ def test_any_setting_text_is_parsed_or_rejected(text: str) -> None:
 
 
 def test_setting_values_are_formatted_as_in_kafka() -> None:
-    assert [format_value(value) for value in (True, False, 7, 0.5, ("a", "b"), (), None, "x")] == [
+    assert [format_setting_value(value) for value in (True, False, 7, 0.5, ("a", "b"), (), None, "x")] == [
         "true",
         "false",
         "7",

@@ -28,7 +28,7 @@ from tests.broker.harness import Harness
 def recorded(harness: Harness, kind: type[Message]) -> list[Any]:
     """The records of one kind in the metadata log."""
     seen: list[Message] = []
-    harness.cluster.metadata_log.replay(seen.append)
+    harness.cluster.metadata_log.replay_all_records(seen.append)
     return [record for record in seen if isinstance(record, kind)]
 
 
@@ -169,7 +169,7 @@ def test_a_producer_id_block_that_cannot_be_recorded_assigns_no_id(
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(harness.cluster.metadata_log, "append", fail)
+        patched.setattr(harness.cluster.metadata_log, "append_messages", fail)
         with pytest.raises(KafkaError):
             harness.cluster.controller.allocate_producer_id()
     assert harness.cluster.controller.allocate_producer_id() == 0

@@ -21,7 +21,7 @@ from tests.broker.harness import Harness, batch
 def recorded(harness: Harness, kind: type[Message]) -> list[Any]:
     """The records of one kind in the metadata log."""
     seen: list[Message] = []
-    harness.cluster.metadata_log.replay(seen.append)
+    harness.cluster.metadata_log.replay_all_records(seen.append)
     return [record for record in seen if isinstance(record, kind)]
 
 
@@ -78,7 +78,9 @@ def test_a_partition_without_online_replicas_has_no_leader(tmp_path: Path) -> No
 def test_an_out_of_sync_replica_is_not_elected(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         topic_id, _ = harness.cluster.controller.create_topic("t", assignment=[(0, [1, 2, 3])])
-        harness.cluster.commit_records([records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1, 3])])
+        harness.cluster.commit_metadata_records(
+            [records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1, 3])]
+        )
         harness.restart(nodes=[2])
         assert leaders(harness, "t") == [NO_LEADER]
         harness.restart(nodes=[2, 3])
@@ -105,7 +107,7 @@ def test_an_eligible_leader_replica_is_elected_without_in_sync_replicas(
         topic_id = create(harness, [1, 2, 3, 4])
         nobody = records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=NO_LEADER, isr=[])
         nobody.eligible_leader_replicas, nobody.last_known_elr = eligible, last_known
-        harness.cluster.commit_records([nobody])
+        harness.cluster.commit_metadata_records([nobody])
         harness.restart(nodes=[1, 2, 3])
         partition = harness.partition("t")
         assert (partition.leader_id, partition.leader_epoch) == (elected, 2 if elected != NO_LEADER else 1)
@@ -122,7 +124,7 @@ def test_the_last_in_sync_replicas_become_eligible_leaders_when_they_go_offline(
     with Harness(tmp_path, nodes=3) as harness:
         create(harness, [1, 2])
         level = records.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=int(enabled))
-        harness.cluster.commit_records([level])
+        harness.cluster.commit_metadata_records([level])
         harness.restart(nodes=[3])
         partition = harness.partition("t")
         assert (partition.leader_id, partition.isr, partition.eligible_leader_replicas) == (NO_LEADER, isr, eligible)
@@ -146,7 +148,9 @@ def test_an_offline_node_leaves_the_isr_until_it_returns(tmp_path: Path) -> None
 def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
         topic_id = create(harness, [1, 2])
-        harness.cluster.commit_records([records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1])])
+        harness.cluster.commit_metadata_records(
+            [records.PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=[1])]
+        )
         harness.restart(nodes=[2])
         assert leaders(harness, "t") == [NO_LEADER]
         harness.cluster.controller.change_config(TOPIC_RESOURCE, "t", {"unclean.leader.election.enable": "true"})
@@ -172,14 +176,14 @@ def test_leadership_returns_automatically_to_preferred_replicas(tmp_path: Path) 
         create(harness, [1, 2], [2, 3], [3, 1])
         harness.restart(nodes=[2, 3])
         harness.restart(nodes=[1, 2, 3])
-        Housekeeping(harness.cluster).start()
+        Housekeeping(harness.cluster).start_chores()
         assert leaders(harness, "t") == [2, 2, 3]
         harness.clock.advance(299_999)
         assert leaders(harness, "t") == [2, 2, 3]
         harness.clock.advance(1)
         assert (leaders(harness, "t"), epochs(harness, "t")) == ([1, 2, 3], [2, 0, 0])
         change = records.PartitionChangeRecord(partition_id=1, topic_id=harness.partition("t").topic.topic_id, leader=3)
-        harness.cluster.commit_records([change])
+        harness.cluster.commit_metadata_records([change])
         harness.clock.advance(299_000)
         assert leaders(harness, "t") == [1, 3, 3]
         harness.clock.advance(1000)
@@ -191,7 +195,7 @@ def test_leadership_stays_if_automatic_rebalancing_is_disabled(tmp_path: Path) -
         create(harness, [1, 2])
         harness.restart(nodes=[2])
         harness.restart(nodes=[1, 2])
-        Housekeeping(harness.cluster).start()
+        Housekeeping(harness.cluster).start_chores()
         harness.clock.advance(1_000_000)
         assert leaders(harness, "t") == [2]
 

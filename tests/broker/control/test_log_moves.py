@@ -142,7 +142,7 @@ def test_deleted_records_stay_deleted_after_a_move(two: Harness) -> None:
         two.produce("t", LARGE)
     begin(two)
     two.clock.do_aside()
-    two.partition("t").log.delete_before(3)
+    two.partition("t").log.delete_records_before(3)
     work(two)
     log = two.partition("t").log
     assert (place(two), log.log_start_offset, log.log_end_offset) == ("one", 3, 6)
@@ -289,7 +289,7 @@ def test_a_copy_equals_its_log_after_any_operations(two: Harness, seed: int) -> 
                 two.produce("t", LARGE if chance.random() < 0.4 else "small")
             elif action == 3:
                 log = partition.log
-                log.delete_before(chance.randint(log.log_start_offset, log.log_end_offset))
+                log.delete_records_before(chance.randint(log.log_start_offset, log.log_end_offset))
             elif action == 4:
                 partition.log.flush_soon()
             two.clock.do_aside()

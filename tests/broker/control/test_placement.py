@@ -10,9 +10,9 @@ import pytest
 from minibroker.broker.control.placement import (
     DEFAULT,
     Assignment,
-    check_assignment,
+    check_replica_assignment,
     place_replicas,
-    validate_assignment,
+    validate_manual_assignment,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
@@ -81,9 +81,9 @@ def test_a_partition_whose_brokers_are_all_offline_is_rejected(tmp_path: Path) -
         harness.restart(nodes=[1])
         message = "for partition 6 are fenced or in controlled shutdown"
         with pytest.raises(KafkaError, match=message) as raised:
-            check_assignment(harness.cluster, [[1, 2], [2, 3]], 2, first=5)
+            check_replica_assignment(harness.cluster, [[1, 2], [2, 3]], 2, first=5)
         assert raised.value.code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        check_assignment(harness.cluster, [[2, 1], [3, 1]], 2)
+        check_replica_assignment(harness.cluster, [[2, 1], [3, 1]], 2)
 
 
 @for_each(
@@ -101,5 +101,5 @@ def test_an_invalid_replica_assignment_is_rejected(
     harness: Harness, given: list[tuple[int, list[int]]], count: int, factor: int, code: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as raised:
-        validate_assignment(harness.cluster, given, count, factor)
+        validate_manual_assignment(harness.cluster, given, count, factor)
     assert raised.value.code == code

@@ -19,7 +19,7 @@ Kind = TypeVar("Kind", bound=Message)
 
 def recorded(harness: Harness, kind: type[Kind]) -> list[Kind]:
     seen: list[Message] = []
-    harness.cluster.metadata_log.replay(seen.append)
+    harness.cluster.metadata_log.replay_all_records(seen.append)
     return [record for record in seen if isinstance(record, kind)]
 
 
@@ -73,7 +73,7 @@ def test_a_stop_continues_if_it_cannot_be_recorded(
     def fail(*_: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
 
-    monkeypatch.setattr(harness.cluster.metadata_log, "append", fail)
+    monkeypatch.setattr(harness.cluster.metadata_log, "append_messages", fail)
     harness.stop()
     assert "the metadata log could not record that the nodes have gone" in caplog.text
     assert (harness.directory / "data" / ".kafka_cleanshutdown").exists()

@@ -37,7 +37,7 @@ def issue(harness: Harness, lifetime_ms: int = -1, **more: Any) -> tuple[Delegat
     """A token of alice that bob has asked for and carol may renew; and its secret."""
     who = {"owner": ALICE, "requester": BOB, "renewers": [CAROL], **more}
     record = token_changes.issue_token(harness.cluster, lifetime_ms=lifetime_ms, **who)
-    return record, harness.cluster.image.tokens.compute_secret(record.token_id)
+    return record, harness.cluster.image.tokens.compute_token_secret(record.token_id)
 
 
 def refusal(change: Callable[..., int], *arguments: Any) -> ErrorCode:

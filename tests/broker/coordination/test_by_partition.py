@@ -30,8 +30,8 @@ def test_values_by_partition_behave_as_a_mapping(values: ByPartition[int]) -> No
 def test_taking_the_values_of_a_partition_removes_them(values: ByPartition[int]) -> None:
     for key in ("a", "b", "cc", "ddd"):
         values[key] = len(key)
-    assert values.list_values(1) == [1, 1]
-    assert values.take_values(1) == [1, 1] and values.take_values(1) == []
+    assert values.list_values_of_partition(1) == [1, 1]
+    assert values.remove_values_of_partition(1) == [1, 1] and values.remove_values_of_partition(1) == []
     assert sorted(values) == ["cc", "ddd"]
 
 

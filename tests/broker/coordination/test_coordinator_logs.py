@@ -40,18 +40,18 @@ class Read:
         self.records: list[tuple[bytes | None, bytes | None, int]] = []
         self.ended: list[tuple[int, bool]] = []
 
-    def replay(self, record: Record, producer_id: int) -> None:
+    def replay_record(self, record: Record, producer_id: int) -> None:
         if record.key == b"unknown":
             raise ValueError("this says nothing")
         self.records.append((record.key, record.value, producer_id))
 
-    def on_transaction_ended(self, producer_id: int, *, committed: bool) -> None:
+    def apply_transaction_end(self, producer_id: int, *, committed: bool) -> None:
         self.ended.append((producer_id, committed))
 
-    def on_loaded(self) -> None:
+    def start_timers_after_load(self) -> None:
         raise AssertionError("the log itself does not decide that")
 
-    unload = on_loaded
+    discard_state = start_timers_after_load
 
 
 def made(harness: Harness) -> CoordinatorLog:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.control.elections import apply_partition_changes
+from minibroker.broker.control.elections import commit_partition_changes
 from minibroker.broker.coordination.runtime import RELOAD_MS
 from minibroker.broker.groups.classic.classic_states import State as GroupState
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, TRANSACTIONS_TOPIC
@@ -216,7 +216,7 @@ def test_loading_an_unreadable_shard_is_retried_immediately_after_a_leader_chang
     harness.mend()
     partition = harness.partition(GROUPS_TOPIC)
     elected = PartitionChangeRecord(partition_id=0, topic_id=partition.topic.topic_id, leader=1)
-    apply_partition_changes(harness.cluster, [elected])
+    commit_partition_changes(harness.cluster, [elected])
     harness.load()
     assert harness.offsets() == {"g": {("t", 0): 5}}
 
@@ -264,30 +264,30 @@ def test_iterating_over_groups_yields_only_existing_groups(harness: Broken) -> N
     groups = harness.cluster.groups.groups
     for name in ("a", "b", "c"):
         harness.cluster.groups.find_or_make_classic_group(name)
-    present = groups.iterate_present()
+    present = groups.iterate_present_values()
     assert next(present).group_id == "a"
     del groups["b"]
     harness.cluster.groups.find_or_make_classic_group("d")
     assert [group.group_id for group in present] == ["c"]
-    groups.take_values(0)
-    assert list(groups.iterate_present()) == []
+    groups.remove_values_of_partition(0)
+    assert list(groups.iterate_present_values()) == []
 
 
 def test_an_empty_list_of_entries_records_nothing(harness: Broken) -> None:
-    harness.cluster.groups.append("g", [])
+    harness.cluster.groups.append_entries("g", [])
     assert harness.partition(GROUPS_TOPIC).log.next_offset == 0
 
 
 def test_a_response_waits_for_an_fsync_only_if_the_topic_requires_it(harness: Broken) -> None:
     groups = harness.cluster.groups
     told: list[KafkaError | None] = []
-    groups.append("g", [(b"k", b"v")])
+    groups.append_entries("g", [(b"k", b"v")])
     groups.call_when_durable("g", told.append)
     assert told == [None]
     kept = harness.partition(GROUPS_TOPIC).log
     kept.flush_at = 2
     harness.clock.holds_aside = True
-    groups.append("g", [(b"k", b"v")])
+    groups.append_entries("g", [(b"k", b"v")])
     groups.call_when_durable("g", told.append)
     harness.end_turn()
     assert told == [None]

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.groups.commits import Committed, commit_offsets
-from minibroker.broker.groups.group_coordinator import GroupCoordinator, delete_offsets, delete_offsets_in_batches
+from minibroker.broker.groups.group_coordinator import (
+    GroupCoordinator,
+    delete_offsets_in_batches,
+    delete_offsets_of_group,
+)
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -63,7 +67,7 @@ def limit_batches(harness: Harness, size_bytes: int) -> None:
 def test_a_commit_and_a_deletion_are_one_batch_each(harness: Harness) -> None:
     groups = harness.cluster.groups
     commit_at_once(groups, "g", [("t", 0, OFFSET), ("t", 1, OFFSET), ("u", 0, OFFSET)])
-    delete_offsets(groups, groups.groups["g"], [("t", 0), ("u", 0)])
+    delete_offsets_of_group(groups, groups.groups["g"], [("t", 0), ("u", 0)])
     assert (offsets(harness), record_counts(harness)) == ([("t", 1)], [3, 2])
 
 
@@ -72,7 +76,7 @@ def test_an_empty_commit_or_deletion_creates_no_record_and_no_group(harness: Har
     commit_at_once(groups, "g", [])
     assert (groups.groups, record_counts(harness)) == ({}, [])
     commit_at_once(groups, "g", [("t", 0, OFFSET)])
-    for forget in (delete_offsets, delete_offsets_in_batches):
+    for forget in (delete_offsets_of_group, delete_offsets_in_batches):
         forget(groups, groups.groups["g"], [])
     assert record_counts(harness) == [1]
 
@@ -83,7 +87,7 @@ def test_commits_that_cannot_be_written_are_not_applied(harness: Harness) -> Non
     harness.partition(GROUPS_TOPIC).log.offline = "the disk is away"
     with pytest.raises(KafkaError):
         commit_at_once(groups, "h", [("t", 0, OFFSET)])
-    for forget in (delete_offsets, delete_offsets_in_batches):
+    for forget in (delete_offsets_of_group, delete_offsets_in_batches):
         with pytest.raises(KafkaError):
             forget(groups, groups.groups["g"], [("t", 0)])
     assert offsets(harness) == [("t", 0)] and "h" not in groups.groups

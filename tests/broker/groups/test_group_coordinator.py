@@ -56,18 +56,18 @@ def test_no_group_state_exists_before_the_first_group(harness: Harness) -> None:
 @pytest.mark.parametrize("crash", [True, False])
 def test_groups_and_offsets_are_loaded_after_a_restart(harness: Harness, crash: bool) -> None:
     groups = groups_of(harness)
-    groups.append(
+    groups.append_entries(
         "g",
         [group_entries.encode_group_metadata_entry("g", GROUP), group_entries.encode_offset_entry("g", "t", 3, OFFSET)],
     )
-    groups.append(
+    groups.append_entries(
         "h",
         [
             group_entries.encode_offset_entry("h", "t", 0, OFFSET),
             group_entries.encode_offset_entry("h", "u", 0, OFFSET),
         ],
     )
-    groups.append("h", [group_entries.encode_offset_entry("h", "u", 0, None)])
+    groups.append_entries("h", [group_entries.encode_offset_entry("h", "u", 0, None)])
     harness.restart(crash=crash)
     groups = harness.cluster.groups
     group = groups.find_or_make_classic_group("g")
@@ -83,12 +83,12 @@ def test_groups_and_offsets_are_loaded_after_a_restart(harness: Harness, crash: 
 
 def test_a_tombstone_removes_a_group_and_keeps_its_offsets(harness: Harness) -> None:
     groups = groups_of(harness)
-    groups.append(
+    groups.append_entries(
         "g",
         [group_entries.encode_group_metadata_entry("g", GROUP), group_entries.encode_offset_entry("g", "t", 3, OFFSET)],
     )
-    groups.append("g", [group_entries.encode_group_metadata_entry("g", None)])
-    groups.append(
+    groups.append_entries("g", [group_entries.encode_group_metadata_entry("g", None)])
+    groups.append_entries(
         "h",
         [group_entries.encode_group_metadata_entry("h", GROUP), group_entries.encode_group_metadata_entry("h", None)],
     )
@@ -101,13 +101,13 @@ def test_a_tombstone_removes_a_group_and_keeps_its_offsets(harness: Harness) -> 
 def test_the_last_of_several_commits_is_loaded(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
     groups = groups_of(harness)
     for offset in range(5):
-        groups.append(
+        groups.append_entries(
             "g",
             [group_entries.encode_offset_entry("g", "t", index, OFFSET._replace(offset=offset)) for index in (0, 1)],
         )
-    groups.append("g", [group_entries.encode_offset_entry("g", "t", 1, None)])
+    groups.append_entries("g", [group_entries.encode_offset_entry("g", "t", 1, None)])
     key, _ = group_entries.encode_offset_entry("g", "t", 2, None)
-    groups.append("g", [(key, b"nonsense"), (key[:2], b"")])
+    groups.append_entries("g", [(key, b"nonsense"), (key[:2], b"")])
     harness.restart()
     offsets = harness.cluster.groups.find_or_make_classic_group("g").offsets.by_partition
     assert offsets == {("t", 0): OFFSET._replace(offset=4)}
@@ -121,7 +121,7 @@ def test_a_transaction_and_concurrent_commits_apply_in_log_order(harness: Harnes
     identity = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
     key, value = group_entries.encode_offset_entry("g", "t", 0, OFFSET._replace(offset=6))
     marker = make_transaction_marker(committed=True, coordinator_epoch=0, timestamp=0)
-    groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
+    groups.append_entries("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     for batch in (
         build_batch([Record(key=key, value=value)], base_sequence=0, **identity),  # type: ignore[arg-type]
         build_batch([marker], control=True, **identity),  # type: ignore[arg-type]
@@ -129,7 +129,9 @@ def test_a_transaction_and_concurrent_commits_apply_in_log_order(harness: Harnes
         partition.log.append(batch, [read_header(batch)], 0)
     harness.restart()
     assert harness.cluster.groups.find_or_make_classic_group("g").offsets.by_partition["t", 0].offset == 6
-    harness.cluster.groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET._replace(offset=7))])
+    harness.cluster.groups.append_entries(
+        "g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET._replace(offset=7))]
+    )
     harness.restart()
     assert harness.cluster.groups.find_or_make_classic_group("g").offsets.by_partition["t", 0].offset == 7
 
@@ -137,8 +139,9 @@ def test_a_transaction_and_concurrent_commits_apply_in_log_order(harness: Harnes
 def test_offset_records_of_old_brokers_are_decoded(harness: Harness) -> None:
     groups = groups_of(harness)
     key = LegacyOffsetCommitKey(group="g", topic="t", partition=1)
-    groups.append(
-        "g", [group_entries.encode_entry(key, LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=3))]
+    groups.append_entries(
+        "g",
+        [group_entries.encode_record_entry(key, LegacyOffsetCommitValue(offset=9, metadata="m", commit_timestamp=3))],
     )
     harness.restart()
     offsets = harness.cluster.groups.find_or_make_classic_group("g").offsets.by_partition
@@ -174,7 +177,7 @@ def test_offsets_of_an_open_transaction_survive_their_groups_tombstone(harness: 
     log = harness.partition("__consumer_offsets", groups.log.get_partition_index("g")).log
     batch = transactional(*group_entries.encode_offset_entry("g", "t", 0, OFFSET))
     log.append(batch, [read_header(batch)], 0)
-    groups.append(
+    groups.append_entries(
         "g",
         [group_entries.encode_group_metadata_entry("g", GROUP), group_entries.encode_group_metadata_entry("g", None)],
     )
@@ -187,13 +190,13 @@ def test_offsets_of_an_open_transaction_survive_their_groups_tombstone(harness: 
 
 def test_a_deleted_group_with_an_open_transaction_stays_deleted_after_a_restart(harness: Harness) -> None:
     groups = groups_of(harness)
-    groups.append("g", [group_entries.encode_group_metadata_entry("g", GROUP)])
-    groups.append("g", [group_entries.encode_offset_entry("g", "t", 1, OFFSET)])
+    groups.append_entries("g", [group_entries.encode_group_metadata_entry("g", GROUP)])
+    groups.append_entries("g", [group_entries.encode_offset_entry("g", "t", 1, OFFSET)])
     log = harness.partition("__consumer_offsets", groups.log.get_partition_index("g")).log
     batch = transactional(*group_entries.encode_offset_entry("g", "t", 0, OFFSET))
     log.append(batch, [read_header(batch)], 0)
-    groups.append("g", [group_entries.encode_offset_entry("g", "t", index, None) for index in (0, 1)])
-    groups.append("g", [group_entries.encode_group_metadata_entry("g", None)])
+    groups.append_entries("g", [group_entries.encode_offset_entry("g", "t", index, None) for index in (0, 1)])
+    groups.append_entries("g", [group_entries.encode_group_metadata_entry("g", None)])
     harness.restart()
     assert "g" not in harness.cluster.groups.groups
 
@@ -202,7 +205,7 @@ def test_groups_of_an_unreadable_partition_have_no_coordinator(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     groups = groups_of(harness)
-    groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
+    groups.append_entries("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     partition = harness.partition("__consumer_offsets", groups.log.get_partition_index("g"))
 
     def read(*_: object, **__: object) -> None:
@@ -228,7 +231,7 @@ def test_only_the_coordinator_of_a_group_accepts_its_requests(tmp_path: Path) ->
 
 def test_an_empty_group_id_is_invalid(harness: Harness) -> None:
     groups, node = groups_of(harness), harness.cluster.nodes[1]
-    groups.check_coordinator(node, "")
+    groups.check_is_coordinator(node, "")
     with pytest.raises(KafkaError) as raised:
         groups.check_coordinator_and_id(node, "")
     assert raised.value.code == ErrorCode.INVALID_GROUP_ID
@@ -236,7 +239,7 @@ def test_an_empty_group_id_is_invalid(harness: Harness) -> None:
 
 def test_a_deleted_group_and_its_offsets_stay_deleted(harness: Harness) -> None:
     groups = groups_of(harness)
-    groups.append(
+    groups.append_entries(
         "g",
         [
             group_entries.encode_offset_entry("g", "t", 0, OFFSET),
@@ -253,7 +256,7 @@ def test_a_deleted_group_and_its_offsets_stay_deleted(harness: Harness) -> None:
 
 def test_a_group_is_unknown_after_the_offsets_topic_is_deleted(harness: Harness) -> None:
     groups = groups_of(harness)
-    groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
+    groups.append_entries("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     harness.restart()
     groups = harness.cluster.groups
     group = groups.groups["g"]
@@ -264,7 +267,7 @@ def test_a_group_is_unknown_after_the_offsets_topic_is_deleted(harness: Harness)
     assert groups.groups == {}
     assert group.state_name == "Dead"
     with pytest.raises(KafkaError) as raised:
-        groups.append("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
+        groups.append_entries("g", [group_entries.encode_offset_entry("g", "t", 0, OFFSET)])
     assert raised.value.code == ErrorCode.NOT_COORDINATOR
     harness.coordinator("g")
     groups.check_coordinator_and_id(harness.cluster.nodes[1], "g")

@@ -30,7 +30,7 @@ SETTINGS = {
 def harness(tmp_path: Path) -> Iterator[Harness]:
     """Offsets are kept for ten minutes, and looked at every second; there are the topics "t" and "u"."""
     with Harness(tmp_path, settings=SETTINGS) as harness:
-        Housekeeping(harness.cluster).start()
+        Housekeeping(harness.cluster).start_chores()
         harness.create_topic("t", 2)
         harness.create_topic("u")
         yield harness
@@ -50,7 +50,7 @@ def offsets(harness: Harness) -> list[tuple[str, int]]:
 
 def restarted(harness: Harness) -> None:
     harness.restart(crash=True)
-    Housekeeping(harness.cluster).start()
+    Housekeeping(harness.cluster).start_chores()
 
 
 def test_offsets_of_a_group_without_members_expire_after_their_last_commit(harness: Harness) -> None:

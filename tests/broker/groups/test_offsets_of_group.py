@@ -73,7 +73,9 @@ def test_offsets_expire_unless_they_are_subscribed_or_pending(offsets: Committed
     offsets.pending[9] = {("open", 0): committed()}
 
     def expired(now_ms: int) -> list[tuple[str, int]]:
-        return offsets.list_expired(now_ms, 500, lambda each: each.commit_timestamp_ms, lambda topic: topic == "read")
+        return offsets.list_expired_partitions(
+            now_ms, 500, lambda each: each.commit_timestamp_ms, lambda topic: topic == "read"
+        )
 
     assert expired(1499) == []
     assert expired(1500) == [("t", 0)]
@@ -82,10 +84,10 @@ def test_offsets_expire_unless_they_are_subscribed_or_pending(offsets: Committed
 
 def test_offsets_of_a_group_without_retention_do_not_expire(offsets: CommittedOffsets) -> None:
     offsets.apply_offset("t", 0, committed(until_ms=1))
-    assert offsets.list_expired(1 << 60, 1, lambda _: None, lambda _: False) == []
+    assert offsets.list_expired_partitions(1 << 60, 1, lambda _: None, lambda _: False) == []
 
 
 def test_an_offset_with_its_own_expiry_time_expires_then(offsets: CommittedOffsets) -> None:
     offsets.apply_offset("t", 0, committed(until_ms=9000))
     for now_ms, expired in ((8999, []), (9000, [("t", 0)])):
-        assert offsets.list_expired(now_ms, 1, lambda _: 0, lambda _: False) == expired
+        assert offsets.list_expired_partitions(now_ms, 1, lambda _: 0, lambda _: False) == expired

@@ -56,7 +56,7 @@ class World:
         self.account: dict[Place, Kept] = {}
         self.pending: dict[Place, Kept] = {}
         self.producer: TransactionalProducer | None = None
-        Housekeeping(self.harness.cluster).start()
+        Housekeeping(self.harness.cluster).start_chores()
 
     def commit(self, place: Place, offset: int, keep_minutes: int | None) -> None:
         group, topic, partition = place
@@ -126,7 +126,7 @@ class World:
 
     def restart(self, crash: bool) -> None:
         self.harness.restart(crash=crash)
-        Housekeeping(self.harness.cluster).start()
+        Housekeeping(self.harness.cluster).start_chores()
 
     def check(self) -> None:
         """Nobody hears of what is pending, and who asks for what is stable hears that it is."""

@@ -176,7 +176,7 @@ def test_acl_changes_are_applied_one_after_the_other(authorized: Harness) -> Non
     acls = authorized.cluster.image.acls
     acls.is_changing = True
     context: Any = SimpleNamespace(cluster=authorized.cluster, authorize=lambda *_, **__: None)
-    steps: Any = handlers._run_exclusively(context, map_in_steps(str, [1]), handlers.Created, 1)  # type: ignore[arg-type]
+    steps: Any = handlers._run_acl_changes_one_by_one(context, map_in_steps(str, [1]), handlers.Created, 1)  # type: ignore[arg-type]
     assert [next(steps), next(steps)] == [WAITING, WAITING]
     acls.is_changing = False
     assert next(steps) is None and acls.is_changing
@@ -196,13 +196,13 @@ def _no_room(batch: memoryview) -> None:
 def test_deny_acls_are_created_first_and_deleted_last(authorized: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     allowing, denying = creation(), creation(permission_type=DENY)
     image, seen = authorized.cluster.image, list[list[int]]()
-    apply = image.apply
+    apply = image.apply_record
 
     def noting(record: Any) -> None:
         apply(record)
         seen.append(sorted(acl.permission for acl in image.acls.by_id.values()))
 
-    monkeypatch.setattr(image, "apply", noting)
+    monkeypatch.setattr(image, "apply_record", noting)
     create(authorized, allowing, denying)
     delete(authorized, {})
     assert seen == [[DENY], [DENY, ALLOW], [DENY], []]

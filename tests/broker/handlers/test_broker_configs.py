@@ -144,7 +144,7 @@ def test_each_of_several_brokers_is_described_with_its_own_listeners_and_rack(tm
     }
     with Harness(tmp_path, nodes=2, settings=settings) as harness:
         harness.cluster.nodes[1].rack, harness.cluster.nodes[2].rack = "a", "b"
-        run_all_steps(harness.cluster.controller.apply_changed_settings(None))
+        run_all_steps(harness.cluster.controller.apply_changed_log_settings(None))
         names = ("broker.rack", "listeners", "advertised.listeners", "node.id")
         told = [[entry(harness, BROKER, str(node), name, node=node).value for name in names] for node in (1, 2)]
         assert told == [

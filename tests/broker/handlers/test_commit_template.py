@@ -140,7 +140,7 @@ def test_a_commit_is_refused_once_another_node_is_the_coordinator(tmp_path: Path
             assert codes(client) == [0, 0]
         assert isinstance(client.connection.template, OffsetCommitTemplate)
         moved = PartitionChangeRecord(partition_id=0, topic_id=partition.topic.topic_id, leader=3 - partition.leader_id)
-        harness.cluster.commit_records([moved])
+        harness.cluster.commit_metadata_records([moved])
         client.send(request(harness, 7, 10), 7)
         assert codes(client) == [ErrorCode.NOT_COORDINATOR] * 2
         assert offsets(harness) == [2, 3]

@@ -73,7 +73,7 @@ def test_an_error_of_one_group_does_not_affect_the_others(
         asked.append((member_id, epoch))
         raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
-    monkeypatch.setattr(harness.cluster.groups.groups["g"], "check_fetch", refuse)
+    monkeypatch.setattr(harness.cluster.groups.groups["g"], "check_offset_fetch", refuse)
     request = of_groups("g", "h", topics=None)
     request.groups[0].member_id, request.groups[0].member_epoch = "m", 3
     first, second = harness.request(request, 9).groups

@@ -28,7 +28,7 @@ def stocked(tmp_path: Path) -> Harness:
         harness.create_topic(name)
     for kind, name in ((GROUP, "g"), (CLIENT_METRICS, "m")):
         record = ConfigRecord(resource_type=kind, resource_name=name, name="interval.ms", value="1000")
-        harness.cluster.image.apply(record)
+        harness.cluster.image.apply_record(record)
     harness.cluster.image.get_configs(GROUP, "without")
     return harness
 

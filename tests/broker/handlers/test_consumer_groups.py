@@ -25,7 +25,7 @@ def test_the_versions_of_kafka_4_3_are_served() -> None:
 @pytest.mark.parametrize("why", ["feature", "protocol"])
 def test_consumer_groups_can_be_disabled_for_a_cluster(harness: Harness, why: str) -> None:
     if why == "feature":
-        harness.cluster.commit_records([records.FeatureLevelRecord(name=GROUP_VERSION, feature_level=0)])
+        harness.cluster.commit_metadata_records([records.FeatureLevelRecord(name=GROUP_VERSION, feature_level=0)])
     else:
         harness.restart(settings={"group.coordinator.rebalance.protocols": "classic"})
     answer = Player(harness, "m1", "t").join()

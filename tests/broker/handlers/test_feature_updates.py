@@ -53,13 +53,13 @@ def told(harness: Harness) -> dict[str, int]:
 
 def at_level(harness: Harness, level: int) -> None:
     """Make the cluster one that an older Kafka has formatted."""
-    harness.cluster.commit_records([records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)])
+    harness.cluster.commit_metadata_records([records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)])
     without_eligible_leaders(harness)
 
 
 def without_eligible_leaders(harness: Harness) -> None:
     """Make the cluster one that was formatted before these became final by default."""
-    harness.cluster.commit_records(
+    harness.cluster.commit_metadata_records(
         [
             records.FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0),
             records.ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MINIMUM_ISR, value=None),
@@ -191,7 +191,7 @@ def test_all_feature_levels_are_accepted_if_the_voters_are_in_the_log(tmp_path: 
 def test_voters_written_by_kafka_stay_in_the_log(harness: Harness) -> None:
     assert KRAFT_VERSION not in told(harness)
     state = harness.directory / "data" / "__cluster_metadata-0" / "quorum-state"
-    state.write_bytes(QuorumState(1, 5, version=1).encode())
+    state.write_bytes(QuorumState(1, 5, version=1).encode_as_json())
     harness.restart()
     assert told(harness)[KRAFT_VERSION] == 1
     assert update(harness, (KRAFT_VERSION, 1, UPGRADE)).error_code == ErrorCode.NONE
@@ -224,7 +224,7 @@ def test_an_offline_broker_must_support_the_feature_level(harness: Harness) -> N
         )
     ]
     at_level(harness, 25)
-    harness.cluster.commit_records([old])
+    harness.cluster.commit_metadata_records([old])
     assert refused(harness, (METADATA_VERSION, 30, UPGRADE)).endswith("Broker 7 only supports versions 7-25")
     wanted = (ELIGIBLE_LEADER_REPLICAS, 1, UPGRADE)
     assert refused(harness, wanted).endswith("Broker 7 does not support this feature.")

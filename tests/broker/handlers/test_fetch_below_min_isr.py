@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.control.elections import add_live_replicas_to_isr, remove_absent_nodes
+from minibroker.broker.control.elections import remove_absent_nodes_from_isr, return_live_replicas_to_isr
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.log_offsets import ListOffsetsRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
@@ -29,11 +29,11 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 
 
 def leave(harness: Harness, *nodes: int) -> None:
-    remove_absent_nodes(harness.cluster, [harness.partition("t")], away=nodes)
+    remove_absent_nodes_from_isr(harness.cluster, [harness.partition("t")], away=nodes)
 
 
 def come_back(harness: Harness) -> None:
-    add_live_replicas_to_isr(harness.cluster, [harness.partition("t")])
+    return_live_replicas_to_isr(harness.cluster, [harness.partition("t")])
 
 
 def produce(harness: Harness, value: str, acks: int = 1) -> int:

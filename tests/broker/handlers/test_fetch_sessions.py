@@ -80,7 +80,7 @@ EVERYTHING = {("t", 0): ["a", "b"], ("t", 1): ["c"], ("t", 2): []}
 def test_a_changed_log_start_offset_is_sent(topics: Harness) -> None:
     session = Session(topics)
     session({("t", 0): 2})
-    topics.partition("t").log.delete_before(1)
+    topics.partition("t").log.delete_records_before(1)
     assert session() == {("t", 0): []}
     assert session() == {}
 

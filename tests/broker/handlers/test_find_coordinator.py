@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.coordination.coordinators import find_or_create_coordinator
+from minibroker.broker.coordination.coordinators import find_coordinator_or_create_topic
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests.dispatch import Dispatcher
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -36,7 +36,7 @@ def find(harness: Harness, key: str, key_type: int, version: int, **more: Any) -
 def test_each_key_has_the_coordinator_of_its_partition(tmp_path: Path, version: int, key_type: int) -> None:
     with Harness(tmp_path, nodes=3) as harness:
         of_transactions = key_type == TRANSACTION and version
-        node = find_or_create_coordinator(
+        node = find_coordinator_or_create_topic(
             harness.cluster.transactions if of_transactions else harness.cluster.groups, "k"
         )
         for asked in (1, 2, 3):

@@ -17,7 +17,7 @@ from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import make_transaction_marker
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import run_all_steps
@@ -42,7 +42,7 @@ def records(*values: str, headers: tuple[tuple[str, bytes], ...] = ()) -> list[R
 def produce(harness: Harness, *values: str, magic: int, codec: int = 0, topic: str = "t") -> None:
     version = {0: 0, 1: 2, 2: 9}[magic]
     answer = harness.produce_batch(
-        topic, bytes(build_in_format(records(*values), magic, compression=codec)), version=version
+        topic, bytes(build_records_in_format(records(*values), magic, compression=codec)), version=version
     )
     assert answer.error_code == ErrorCode.NONE
 
@@ -219,7 +219,7 @@ def test_a_corrupt_batch_is_not_converted(harness: Harness) -> None:
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_old_producers_receive_offset_and_append_time(harness: Harness, version: int, stored: int) -> None:
     harness.create_topic("t", message_format_version=FORMAT_VERSIONS[stored], message_timestamp_type="LogAppendTime")
-    data = bytes(build_in_format(records("a", "b"), 0 if version < 2 else 1))
+    data = bytes(build_records_in_format(records("a", "b"), 0 if version < 2 else 1))
     for first_offset in (0, 2):
         answer = harness.produce_batch("t", data, version=version)
         assert (answer.error_code, answer.base_offset) == (0, first_offset)
@@ -231,7 +231,7 @@ def test_old_producers_receive_offset_and_append_time(harness: Harness, version:
 def test_old_producers_with_acks_0_get_no_response(harness: Harness, version: int) -> None:
     harness.create_topic("t")
     data = ProduceRequest.TopicProduceData.PartitionProduceData(
-        index=0, records=memoryview(bytes(build_in_format(records("a"), 1)))
+        index=0, records=memoryview(bytes(build_records_in_format(records("a"), 1)))
     )
     request = ProduceRequest(
         acks=0, timeout_ms=1, topic_data=[ProduceRequest.TopicProduceData(name="t", partition_data=[data])]
@@ -337,7 +337,7 @@ def test_a_log_truncated_during_conversion_is_read_again(harness: Harness, loss:
     elif loss == "deleted":
         harness.request(DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]))
     else:
-        harness.partition("t").log.delete_before(1)
+        harness.partition("t").log.delete_records_before(1)
     (answer,) = answers_in(harness, run_all_steps(steps)).values()
     if loss == "cut":
         assert [record.value for record in fetched(answer)] == [b"b"]

@@ -31,7 +31,7 @@ def describe(harness: Harness, *groups: str, version: int = 6, node: int = 1, **
 def commit(harness: Harness, group: str) -> None:
     """Make a group that only commits offsets."""
     harness.coordinator(group)
-    harness.cluster.groups.append(group, [group_entries.encode_offset_entry(group, "t", 0, OFFSET)])
+    harness.cluster.groups.append_entries(group, [group_entries.encode_offset_entry(group, "t", 0, OFFSET)])
     harness.cluster.groups.find_or_make_classic_group(group).offsets.apply_offset("t", 0, OFFSET)
 
 

@@ -58,7 +58,9 @@ def test_a_response_that_cannot_be_encoded_blocks_no_other_member(
     for client in clients:
         client.send(join(), 3)
     spoilt = list(driver.group.members)[1]
-    monkeypatch.setattr(ClassicGroup, "make_join_answer", spoiling(spoilt, ClassicGroup.make_join_answer))
+    monkeypatch.setattr(
+        ClassicGroup, "make_join_group_response", spoiling(spoilt, ClassicGroup.make_join_group_response)
+    )
     driver.turn()
     assert [client.closed for client in clients] == [False, True, False]
     answers = [[answer for _, answer in client.responses()] for client in clients]

@@ -84,7 +84,9 @@ def test_an_unclean_election_takes_any_replica_that_is_online(tmp_path: Path) ->
         create(harness, [1, 2, 3], [2, 1, 3])
         harness.cluster.controller.create_topic("u", assignment=[(0, [1])])
         out_of_sync = harness.partition("t").topic.topic_id
-        harness.cluster.commit_records([records.PartitionChangeRecord(partition_id=0, topic_id=out_of_sync, isr=[1])])
+        harness.cluster.commit_metadata_records(
+            [records.PartitionChangeRecord(partition_id=0, topic_id=out_of_sync, isr=[1])]
+        )
         harness.restart(nodes=[2, 3])
         assert harness.partition("t").leader_id == NO_LEADER
         message = "Eligible topic partition leaders are not available."
@@ -131,7 +133,7 @@ def test_an_election_that_cannot_be_recorded_changes_nothing(tmp_path: Path, mon
         create(harness, [1, 2])
         harness.restart(nodes=[2])
         harness.restart(nodes=[1, 2])
-        monkeypatch.setattr(harness.cluster.metadata_log, "append", fail)
+        monkeypatch.setattr(harness.cluster.metadata_log, "append_messages", fail)
         request = ElectLeadersRequest(topic_partitions=None)
         assert harness.request(request).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert harness.partition("t").leader_id == 2

@@ -61,7 +61,7 @@ def filled(harness: Harness) -> Harness:
 
 
 def test_the_earliest_offset_is_the_log_start_offset(filled: Harness) -> None:
-    filled.partition("t").log.delete_before(3)
+    filled.partition("t").log.delete_records_before(3)
     assert listed(filled, "t", EARLIEST) == (0, 3, -1, 0)
     assert listed(filled, "t", EARLIEST_LOCAL) == (0, 3, -1, 0)
     assert listed(filled, "t", 0) == (0, 3, T + 2000, 0)
@@ -120,7 +120,7 @@ def test_a_failing_disk_fails_only_its_own_partition(filled: Harness, monkeypatc
         raise OSError("no such disk")
 
     segment = filled.partition("t").log.segments[0]
-    monkeypatch.setattr(type(segment), "find_timestamp", fail)
+    monkeypatch.setattr(type(segment), "find_first_record_at_timestamp", fail)
     partitions = [Partition(partition_index=0, timestamp=T), Partition(partition_index=1, timestamp=LATEST)]
     (topic,) = filled.request(ListOffsetsRequest(topics=[Topic(name="t", partitions=partitions)])).topics
     assert [answer.error_code for answer in topic.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
@@ -229,7 +229,7 @@ def test_version_0_lists_up_to_the_requested_number_of_offsets(
 
 
 def test_version_0_starts_at_the_log_start_offset(segments: Harness) -> None:
-    segments.partition("t").log.delete_before(2)
+    segments.partition("t").log.delete_records_before(2)
     assert old_style(segments, EARLIEST) == (0, [2])
     assert old_style(segments, LATEST) == (0, [6, 5, 4, 2])
 

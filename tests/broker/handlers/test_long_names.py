@@ -15,7 +15,7 @@ import pytest
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, get_request_class
-from minibroker.protocol.fields import Kind, list_fields
+from minibroker.protocol.fields import Kind, list_declared_fields
 from minibroker.protocol.primitives import MAX_STRING_BYTES, ZERO_UUID
 from tests.broker.harness import Harness
 
@@ -33,7 +33,7 @@ def filled(struct: type, name: str, count: int, number: int) -> Any:
             return filled(kind.struct, name, count, number)
         return name if kind.code == "string" else OF_FIXED_SIZE.get(kind.code, number)
 
-    return struct(**{field.name: value(field.kind) for field in list_fields(struct)})
+    return struct(**{field.name: value(field.kind) for field in list_declared_fields(struct)})
 
 
 @pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: ApiKey(key).name)

@@ -95,7 +95,7 @@ def test_a_member_error_is_returned_for_all_existing_partitions(
         asked.append((*who, transactional, version))
         raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
 
-    monkeypatch.setattr(harness.cluster.groups.groups["g"], "check_commit", refuse)
+    monkeypatch.setattr(harness.cluster.groups.groups["g"], "check_offset_commit", refuse)
     member = {"member_id": "m", "group_instance_id": "i", "generation_id_or_member_epoch": 3}
     answered = commit(harness, "g", ("t", 0, 8), ("nope", 0, 8), ("t", 1, 8), version=7, **member)
     assert answered == [ErrorCode.FENCED_INSTANCE_ID, UNKNOWN, ErrorCode.FENCED_INSTANCE_ID]
@@ -114,7 +114,7 @@ def test_a_group_error_is_returned_for_all_partitions(
             raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
 
     group = harness.cluster.groups.groups["g"]
-    monkeypatch.setattr(group, "check_commit", lambda *_, **__: only_first)
+    monkeypatch.setattr(group, "check_offset_commit", lambda *_, **__: only_first)
     assert commit(harness, "g", ("t", 0, 8), ("t", 1, 8)) == [ErrorCode.STALE_MEMBER_EPOCH] * 2
     assert commit(harness, "g", ("t", 0, 9)) == [0]
     assert [each.offset for each in group.offsets.by_partition.values()] == [9]

@@ -80,7 +80,7 @@ def test_a_reassignment_is_recorded_as_kafka_records_it(tmp_path: Path) -> None:
         create(harness, [1, 2])
         move(harness, (0, [2, 3]))
         seen: list[Any] = []
-        harness.cluster.metadata_log.replay(seen.append)
+        harness.cluster.metadata_log.replay_all_records(seen.append)
         begun, ended = (record for record in seen if isinstance(record, records.PartitionChangeRecord))
         assert (begun.replicas, begun.adding_replicas, begun.removing_replicas) == ([2, 3, 1], [3], [1])
         assert (begun.isr, begun.leader) == (None, -2)
@@ -142,7 +142,7 @@ def test_a_cancellation_may_require_an_unclean_leader_election(tmp_path: Path, a
         change = records.PartitionChangeRecord(partition_id=0, topic_id=harness.partition("t").topic.topic_id)
         change.replicas, change.adding_replicas, change.removing_replicas = [2, 3, 1], [2, 3], [1]
         change.isr, change.leader = [2], 2
-        harness.cluster.commit_records([change])
+        harness.cluster.commit_metadata_records([change])
         (answer,) = move(harness, (0, None))
         if allowed:
             assert (answer, state(harness)[:3]) == ((0, None), ([1], [1], 1))
@@ -203,7 +203,7 @@ def test_a_remote_partition_gets_a_local_log_when_a_replica_moves_here(tmp_path:
         broker = records.RegisterBrokerRecord(broker_id=7, incarnation_id=bytes(16), broker_epoch=1)
         topic = records.TopicRecord(name="t", topic_id=topic_id)
         away = records.PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[7], isr=[7], leader=NO_LEADER)
-        harness.cluster.commit_records([broker, topic, away])
+        harness.cluster.commit_metadata_records([broker, topic, away])
         harness.restart()
         assert not harness.partition("t").has_local_log
         move(harness, (0, [1]))
@@ -219,7 +219,7 @@ def test_a_reassignment_that_cannot_be_recorded_changes_nothing(
 
     with Harness(tmp_path, nodes=2) as harness:
         create(harness, [1])
-        monkeypatch.setattr(harness.cluster.metadata_log, "append", fail)
+        monkeypatch.setattr(harness.cluster.metadata_log, "append_messages", fail)
         answer = harness.request(request_for("t", (0, [2])))
         assert (answer.error_code, answer.responses) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
         assert state(harness) == ([1], [1], 1, 0)

@@ -22,7 +22,7 @@ from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.steps import Steps
-from minibroker.storage.validation import validate_in_steps
+from minibroker.storage.validation import validate_records_in_steps
 from tests.broker.harness import Harness, batch, frame_of, served_versions
 
 FIRST_WITH_LEADERS = 10
@@ -246,11 +246,11 @@ def test_a_batch_validated_for_a_replaced_log_is_not_appended_to_its_successor(
         harness.produce("u", "a")
 
     def moving(*args: Any, **more: Any) -> Any:
-        validated = yield from validate_in_steps(*args, **more)
+        validated = yield from validate_records_in_steps(*args, **more)
         harness.partition("t").log = other
         return validated
 
-    monkeypatch.setattr(producing, "validate_in_steps", moving)
+    monkeypatch.setattr(producing, "validate_records_in_steps", moving)
     answer = produce(harness, {("t", 0): GOOD})["t", 0]
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert other.log_end_offset == log_end_offset
@@ -268,7 +268,7 @@ def test_records_of_a_produce_that_waits_for_its_turn_are_not_overwritten(harnes
         while going_on[0]:
             yield
 
-    slicer.start_steps(others())
+    slicer.run_steps_in_slices(others())
     sent, scribble = (
         build_batch([Record(0, 1_700_000_000_000, b"key", value, ())], compression=Compression.GZIP)
         for value in (b"what was sent", b"what followed")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.coordination.coordinators import find_or_create_coordinator
+from minibroker.broker.coordination.coordinators import find_coordinator_or_create_topic
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -52,7 +52,7 @@ def test_the_transaction_timeout_is_ignored_without_a_transactional_id(harness: 
 
 def test_only_the_coordinator_of_a_transactional_id_initializes_it(tmp_path: Path) -> None:
     with Harness(tmp_path, nodes=2) as harness:
-        coordinator = find_or_create_coordinator(harness.cluster.transactions, "tx").node_id
+        coordinator = find_coordinator_or_create_topic(harness.cluster.transactions, "tx").node_id
         codes = {node: init_transactional(harness, "tx", 1000, 5, node=node).error_code for node in (1, 2)}
         assert codes == {coordinator: ErrorCode.NONE, 3 - coordinator: ErrorCode.NOT_COORDINATOR}
 

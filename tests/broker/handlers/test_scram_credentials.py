@@ -102,10 +102,10 @@ def test_invalid_alterations_are_rejected_and_others_are_applied(
 
 def test_scram_credentials_require_a_metadata_version_that_has_them(harness: Harness) -> None:
     too_low = (ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
-    harness.cluster.commit_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=10)])
+    harness.cluster.commit_metadata_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=10)])
     assert alter(harness, upsertion("alice"), deletion("bob")) == {
         "alice": too_low,
         "bob": (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"),
     }
-    harness.cluster.commit_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=11)])
+    harness.cluster.commit_metadata_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=11)])
     assert alter(harness, upsertion("alice")) == {"alice": (ErrorCode.NONE, None)}

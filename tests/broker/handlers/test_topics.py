@@ -87,7 +87,7 @@ def test_topic_deletion_can_be_disabled(tmp_path: Path, version: int) -> None:
 def test_a_deletion_that_cannot_be_recorded_keeps_the_topic(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.create_topic("t")
     with monkeypatch.context() as patched:
-        patched.setattr(harness.cluster.metadata_log, "append", full_disk)
+        patched.setattr(harness.cluster.metadata_log, "append_messages", full_disk)
         (result,) = delete(harness, "t")
     assert result.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert harness.produce("t", "v") == 0

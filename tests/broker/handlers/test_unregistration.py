@@ -39,7 +39,7 @@ def test_an_offline_broker_is_unregistered_permanently(tmp_path: Path) -> None:
         assert unregister(harness, 2) == (ErrorCode.NONE, "")
         assert brokers(harness) == {1: False}
         seen: list[Any] = []
-        harness.cluster.metadata_log.replay(seen.append)
+        harness.cluster.metadata_log.replay_all_records(seen.append)
         (record,) = [one for one in seen if isinstance(one, records.UnregisterBrokerRecord)]
         assert (record.broker_id, record.broker_epoch) == (2, epoch)
         harness.restart(nodes=[1])
@@ -112,8 +112,8 @@ def test_unregistering_a_controller_is_rejected(harness: Harness) -> None:
 
     message = "Controller ID 1 is not currently registered."
     assert told() == (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, message)
-    harness.cluster.commit_records([records.FeatureLevelRecord(name="metadata.version", feature_level=32)])
+    harness.cluster.commit_metadata_records([records.FeatureLevelRecord(name="metadata.version", feature_level=32)])
     assert told() == (ErrorCode.CONTROLLER_ID_NOT_REGISTERED, message)
-    harness.cluster.commit_records([records.FeatureLevelRecord(name="metadata.version", feature_level=31)])
+    harness.cluster.commit_metadata_records([records.FeatureLevelRecord(name="metadata.version", feature_level=31)])
     old = "The current MetadataVersion is too old to support controller unregistration."
     assert told() == (ErrorCode.UNSUPPORTED_VERSION, old)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.control.placement import check_replicas, place_replicas
+from minibroker.broker.control.placement import check_replicas_of_partition, place_replicas
 from minibroker.broker.metadata.features import METADATA_VERSION
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import metadata_records as records
@@ -56,7 +56,7 @@ def ids(harness: Harness, *names: str) -> list[bytes]:
 
 
 def at_level(harness: Harness, level: int) -> None:
-    harness.cluster.commit_records([records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)])
+    harness.cluster.commit_metadata_records([records.FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)])
 
 
 def test_new_logs_avoid_a_cordoned_directory(spread: Harness) -> None:
@@ -96,7 +96,7 @@ def test_a_broker_whose_directories_are_all_cordoned_gets_no_replicas(spread: Ha
     with pytest.raises(KafkaError, match="only 1 broker.s. are registered or some brokers have all their log"):
         place_replicas(spread.cluster, 1, 2)
     with pytest.raises(KafkaError, match="includes broker 2, but all its log directories are cordoned"):
-        check_replicas(spread.cluster, [1, 2])
+        check_replicas_of_partition(spread.cluster, [1, 2])
 
 
 def test_a_cordoned_broker_that_is_away_gets_no_replicas(spread: Harness) -> None:

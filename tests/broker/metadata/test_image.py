@@ -17,7 +17,7 @@ ID, OTHER_ID = bytes(15) + b"\x07", bytes(15) + b"\x08"
 def fold(*messages: Message) -> Image:
     image = Image()
     for message in messages:
-        image.apply(message)
+        image.apply_record(message)
     return image
 
 
@@ -78,14 +78,14 @@ def test_config_records_may_precede_the_record_of_their_topic() -> None:
 def test_a_new_leader_starts_a_new_leader_epoch() -> None:
     image = fold(topic(), partition(0))
     change = records.PartitionChangeRecord(partition_id=0, topic_id=ID, leader=2)
-    image.apply(change)
+    image.apply_record(change)
     (found,) = image.topics["t"].partitions
     assert (found.leader_id, found.leader_epoch, found.partition_epoch) == (2, 1, 1)
 
 
 def test_a_partition_change_without_a_leader_keeps_the_leader_epoch() -> None:
     image = fold(topic(), partition(0))
-    image.apply(records.PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[1], replicas=[1, 3]))
+    image.apply_record(records.PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[1], replicas=[1, 3]))
     (found,) = image.topics["t"].partitions
     assert (found.leader_id, found.leader_epoch, found.partition_epoch) == (1, 0, 1)
     assert (found.isr, found.replicas) == ([1], [1, 3])
@@ -120,7 +120,7 @@ def test_fence_and_unfence_records_of_any_kafka_version_are_applied() -> None:
         records.UnfenceBrokerRecord(id=1),
         records.FenceBrokerRecord(id=1),
     ):
-        image.apply(message)
+        image.apply_record(message)
         seen.append((image.brokers[1].fenced, image.brokers[1].in_controlled_shutdown))
     assert seen == [(False, False), (False, True), (True, True), (False, True), (True, True)]
 
@@ -135,15 +135,15 @@ def test_a_change_of_an_unknown_broker_is_rejected(message: Message) -> None:
 
 def test_eligible_leader_replicas_are_kept_until_changed_or_cleared() -> None:
     image = fold(topic(), partition(0), partition(1, eligible_leader_replicas=[2], last_known_elr=[1]))
-    image.apply(
+    image.apply_record(
         records.PartitionChangeRecord(partition_id=0, topic_id=ID, eligible_leader_replicas=[1], last_known_elr=[2])
     )
-    image.apply(records.PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[]))
+    image.apply_record(records.PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[]))
     found = image.topics["t"].partitions
     assert [(one.eligible_leader_replicas, one.last_known_elr) for one in found] == [([1], [2]), ([2], [1])]
-    image.apply(records.ClearElrRecord(topic_name="another"))
+    image.apply_record(records.ClearElrRecord(topic_name="another"))
     assert found[0].eligible_leader_replicas == [1]
-    image.apply(records.ClearElrRecord())
+    image.apply_record(records.ClearElrRecord())
     assert [(one.eligible_leader_replicas, one.last_known_elr) for one in found] == [([], []), ([], [])]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.metadata.metadata_log import MetadataError, MetadataLog
-from minibroker.broker.metadata.metadata_snapshots import iterate_values_in
+from minibroker.broker.metadata.metadata_snapshots import iterate_record_values_in
 from minibroker.broker.metadata.quorum_state import QuorumState, parse_quorum_state
 from minibroker.protocol.declare import Message
 from minibroker.protocol.messages import metadata_records as records
@@ -27,7 +27,7 @@ TOPIC = records.TopicRecord(name="t", topic_id=ID)
 
 def replayed(log: MetadataLog) -> list[Message]:
     seen: list[Message] = []
-    log.replay(seen.append)
+    log.replay_all_records(seen.append)
     return seen
 
 
@@ -49,20 +49,20 @@ def append_value(log: MetadataLog, value: bytes | None) -> None:
 def test_appended_records_are_replayed_in_order(log: MetadataLog) -> None:
     before = replayed(log)
     appended = [TOPIC, records.RemoveTopicRecord(topic_id=ID), records.NoOpRecord()]
-    log.append(appended, 5, LEVEL)
-    log.append([TOPIC], 6, LEVEL)
+    log.append_messages(appended, 5, LEVEL)
+    log.append_messages([TOPIC], 6, LEVEL)
     assert replayed(log) == [*before, *appended, TOPIC]
 
 
 def test_an_empty_list_of_records_appends_no_batch(log: MetadataLog) -> None:
     end_offset = log.storage.log_end_offset
-    log.append([], 5, LEVEL)
+    log.append_messages([], 5, LEVEL)
     assert log.storage.log_end_offset == end_offset
 
 
 def test_a_metadata_log_of_several_segments_is_replayed_completely(log: MetadataLog) -> None:
     for name in ("a", "b", "c"):
-        log.append([records.TopicRecord(name=name, topic_id=ID)], 5, LEVEL)
+        log.append_messages([records.TopicRecord(name=name, topic_id=ID)], 5, LEVEL)
         log.storage.roll_segment_if_used()
     assert [record.name for record in replayed(log) if isinstance(record, records.TopicRecord)] == ["a", "b", "c"]
 
@@ -76,7 +76,7 @@ def test_control_batches_are_skipped(log: MetadataLog) -> None:
 
 @pytest.mark.parametrize("crash", [False, True])
 def test_metadata_records_survive_a_restart(harness: Harness, crash: bool) -> None:
-    harness.cluster.metadata_log.append([TOPIC], 5, LEVEL)
+    harness.cluster.metadata_log.append_messages([TOPIC], 5, LEVEL)
     harness.restart(crash=crash)
     assert TOPIC in replayed(harness.cluster.metadata_log)
 
@@ -95,19 +95,19 @@ def names_in(messages: list[Message]) -> list[str]:
 
 
 def test_a_metadata_transaction_applies_at_its_end_even_over_several_batches(log: MetadataLog) -> None:
-    log.append([*topics("a"), BEGIN, *topics("b")], 5, LEVEL)
-    log.append([*topics("c"), END, *topics("d")], 5, LEVEL)
+    log.append_messages([*topics("a"), BEGIN, *topics("b")], 5, LEVEL)
+    log.append_messages([*topics("c"), END, *topics("d")], 5, LEVEL)
     assert names_in(replayed(log)) == ["a", "b", "c", "d"]
 
 
 def test_an_aborted_metadata_transaction_is_not_applied(log: MetadataLog) -> None:
-    log.append([*topics("a"), BEGIN, *topics("b"), ABORT, *topics("c")], 5, LEVEL)
+    log.append_messages([*topics("a"), BEGIN, *topics("b"), ABORT, *topics("c")], 5, LEVEL)
     assert names_in(replayed(log)) == ["a", "c"]
 
 
 def test_an_unfinished_metadata_transaction_is_aborted_by_the_next_leader(harness: Harness) -> None:
     log = harness.cluster.metadata_log
-    log.append([*topics("a"), BEGIN, *topics("b")], 5, LEVEL)
+    log.append_messages([*topics("a"), BEGIN, *topics("b")], 5, LEVEL)
     assert names_in(replayed(log)) == ["a"]
     harness.restart(crash=True)
     assert list(harness.cluster.image.topics) == ["a"]
@@ -125,7 +125,7 @@ def test_an_unfinished_metadata_transaction_is_aborted_by_the_next_leader(harnes
     ],
 )
 def test_unbalanced_transaction_records_are_rejected(log: MetadataLog, messages: list[Message], reason: str) -> None:
-    log.append(messages, 5, LEVEL)
+    log.append_messages(messages, 5, LEVEL)
     with pytest.raises(MetadataError, match=reason):
         replayed(log)
 
@@ -133,9 +133,9 @@ def test_unbalanced_transaction_records_are_rejected(log: MetadataLog, messages:
 def test_a_contradicting_record_of_a_metadata_transaction_is_reported_with_its_own_offset(harness: Harness) -> None:
     log = harness.cluster.metadata_log
     offset = log.storage.log_end_offset + 1
-    log.append([BEGIN, records.RemoveTopicRecord(topic_id=ID), records.NoOpRecord(), END], 5, LEVEL)
+    log.append_messages([BEGIN, records.RemoveTopicRecord(topic_id=ID), records.NoOpRecord(), END], 5, LEVEL)
     with pytest.raises(MetadataError, match=f"offset {offset}: there is no topic with the id"):
-        log.replay(harness.cluster.image.apply)
+        log.replay_all_records(harness.cluster.image.apply_record)
 
 
 # --- leader epochs ------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_the_quorum_state_file_contains_the_epoch(harness: Harness) -> None:
 
 def test_a_new_epoch_exceeds_that_of_the_quorum_state_file(harness: Harness) -> None:
     harness.stop()
-    (metadata_file(harness).parent / "quorum-state").write_bytes(QuorumState(-1, 17, (1, 2, 3), 0).encode())
+    (metadata_file(harness).parent / "quorum-state").write_bytes(QuorumState(-1, 17, (1, 2, 3), 0).encode_as_json())
     harness.start()
     assert harness.cluster.metadata_log.leader_epoch == 18
     file = metadata_file(harness).parent / "quorum-state"
@@ -189,9 +189,9 @@ def test_an_invalid_quorum_state_file_is_replaced(harness: Harness, caplog: pyte
 
 def test_a_snapshot_replaces_the_records_before_its_end(harness: Harness) -> None:
     log = harness.cluster.metadata_log
-    log.append(topics("before"), 5, LEVEL)
+    log.append_messages(topics("before"), 5, LEVEL)
     end = log.storage.log_end_offset
-    log.append(topics("after"), 5, LEVEL)
+    log.append_messages(topics("after"), 5, LEVEL)
     write_snapshot(metadata_file(harness).parent, end, 7, snapshot_of([LEVEL_RECORD, *topics("of the snapshot")]))
     assert names_in(replayed(log)) == ["of the snapshot", "after"]
 
@@ -200,8 +200,8 @@ def test_a_log_that_starts_after_a_snapshot_end_is_incomplete(harness: Harness) 
     log = harness.cluster.metadata_log
     write_snapshot(metadata_file(harness).parent, 1, 1, snapshot_of([LEVEL_RECORD]))
     log.storage.roll_segment_if_used()
-    log.append(topics("a"), 5, LEVEL)
-    log.storage.delete_before(log.storage.log_end_offset - 1)
+    log.append_messages(topics("a"), 5, LEVEL)
+    log.storage.delete_records_before(log.storage.log_end_offset - 1)
     with pytest.raises(MetadataError, match=r"offset 1: the log begins at \d+, and no snapshot ends there"):
         replayed(log)
 
@@ -244,7 +244,9 @@ def test_a_formatted_directory_starts_with_the_bootstrap_records(tmp_path: Path)
 
 def control_and_versions(log: MetadataLog) -> list[tuple[int, int]]:
     """(type, version) of each record in the first segment."""
-    return [(value[1], value[2]) for _, value in iterate_values_in(log.storage.segments[0].file.read(0, 1 << 20))]
+    return [
+        (value[1], value[2]) for _, value in iterate_record_values_in(log.storage.segments[0].file.read(0, 1 << 20))
+    ]
 
 
 def test_an_incomplete_bootstrap_file_is_rejected(tmp_path: Path) -> None:
@@ -279,7 +281,7 @@ def test_an_unreadable_bootstrap_file_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [6, 34])
 def test_an_unknown_metadata_version_is_rejected_and_nothing_is_written(harness: Harness, level: int) -> None:
     raised = records.FeatureLevelRecord(name="metadata.version", feature_level=level)
-    harness.cluster.metadata_log.append([raised], 5, LEVEL)
+    harness.cluster.metadata_log.append_messages([raised], 5, LEVEL)
     harness.stop()
     before = metadata_file(harness).read_bytes()
     with pytest.raises(
@@ -294,7 +296,7 @@ def test_an_unknown_metadata_version_is_rejected_and_nothing_is_written(harness:
 
 @pytest.mark.parametrize("value", [b"", None, b"\x01\x63\x00", b"\x01\x02\x00\x02t"])
 def test_an_unreadable_record_is_reported_with_its_offset(log: MetadataLog, value: bytes | None) -> None:
-    log.append([TOPIC], 5, LEVEL)
+    log.append_messages([TOPIC], 5, LEVEL)
     offset = log.storage.log_end_offset
     append_value(log, value)
     with pytest.raises(MetadataError, match=f"__cluster_metadata-0 cannot be used, offset {offset}: ") as raised:
@@ -306,9 +308,9 @@ def test_a_metadata_record_that_contradicts_earlier_ones_is_reported_with_its_of
     harness: Harness, log: MetadataLog
 ) -> None:
     offset = log.storage.log_end_offset
-    log.append([records.RemoveTopicRecord(topic_id=ID)], 5, LEVEL)
+    log.append_messages([records.RemoveTopicRecord(topic_id=ID)], 5, LEVEL)
     with pytest.raises(MetadataError, match=f"offset {offset}: there is no topic with the id"):
-        log.replay(harness.cluster.image.apply)
+        log.replay_all_records(harness.cluster.image.apply_record)
 
 
 def test_a_flipped_byte_of_the_metadata_log_is_detected_after_a_clean_stop(harness: Harness) -> None:
@@ -334,8 +336,8 @@ def test_a_torn_end_is_truncated_after_a_crash_and_earlier_records_are_kept(harn
 
 
 def test_a_log_that_depends_on_a_missing_snapshot_is_not_complete(log: MetadataLog) -> None:
-    log.append([TOPIC], 5, LEVEL)
+    log.append_messages([TOPIC], 5, LEVEL)
     log.storage.roll_segment_if_used()
-    log.storage.delete_before(1)
+    log.storage.delete_records_before(1)
     with pytest.raises(MetadataError, match="the log begins at 1, and no snapshot ends there"):
         replayed(log)

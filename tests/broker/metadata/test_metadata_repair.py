@@ -49,7 +49,7 @@ def files(data: Path) -> dict[str, bytes]:
 def repair(data: Path, *, apply: bool = True) -> list[str]:
     found = Repair(Disk(), [str(data)], NOW_MS)
     if apply:
-        found.apply()
+        found.apply_planned_repair()
     found.close()
     return found.steps
 

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.metadata.metadata_snapshots import find_incompleteness, find_newest_snapshot, iterate_values_in
+from minibroker.broker.metadata.metadata_snapshots import (
+    find_newest_snapshot,
+    find_snapshot_incompleteness,
+    iterate_record_values_in,
+)
 from minibroker.protocol.messages.metadata_records import NoOpRecord, TopicRecord
-from minibroker.protocol.records.metadata_values import decode_metadata
+from minibroker.protocol.records.metadata_values import decode_metadata_record
 from minibroker.storage.files import Disk
 from tests.broker.metadata_writing import HEADER, batch_of, snapshot_of, write_snapshot
 
@@ -19,7 +23,7 @@ WHOLE = snapshot_of(TOPICS)
 
 
 def test_the_records_of_a_snapshot_are_between_header_and_footer() -> None:
-    assert [decode_metadata(value) for _, value in iterate_values_in(WHOLE)] == TOPICS
+    assert [decode_metadata_record(value) for _, value in iterate_record_values_in(WHOLE)] == TOPICS
 
 
 def test_a_directory_without_snapshots_has_none(tmp_path: Path) -> None:
@@ -63,8 +67,8 @@ def test_an_incomplete_snapshot_is_skipped_for_an_older_one(
     assert found is not None
     assert found.path == str(older)
     assert f"the snapshot {torn} is skipped: " in caplog.text
-    assert re.search(reason, find_incompleteness(content) or "")
+    assert re.search(reason, find_snapshot_incompleteness(content) or "")
 
 
 def test_a_complete_snapshot_has_no_error() -> None:
-    assert find_incompleteness(WHOLE) is None
+    assert find_snapshot_incompleteness(WHOLE) is None

@@ -17,16 +17,18 @@ nodes = st.lists(st.sampled_from(NODES), unique=True)
 
 def made(replicas: list[int], isr: list[int], leader: int) -> tuple[Image, Partition]:
     image = Image()
-    image.apply(TopicRecord(name="t", topic_id=ID))
-    image.apply(PartitionRecord(partition_id=0, topic_id=ID, replicas=replicas, isr=isr, leader=leader, leader_epoch=3))
+    image.apply_record(TopicRecord(name="t", topic_id=ID))
+    image.apply_record(
+        PartitionRecord(partition_id=0, topic_id=ID, replicas=replicas, isr=isr, leader=leader, leader_epoch=3)
+    )
     return image, image.topics["t"].partitions[0]
 
 
 def changed(image: Image, change: PartitionChange) -> PartitionChangeRecord | None:
     """The record, which the image knows then; a second look finds nothing to change."""
-    record = change.make_record()
+    record = change.make_change_record()
     if record is not None:
-        image.apply(record)
+        image.apply_record(record)
     return record
 
 
@@ -98,7 +100,7 @@ def test_a_reassignment_ends_once_the_new_replicas_are_in_sync(before: list[int]
     assert (partition.replicas, partition.is_reassigning) == (after, False)
     assert set(partition.isr) == set(after)
     assert partition.leader_epoch == 3 + bool(set(before) - set(after)), "another epoch where replicas have gone"
-    assert PartitionChange(partition, everybody.__contains__, None).make_record() is None
+    assert PartitionChange(partition, everybody.__contains__, None).make_change_record() is None
 
 
 def test_an_unclean_leader_is_the_only_in_sync_replica() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.metadata.partitions import Partition, Topic, check_topic_name, normalize_colliding_name
+from minibroker.broker.metadata.partitions import Partition, Topic, check_topic_name, make_metric_collision_key
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.broker.harness import Harness
 from tests.cases import for_each
@@ -36,7 +36,9 @@ def test_an_invalid_topic_name_is_rejected_with_kafkas_message(name: str, reason
 
 
 def test_names_that_differ_only_in_dots_and_underscores_collide() -> None:
-    assert normalize_colliding_name("a.b_c") == normalize_colliding_name("a_b.c") != normalize_colliding_name("a-b.c")
+    assert (
+        make_metric_collision_key("a.b_c") == make_metric_collision_key("a_b.c") != make_metric_collision_key("a-b.c")
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_all_waiters_are_woken_even_if_some_leave_meanwhile() -> None:
 
     waiters = [Leaving(), Leaving()]
     partition.waiters.update(waiters)
-    partition.wake_waiters()
+    partition.wake_all_waiters()
     assert (set(woken), partition.waiters) == (set(waiters), set())
 
 

@@ -20,16 +20,16 @@ VERSION_1 = b'{"leaderId":0,"leaderEpoch":2,"votedId":-1,"votedDirectoryId":"AAA
 )
 def test_kafkas_quorum_state_is_read_and_written_byte_for_byte(text: bytes, state: QuorumState) -> None:
     assert parse_quorum_state(text) == state
-    assert state.encode() == text
+    assert state.encode_as_json() == text
 
 
 def test_a_node_elected_alone_is_the_only_voter() -> None:
-    assert QuorumState().make_elected(3, 1) == QuorumState(3, 1, (3,), 0)
+    assert QuorumState().make_state_after_election(3, 1) == QuorumState(3, 1, (3,), 0)
 
 
 def test_an_election_keeps_the_voters_and_the_file_version() -> None:
-    assert QuorumState(1, 4, (1, 2, 3), 0).make_elected(2, 5) == QuorumState(2, 5, (1, 2, 3), 0)
-    assert QuorumState(1, 4, (), 1).make_elected(2, 5) == QuorumState(2, 5, (), 1)
+    assert QuorumState(1, 4, (1, 2, 3), 0).make_state_after_election(2, 5) == QuorumState(2, 5, (1, 2, 3), 0)
+    assert QuorumState(1, 4, (), 1).make_state_after_election(2, 5) == QuorumState(2, 5, (), 1)
 
 
 @for_each(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from minibroker.broker.monitoring.line_limit import LINES, limit_lines
+from minibroker.broker.monitoring.line_limit import LINES, limit_log_lines
 from tests.broker.manual_clock import ManualClock
 
 log = logging.getLogger("minibroker.produce")
@@ -17,7 +17,7 @@ log = logging.getLogger("minibroker.produce")
 @pytest.fixture
 def clock(caplog: pytest.LogCaptureFixture) -> Iterator[ManualClock]:
     made = ManualClock()
-    with caplog.at_level(logging.INFO), limit_lines(made):
+    with caplog.at_level(logging.INFO), limit_log_lines(made):
         yield made
 
 
@@ -87,7 +87,7 @@ def test_log_lines_of_other_threads_are_not_limited(clock: ManualClock, caplog: 
 
 def test_the_number_of_suppressed_lines_is_logged_when_the_limit_ends(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
-        with limit_lines(ManualClock()):
+        with limit_log_lines(ManualClock()):
             refuse(LINES + 3)
         assert "lines left out within a second: 3 of" in caplog.records[-1].message
         refuse(100)

@@ -31,7 +31,7 @@ def test_each_duration_is_counted_in_the_first_bucket_that_holds_it(monkeypatch:
     for took_ms in (0.25, 0.26, 60_000):
         times = iter((0, int(took_ms * 1e6)))
         monkeypatch.setattr("time.monotonic_ns", lambda times=times: next(times))
-        syncs.measure(lambda: None)
+        syncs.measure_sync(lambda: None)
     assert syncs.durations == [1, 1] + [0] * (len(DURATION_BUCKETS_MS) - 2) + [1]
     assert syncs.duration_ms == pytest.approx(60_000.51)
 

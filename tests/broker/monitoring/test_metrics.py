@@ -15,7 +15,7 @@ from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember
 from minibroker.broker.monitoring import metrics
 from minibroker.broker.monitoring.measured_disk import SyncStatistics
-from minibroker.broker.monitoring.metrics import ROWS, Observed, write_exposition
+from minibroker.broker.monitoring.metrics import ROWS, Observed, generate_exposition
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.connection import Connection
@@ -53,7 +53,7 @@ class Stage:
         return self.clients[-1]
 
     def families(self) -> dict[str, Metric]:
-        text = asyncio.run(write_exposition(self.observed)).decode()
+        text = asyncio.run(generate_exposition(self.observed)).decode()
         return {family.name: family for family in text_string_to_metric_families(text)}
 
     def values(self, name: str) -> dict[tuple[str, ...], float]:
@@ -118,7 +118,7 @@ def test_log_metrics_have_topic_and_partition_labels(stage: Stage) -> None:
     harness = stage.harness
     harness.create_topic("orders", partitions=2)
     harness.produce("orders", "a", "b", partition=1, producer_id=5, producer_epoch=0, base_sequence=0)
-    harness.partition("orders", 1).log.delete_before(1)
+    harness.partition("orders", 1).log.delete_records_before(1)
     size = len(batch("a", "b"))
     assert stage.values("log_size_bytes") == {("orders", "0"): 0, ("orders", "1"): size}
     assert stage.values("log_start_offset") == {("orders", "0"): 0, ("orders", "1"): 1}
@@ -178,7 +178,7 @@ def test_authentications_are_counted_by_listener(stage: Stage) -> None:
 
 def test_fsyncs_are_a_histogram_in_seconds_that_includes_failures(stage: Stage) -> None:
     for _ in range(3):
-        stage.syncs.measure(lambda: None)
+        stage.syncs.measure_sync(lambda: None)
     stage.syncs.failures = 2
     samples = {each.name: each for each in stage.families()["minibroker_fsync_duration_seconds"].samples}
     assert samples["minibroker_fsync_duration_seconds_count"].value == 3
@@ -233,7 +233,7 @@ def test_metrics_are_complete_although_written_in_steps(
 
     async def scrape() -> str:
         others = asyncio.ensure_future(count_turns())
-        text = await write_exposition(stage.observed)
+        text = await generate_exposition(stage.observed)
         others.cancel()
         return text.decode()
 
@@ -250,7 +250,7 @@ def test_topics_may_be_deleted_while_metrics_are_written(stage: Stage, monkeypat
         stage.harness.create_topic(f"t{index}")
 
     async def scrape() -> None:
-        scraping = asyncio.ensure_future(write_exposition(stage.observed))
+        scraping = asyncio.ensure_future(generate_exposition(stage.observed))
         for index in range(5):
             for _ in range(7):
                 await asyncio.sleep(0)

@@ -21,10 +21,10 @@ def test_only_the_slices_of_a_handler_are_charged(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(quota_manager, "perf_counter_ns", lambda: now_ns)
     usage = Usage(10)
-    usage.stop_time()
+    usage.stop_request_time()
     metered = Metered(usage, handle()).__await__()
     next(metered)
     now_ns += 100  # others run
     with pytest.raises(StopIteration) as end:
         next(metered)
-    assert (end.value.value, usage.measure_taken_ns()) == ("done", 12)
+    assert (end.value.value, usage.measure_request_time_ns()) == ("done", 12)

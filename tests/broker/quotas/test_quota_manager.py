@@ -163,13 +163,13 @@ def charged(harness: Harness, client: Client, monkeypatch: pytest.MonkeyPatch) -
     set_quotas(harness, consumer_byte_rate=1e9)
     sizes: list[int] = []
     manager = harness.cluster.quotas
-    charge = manager.charge_fetched
+    charge = manager.charge_fetched_bytes
 
     def noted(client: Any, usage: Any, size_bytes: int) -> bool:
         sizes.append(size_bytes)
         return charge(client, usage, size_bytes)
 
-    monkeypatch.setattr(manager, "charge_fetched", noted)
+    monkeypatch.setattr(manager, "charge_fetched_bytes", noted)
     return sizes
 
 

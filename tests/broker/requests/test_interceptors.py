@@ -395,7 +395,7 @@ def test_sent_hooks_are_called_in_order_after_the_bytes_are_sent(
         loop = asyncio.get_running_loop()
         bound = bind_listener(ANY_PORT, harness.cluster.settings)
         server = Server(loop, harness.cluster, [Witness("one", told)])
-        await server.serve(harness.cluster.nodes[1], bound)
+        await server.serve_listener(harness.cluster.nodes[1], bound)
         reader, writer = await asyncio.open_connection(*bound.endpoint)
         for correlation_id in range(20):
             writer.write(frame_of(METADATA, 12, correlation_id))
@@ -425,7 +425,7 @@ def test_a_lost_connection_loses_its_queued_responses(harness: Harness) -> None:
         loop = asyncio.get_running_loop()
         bound = bind_listener(ANY_PORT, harness.cluster.settings)
         server = Server(loop, harness.cluster, [Witness("one", told)])
-        await server.serve(harness.cluster.nodes[1], bound)
+        await server.serve_listener(harness.cluster.nodes[1], bound)
         client = socket.create_connection(bound.endpoint)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.setblocking(False)

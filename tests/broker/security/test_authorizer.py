@@ -43,12 +43,12 @@ def acl(
 def authorizer(*acls: Acl, super_users: frozenset[str] = frozenset(), allow_without_acl: bool = False) -> Authorizer:
     fold = Acls()
     for number, each in enumerate(acls):
-        fold.add(number.to_bytes(16, "big"), each)
+        fold.add_acl(number.to_bytes(16, "big"), each)
     return Authorizer(fold, super_users, allow_without_acl=allow_without_acl)
 
 
 def allows(made: Authorizer, right: Right, name: str = "t", principal: Principal = ALICE, host: str = HOST) -> bool:
-    return made.allows(principal, host, right, name)
+    return made.allows_operation(principal, host, right, name)
 
 
 def test_no_operation_is_allowed_without_an_acl() -> None:
@@ -58,7 +58,7 @@ def test_no_operation_is_allowed_without_an_acl() -> None:
 def test_a_super_user_may_do_everything_despite_deny_acls() -> None:
     made = authorizer(acl(Operation.READ, permission=DENY), super_users=frozenset({"User:alice"}))
     assert allows(made, READ_TOPIC)
-    assert made.allows_some(ALICE, HOST, WRITE_TOPIC)
+    assert made.allows_on_any_resource(ALICE, HOST, WRITE_TOPIC)
     assert not allows(made, READ_TOPIC, principal=Principal("User", "bob"))
 
 
@@ -131,10 +131,10 @@ def test_a_changed_acl_invalidates_cached_verdicts() -> None:
     fold = Acls()
     made = Authorizer(fold, allow_without_acl=False)
     verdicts = [allows(made, READ_TOPIC)]
-    fold.add(b"1", acl(Operation.READ))
-    verdicts += [allows(made, READ_TOPIC), made.allows_some(ALICE, HOST, READ_TOPIC)]
-    fold.remove(b"1")
-    verdicts += [allows(made, READ_TOPIC), made.allows_some(ALICE, HOST, READ_TOPIC)]
+    fold.add_acl(b"1", acl(Operation.READ))
+    verdicts += [allows(made, READ_TOPIC), made.allows_on_any_resource(ALICE, HOST, READ_TOPIC)]
+    fold.remove_acl(b"1")
+    verdicts += [allows(made, READ_TOPIC), made.allows_on_any_resource(ALICE, HOST, READ_TOPIC)]
     assert verdicts == [False, True, True, False, False]
 
 
@@ -164,7 +164,7 @@ def test_cached_verdicts_are_bounded_and_exclude_long_names(monkeypatch: pytest.
     ],
 )
 def test_authorize_by_resource_type_finds_any_writable_resource(acls: list[Acl], some: bool) -> None:
-    assert authorizer(*acls).allows_some(ALICE, HOST, WRITE_TOPIC) is some
+    assert authorizer(*acls).allows_on_any_resource(ALICE, HOST, WRITE_TOPIC) is some
 
 
 # --- at random ----------------------------------------------------------------------------------
@@ -222,17 +222,17 @@ def test_verdicts_equal_those_of_a_loop_over_all_acls(seed: int) -> None:
         if there and source.random() < 0.4:
             gone = source.choice(list(there))
             del there[gone]
-            fold.remove(gone)
+            fold.remove_acl(gone)
         elif (new := random_acl(source)) not in there.values():
             there[step.to_bytes(16, "big")] = new
-            fold.add(step.to_bytes(16, "big"), new)
+            fold.add_acl(step.to_bytes(16, "big"), new)
         for _ in range(10):
             right = Right(source.choice(OPERATIONS[1:]), source.choice([ResourceType.TOPIC, ResourceType.GROUP]))
             name, host = source.choice(NAMES[1:]), source.choice([HOST, "10.1.2.4", "10.2.0.1"])
             principal = Principal(*source.choice(PRINCIPALS).split(":"))
-            verdict = made.allows(principal, host, right, name)
+            verdict = made.allows_operation(principal, host, right, name)
             expected = slow_verdict(list(there.values()), right, name, str(principal), host, without_acl=without_acl)
             assert verdict == expected, (seed, right, name, principal, host, there)
     for id in list(there):
-        fold.remove(id)
+        fold.remove_acl(id)
     assert not (fold.ids or fold._on_patterns or fold._of_principals or fold._length_counts)

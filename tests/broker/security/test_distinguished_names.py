@@ -7,7 +7,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from minibroker.broker.security.distinguished_names import MalformedName, format_name, read_subject
+from minibroker.broker.security.distinguished_names import (
+    MalformedName,
+    format_distinguished_name,
+    read_certificate_subject,
+)
 from tests.cases import for_each
 from tests.certificates import Authority
 
@@ -31,14 +35,14 @@ def der(*attributes: tuple[x509.ObjectIdentifier, str]) -> bytes:
 def test_a_distinguished_name_is_formatted_as_by_java(
     attributes: tuple[tuple[x509.ObjectIdentifier, str], ...], text: str
 ) -> None:
-    assert format_name(der(*attributes)) == text
+    assert format_distinguished_name(der(*attributes)) == text
 
 
 def test_multi_valued_attributes_are_joined_by_a_plus() -> None:
     together = x509.RelativeDistinguishedName(
         [x509.NameAttribute(NameOID.COMMON_NAME, "a"), x509.NameAttribute(NameOID.ORGANIZATION_NAME, "b")]
     )
-    assert format_name(x509.Name([together]).public_bytes()) in ("CN=a+O=b", "O=b+CN=a")
+    assert format_distinguished_name(x509.Name([together]).public_bytes()) in ("CN=a+O=b", "O=b+CN=a")
 
 
 @pytest.mark.parametrize("attribute", ["", "0603550403"])
@@ -46,16 +50,16 @@ def test_an_incomplete_attribute_is_malformed(attribute: str) -> None:
     length = len(attribute) // 2
     name = bytes([0x30, length + 4, 0x31, length + 2, 0x30, length]) + bytes.fromhex(attribute)
     with pytest.raises(MalformedName):
-        format_name(name)
+        format_distinguished_name(name)
 
 
 def test_the_certificates_subject_is_read_and_not_its_issuer() -> None:
     signed = Authority("CN=the authority").sign("CN=the client,OU=x")
-    assert read_subject(signed.certificate.public_bytes(Encoding.DER)) == "CN=the client,OU=x"
+    assert read_certificate_subject(signed.certificate.public_bytes(Encoding.DER)) == "CN=the client,OU=x"
 
 
 def test_a_truncated_certificate_is_malformed() -> None:
     whole = Authority().sign("CN=the client,OU=x").certificate.public_bytes(Encoding.DER)
     for length in range(0, 200, 7):
         with pytest.raises(MalformedName):
-            read_subject(whole[:length])
+            read_certificate_subject(whole[:length])

@@ -12,8 +12,8 @@ from minibroker.broker.security.java_key_store import (
     KeyStoreError,
     PrivateKey,
     WrongPassword,
-    decrypt_key,
-    read_store,
+    decrypt_private_key,
+    read_java_key_store,
 )
 from tests.cases import for_each
 
@@ -48,23 +48,23 @@ KEY = entry(1, block(b"encrypted") + number(2) + certificate(b"own") + certifica
 
 
 def test_entries_of_a_key_store_are_read_in_order() -> None:
-    found = read_store(store(TRUSTED, KEY, TRUSTED), PASSWORD)
+    found = read_java_key_store(store(TRUSTED, KEY, TRUSTED), PASSWORD)
     assert found.keys == (PrivateKey(b"encrypted", (b"own", b"issuer")),)
     assert found.trusted == (b"trusted", b"trusted")
-    assert read_store(store(), PASSWORD) == ((), ())
+    assert read_java_key_store(store(), PASSWORD) == ((), ())
 
 
 def test_certificates_of_key_stores_of_version_1_are_read() -> None:
-    assert read_store(store(entry(2, block(b"trusted")), version=1), PASSWORD).trusted == (b"trusted",)
+    assert read_java_key_store(store(entry(2, block(b"trusted")), version=1), PASSWORD).trusted == (b"trusted",)
 
 
 def test_the_digest_of_a_key_store_is_checked_only_if_a_password_is_given() -> None:
     changed = bytearray(store(TRUSTED))
     changed[-21] ^= 1
-    assert read_store(bytes(changed), None).trusted
+    assert read_java_key_store(bytes(changed), None).trusted
     for content, password in ((bytes(changed), PASSWORD), (store(TRUSTED), "x"), (store(TRUSTED), "")):
         with pytest.raises(WrongPassword):
-            read_store(content, password)
+            read_java_key_store(content, password)
 
 
 @for_each(
@@ -83,14 +83,14 @@ def test_the_digest_of_a_key_store_is_checked_only_if_a_password_is_given() -> N
 )
 def test_a_corrupt_key_store_is_rejected(content: bytes, reason: str) -> None:
     with pytest.raises(KeyStoreError, match=reason):
-        read_store(content, PASSWORD)
+        read_java_key_store(content, PASSWORD)
 
 
 @given(st.data())
 def test_a_key_store_truncated_at_any_byte_is_rejected(data: st.DataObject) -> None:
     whole = store(TRUSTED, KEY)
     with pytest.raises(KeyStoreError):
-        read_store(whole[: data.draw(st.integers(0, len(whole) - 1))], PASSWORD)
+        read_java_key_store(whole[: data.draw(st.integers(0, len(whole) - 1))], PASSWORD)
 
 
 # --- keys -------------------------------------------------------------------------------------------
@@ -117,12 +117,12 @@ def encrypted(key: bytes, password: bytes = WIDE) -> bytes:
 
 @pytest.mark.parametrize("size", [0, 1, 20, 138, 1217])
 def test_a_private_key_of_a_jks_file_is_decrypted(size: int) -> None:
-    assert decrypt_key(encrypted(b"k" * size), PASSWORD) == b"k" * size
+    assert decrypt_private_key(encrypted(b"k" * size), PASSWORD) == b"k" * size
 
 
 def test_a_wrong_password_of_a_key_is_rejected() -> None:
     with pytest.raises(WrongPassword):
-        decrypt_key(encrypted(b"key"), "x")
+        decrypt_private_key(encrypted(b"key"), "x")
 
 
 @for_each(
@@ -140,4 +140,4 @@ def test_a_wrong_password_of_a_key_is_rejected() -> None:
 )
 def test_a_corrupt_private_key_is_rejected(data: bytes, reason: str) -> None:
     with pytest.raises(KeyStoreError, match=reason):
-        decrypt_key(data, PASSWORD)
+        decrypt_private_key(data, PASSWORD)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.configs.settings_table import BROKER_SETTINGS
-from minibroker.broker.security.key_stores import StoreError, load_identity, load_trusted
+from minibroker.broker.security.key_stores import StoreError, load_key_and_certificates, load_trusted_certificates
 from tests.cases import for_each
 from tests.certificates import Authority, Signed
 
@@ -51,13 +51,13 @@ def pkcs12(tmp_path: Path) -> Path:
 
 def test_a_key_store_is_read_from_pem_text() -> None:
     chain = server.certificate_pem + between.pem
-    found = load_identity(pem(ssl_keystore_certificate_chain=chain))
+    found = load_key_and_certificates(pem(ssl_keystore_certificate_chain=chain))
     assert found.key.private_numbers() == server.key.private_numbers()  # type: ignore[union-attr]
     assert found.chain == (server.certificate, between.own.certificate)
 
 
 def test_spaces_may_replace_line_ends_as_in_a_properties_file() -> None:
-    found = load_identity(
+    found = load_key_and_certificates(
         pem(
             ssl_keystore_key=server.key_pem().replace("\n", " "),
             ssl_keystore_certificate_chain=server.certificate_pem.replace("\n", " "),
@@ -67,7 +67,7 @@ def test_spaces_may_replace_line_ends_as_in_a_properties_file() -> None:
 
 
 def test_an_encrypted_key_is_read_with_its_password() -> None:
-    found = load_identity(pem(ssl_keystore_key=server.key_pem(PASSWORD), ssl_key_password=PASSWORD))
+    found = load_key_and_certificates(pem(ssl_keystore_key=server.key_pem(PASSWORD), ssl_key_password=PASSWORD))
     assert found.encode_pem().startswith(b"-----BEGIN PRIVATE KEY-----")
 
 
@@ -75,21 +75,29 @@ def test_a_key_store_in_pem_is_read_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "keystore.pem"
     path.write_text(f"Bag Attributes\n    friendlyName: x\n{server.key_pem(PASSWORD)}{server.certificate_pem}")
     settings = {"ssl_keystore_type": "PEM", "ssl_keystore_password": None, "ssl_key_password": PASSWORD}
-    assert load_identity(stored(path, **settings)).chain == (server.certificate,)
+    assert load_key_and_certificates(stored(path, **settings)).chain == (server.certificate,)
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12", "pkcs12"])
 def test_a_pkcs12_key_store_is_read_whatever_its_file_name(pkcs12: Path, kind: str) -> None:
-    found = load_identity(stored(pkcs12, ssl_keystore_type=kind))
+    found = load_key_and_certificates(stored(pkcs12, ssl_keystore_type=kind))
     assert found.chain == (server.certificate, between.own.certificate, authority.own.certificate), "in this order"
 
 
 def test_a_trust_store_is_read_from_a_text_and_from_a_file(tmp_path: Path) -> None:
     both = (authority.own.certificate, between.own.certificate)
-    assert load_trusted(get(ssl_truststore_type="PEM", ssl_truststore_certificates=authority.pem + between.pem)) == both
+    assert (
+        load_trusted_certificates(
+            get(ssl_truststore_type="PEM", ssl_truststore_certificates=authority.pem + between.pem)
+        )
+        == both
+    )
     (tmp_path / "ca.pem").write_text(authority.pem + between.pem)
-    assert load_trusted(get(ssl_truststore_type="PEM", ssl_truststore_location=str(tmp_path / "ca.pem"))) == both
-    assert load_trusted(get()) is None
+    assert (
+        load_trusted_certificates(get(ssl_truststore_type="PEM", ssl_truststore_location=str(tmp_path / "ca.pem")))
+        == both
+    )
+    assert load_trusted_certificates(get()) is None
 
 
 def test_stores_of_javas_keytool_are_read(tmp_path: Path) -> None:
@@ -99,8 +107,8 @@ def test_stores_of_javas_keytool_are_read(tmp_path: Path) -> None:
     subprocess.run([*KEYTOOL, *make], check=True, capture_output=True)
     add = ["-importcert", "-alias", "ca", "-file", str(ca), "-keystore", str(trust)]
     subprocess.run([*KEYTOOL, *add], check=True, capture_output=True)
-    assert load_identity(stored(keys)).chain[0].subject.rfc4514_string() == "CN=made by Java"
-    found = load_trusted(get(ssl_truststore_location=str(trust), ssl_truststore_password=PASSWORD))
+    assert load_key_and_certificates(stored(keys)).chain[0].subject.rfc4514_string() == "CN=made by Java"
+    found = load_trusted_certificates(get(ssl_truststore_location=str(trust), ssl_truststore_password=PASSWORD))
     assert found == (authority.own.certificate,)
 
 
@@ -127,14 +135,14 @@ def jks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_a_jks_key_store_is_read(jks: Path, kind: str) -> None:
-    found = load_identity(stored(jks, ssl_keystore_type=kind, ssl_key_password=KEY_PASSWORD))
+    found = load_key_and_certificates(stored(jks, ssl_keystore_type=kind, ssl_key_password=KEY_PASSWORD))
     assert found.key.private_numbers() == server.key.private_numbers()  # type: ignore[union-attr]
     assert found.chain == (server.certificate, between.own.certificate)
 
 
 @pytest.mark.parametrize("password", [PASSWORD, None])
 def test_a_jks_trust_store_is_read(jks: Path, password: str | None) -> None:
-    found = load_trusted(get(ssl_truststore_location=str(jks), ssl_truststore_password=password))
+    found = load_trusted_certificates(get(ssl_truststore_location=str(jks), ssl_truststore_password=password))
     assert found == (other.certificate, server.certificate)
 
 
@@ -142,16 +150,16 @@ def test_an_rsa_key_is_read_from_jks(tmp_path: Path) -> None:
     path = tmp_path / "keys.jks"
     make = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=rsa", "-storetype", "JKS", "-keystore", str(path)]
     subprocess.run([*KEYTOOL, *make], check=True, capture_output=True)
-    assert load_identity(stored(path)).chain[0].subject.rfc4514_string() == "CN=rsa"
+    assert load_key_and_certificates(stored(path)).chain[0].subject.rfc4514_string() == "CN=rsa"
 
 
 def test_a_wrong_password_of_jks_is_named_in_the_error(jks: Path) -> None:
     other_password = stored(jks, ssl_keystore_password="x", ssl_key_password=KEY_PASSWORD)
-    assert "ssl.keystore.password may be wrong" in refusal(load_identity, other_password)
-    assert "the password of the key is another, set ssl.key.password" in refusal(load_identity, stored(jks))
-    assert "in ssl.key.password is wrong" in refusal(load_identity, stored(jks, ssl_key_password="x"))
+    assert "ssl.keystore.password may be wrong" in refusal(load_key_and_certificates, other_password)
+    assert "the password of the key is another, set ssl.key.password" in refusal(load_key_and_certificates, stored(jks))
+    assert "in ssl.key.password is wrong" in refusal(load_key_and_certificates, stored(jks, ssl_key_password="x"))
     trust = get(ssl_truststore_location=str(jks), ssl_truststore_password="x")
-    assert "ssl.truststore.password may be wrong" in refusal(load_trusted, trust)
+    assert "ssl.truststore.password may be wrong" in refusal(load_trusted_certificates, trust)
 
 
 def test_a_jks_key_store_without_a_key_is_rejected(jks: Path, tmp_path: Path) -> None:
@@ -159,7 +167,7 @@ def test_a_jks_key_store_without_a_key_is_rejected(jks: Path, tmp_path: Path) ->
     path.write_bytes(jks.read_bytes())
     remove = ["-delete", "-alias", "broker", "-keystore", str(path)]
     subprocess.run([*KEYTOOL, *remove], check=True, capture_output=True)
-    assert "holds no private key with a certificate" in refusal(load_identity, stored(path))
+    assert "holds no private key with a certificate" in refusal(load_key_and_certificates, stored(path))
 
 
 # --- what is refused --------------------------------------------------------------------------------
@@ -195,7 +203,7 @@ def refusal(read: Callable[[Callable[[str], Any]], Any], settings: Callable[[str
     ],
 )
 def test_an_unusable_key_store_is_rejected(settings: Callable[[str], Any], complaint: str) -> None:
-    assert complaint in refusal(load_identity, settings)
+    assert complaint in refusal(load_key_and_certificates, settings)
 
 
 @pytest.mark.parametrize(
@@ -208,28 +216,30 @@ def test_an_unusable_key_store_is_rejected(settings: Callable[[str], Any], compl
     ],
 )
 def test_an_unusable_trust_store_is_rejected(settings: Callable[[str], Any], complaint: str) -> None:
-    assert complaint in refusal(load_trusted, settings)
+    assert complaint in refusal(load_trusted_certificates, settings)
 
 
 def test_a_jceks_file_is_rejected_with_a_conversion_hint(tmp_path: Path) -> None:
     path = tmp_path / "keys.jks"
     make = ["-genkeypair", "-keyalg", "EC", "-dname", "CN=x", "-storetype", "JCEKS", "-keystore", str(path)]
     subprocess.run([*KEYTOOL, *make], check=True, capture_output=True)
-    message = refusal(load_identity, stored(path))
+    message = refusal(load_key_and_certificates, stored(path))
     assert message.startswith(f"ssl.keystore.location: {path} is a JCEKS file, convert it: keytool ")
     command = message.partition("convert it: keytool ")[2].split()
     passwords = ["-srcstorepass", PASSWORD, "-deststorepass", PASSWORD]
     subprocess.run(["keytool", *command, *passwords, "-noprompt"], check=True, capture_output=True)
-    assert load_identity(stored(Path(f"{path}.p12"))).chain[0].subject.rfc4514_string() == "CN=x"
+    assert load_key_and_certificates(stored(Path(f"{path}.p12"))).chain[0].subject.rfc4514_string() == "CN=x"
 
 
 def test_a_wrong_password_and_a_wrong_file_are_named_in_the_error(pkcs12: Path, tmp_path: Path) -> None:
-    assert "ssl.keystore.password may be wrong" in refusal(load_identity, stored(pkcs12, ssl_keystore_password="x"))
-    assert "have to be the same" in refusal(load_identity, stored(pkcs12, ssl_key_password="x"))
+    assert "ssl.keystore.password may be wrong" in refusal(
+        load_key_and_certificates, stored(pkcs12, ssl_keystore_password="x")
+    )
+    assert "have to be the same" in refusal(load_key_and_certificates, stored(pkcs12, ssl_key_password="x"))
     text = tmp_path / "text"
     text.write_text(server.certificate_pem)
-    assert "is PEM: set ssl.keystore.type=PEM" in refusal(load_identity, stored(text))
+    assert "is PEM: set ssl.keystore.type=PEM" in refusal(load_key_and_certificates, stored(text))
     text.write_text("no store")
-    assert "it is not PKCS12" in refusal(load_identity, stored(text))
+    assert "it is not PKCS12" in refusal(load_key_and_certificates, stored(text))
     text.write_bytes(bytes(2 << 20))
-    assert "so it is no store" in refusal(load_identity, stored(text))
+    assert "so it is no store" in refusal(load_key_and_certificates, stored(text))

@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.configuration import load_settings
-from minibroker.broker.security.mechanisms import list_enabled_mechanisms
+from minibroker.broker.security.mechanisms import get_enabled_mechanisms
 from tests.broker.security.sasl import LISTENER, PLAIN, USERS
 from tests.cases import for_each
 
@@ -22,17 +22,17 @@ ISSUER = {f"{OAUTH}sasl.oauthbearer.expected.issuer": "https://issuer.test"}
 
 
 def test_a_listener_enables_the_mechanisms_of_its_settings() -> None:
-    assert list(list_enabled_mechanisms(Settings(PLAIN), "SASL_PLAINTEXT")) == ["PLAIN"]
+    assert list(get_enabled_mechanisms(Settings(PLAIN), "SASL_PLAINTEXT")) == ["PLAIN"]
 
 
 def test_gssapi_may_be_listed_but_is_not_enabled() -> None:
     settings = Settings({**PLAIN, "sasl.enabled.mechanisms": "GSSAPI,PLAIN"})
-    assert list(list_enabled_mechanisms(settings, "SASL_PLAINTEXT")) == ["PLAIN"]
+    assert list(get_enabled_mechanisms(settings, "SASL_PLAINTEXT")) == ["PLAIN"]
 
 
 def test_a_listener_may_enable_other_mechanisms_than_the_others() -> None:
     settings = Settings({JAAS: USERS, f"{LISTENER}sasl.enabled.mechanisms": "PLAIN"})
-    assert list(list_enabled_mechanisms(settings, "SASL_PLAINTEXT")) == ["PLAIN"]
+    assert list(get_enabled_mechanisms(settings, "SASL_PLAINTEXT")) == ["PLAIN"]
 
 
 @for_each(
@@ -96,7 +96,7 @@ def test_token_settings_may_be_per_mechanism_listener_or_global(prefix: str) -> 
     }
     given = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", **SIGNED, **more}
     settings, warnings = load_settings(None, {}, [f"{name}={value}" for name, value in given.items()])
-    assert (list(list_enabled_mechanisms(settings, "SASL_PLAINTEXT")), warnings) == (["OAUTHBEARER"], ())
+    assert (list(get_enabled_mechanisms(settings, "SASL_PLAINTEXT")), warnings) == (["OAUTHBEARER"], ())
 
 
 def test_users_and_passwords_are_not_described() -> None:

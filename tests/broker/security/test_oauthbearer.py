@@ -15,7 +15,7 @@ from minibroker.broker.security.exchanges import (
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
-    begin_exchange,
+    start_sasl_exchange,
 )
 from minibroker.broker.security.oauthbearer import authenticate_by_token
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
@@ -42,7 +42,7 @@ def token(claims: object = GOOD, header: object = {"alg": "none"}, signature: st
 
 
 def exchange(**options: str) -> Exchange:
-    return begin_exchange(authenticate_by_token(UnsecuredTokens(UnsecuredOptions(options), lambda: NOW_S * 1000)))
+    return start_sasl_exchange(authenticate_by_token(UnsecuredTokens(UnsecuredOptions(options), lambda: NOW_S * 1000)))
 
 
 def let_in(running: Exchange, first: bytes) -> Authenticated:

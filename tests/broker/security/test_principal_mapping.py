@@ -27,12 +27,12 @@ NAME = "CN=Alice,OU=ServiceUsers,O=Org,C=US"
     ],
 )
 def test_the_first_matching_rule_determines_the_principal(rules: str, name: str) -> None:
-    assert PrincipalMapping(rules).map_name(NAME) == name
+    assert PrincipalMapping(rules).map_distinguished_name(NAME) == name
 
 
 def test_a_name_that_matches_no_rule_has_no_principal() -> None:
     with pytest.raises(NoRuleApplies, match="no rule of ssl.principal.mapping.rules applies to 'CN=Alice"):
-        PrincipalMapping("RULE:^CN=bob.*$/bob/").map_name(NAME)
+        PrincipalMapping("RULE:^CN=bob.*$/bob/").map_distinguished_name(NAME)
 
 
 @for_each(

@@ -16,13 +16,13 @@ from minibroker.broker.security.exchanges import (
     AuthenticationFailed,
     Exchange,
     InvalidCredentials,
-    begin_exchange,
+    start_sasl_exchange,
 )
 from minibroker.broker.security.scram import (
     ScramMechanism,
     TokenLogin,
     authenticate_by_scram,
-    make_credential,
+    make_scram_credential,
     salt_password,
 )
 from minibroker.client.client_errors import AuthenticationFailed as ClientRefuses
@@ -41,7 +41,7 @@ def record(
     iterations: int = 4096,
 ) -> UserScramCredentialRecord:
     salted = salt_password(mechanism, password, salt, iterations)
-    return make_credential(name, mechanism, salt, iterations, salted)
+    return make_scram_credential(name, mechanism, salt, iterations, salted)
 
 
 class Clients:
@@ -68,7 +68,7 @@ def exchange(
     nonce: str = "server",
     tokens: Mapping[str, TokenLogin] | None = None,
 ) -> Exchange:
-    return begin_exchange(authenticate_by_scram(mechanism, Clients(known, tokens or {}), nonce))
+    return start_sasl_exchange(authenticate_by_scram(mechanism, Clients(known, tokens or {}), nonce))
 
 
 def finished(running: Exchange, token: bytes) -> Authenticated:

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from minibroker.broker.security.scram import ScramMechanism, make_credential, salt_password
+from minibroker.broker.security.scram import ScramMechanism, make_scram_credential, salt_password
 from minibroker.broker.security.scram_arguments import ScramArgumentError, parse_scram_credential
 from tests.cases import for_each
 
@@ -17,20 +17,20 @@ def test_a_password_gets_a_random_salt() -> None:
     made, again = (parse_scram_credential("SCRAM-SHA-256=[name=alice,password=alice-secret]") for _ in range(2))
     assert (made.name, made.mechanism, made.iterations) == ("alice", SHA_256, 4096)
     salted = salt_password(SHA_256, "alice-secret", made.salt, 4096)
-    assert made == make_credential("alice", SHA_256, made.salt, 4096, salted)
+    assert made == make_scram_credential("alice", SHA_256, made.salt, 4096, salted)
     assert made.salt != again.salt
 
 
 def test_salt_and_iterations_may_be_given() -> None:
     made = parse_scram_credential(' SCRAM-SHA-512=[name="alice",iterations=8192,salt="c2FsdA==",password="a=b"] ')
     salted = salt_password(SHA_512, "a=b", b"salt", 8192)
-    assert made == make_credential("alice", SHA_512, b"salt", 8192, salted)
+    assert made == make_scram_credential("alice", SHA_512, b"salt", 8192, salted)
 
 
 def test_a_password_may_be_given_salted() -> None:
     salted = salt_password(SHA_256, "secret", b"salt", 4096)
     text = f"SCRAM-SHA-256=[name=alice,salt=c2FsdA==,saltedpassword={base64.b64encode(salted).decode()}]"
-    assert parse_scram_credential(text) == make_credential("alice", SHA_256, b"salt", 4096, salted)
+    assert parse_scram_credential(text) == make_scram_credential("alice", SHA_256, b"salt", 4096, salted)
 
 
 @for_each(

@@ -86,12 +86,12 @@ def issuer(tmp_path: Path) -> Issuer:
 
 def identity(tokens: SignedTokens, token: str) -> Identity:
     """Whose token it is, once its key has been looked for, as an exchange does."""
-    wait = tokens.make_key_wait(token)
+    wait = tokens.make_wait_for_key(token)
     if wait is not None:
         called: list[None] = []
         wait(lambda: called.append(None))
         assert called == [None]
-    return tokens.get_identity(token)
+    return tokens.get_identity_of_token(token)
 
 
 @for_each("kind", ["RS256", "RS512", "PS256", "ES256", "ES384", "EdDSA"])
@@ -202,9 +202,9 @@ def test_a_key_added_later_is_found(issuer: Issuer) -> None:
 def test_an_unknown_key_id_does_not_reload_the_keys_each_time(issuer: Issuer) -> None:
     tokens = issuer.tokens()
     assert identity(tokens, issuer.token()).name == "alice"
-    assert tokens.make_key_wait(issuer.token(key_id="two")) is None
+    assert tokens.make_wait_for_key(issuer.token(key_id="two")) is None
     issuer.clock.advance(BACKOFF_MS)
-    assert tokens.make_key_wait(issuer.token(key_id="two")) is not None
+    assert tokens.make_wait_for_key(issuer.token(key_id="two")) is not None
 
 
 def test_old_keys_are_reloaded_while_tokens_are_checked_with_them(issuer: Issuer) -> None:
@@ -214,16 +214,16 @@ def test_old_keys_are_reloaded_while_tokens_are_checked_with_them(issuer: Issuer
     issuer.clock.advance(REFRESH_MS)
     issuer.clock.holds_aside = True
     token, renewed = issuer.token(), issuer.token(name="new")
-    assert tokens.make_key_wait(token) is None and tokens.get_identity(token).name == "alice"
+    assert tokens.make_wait_for_key(token) is None and tokens.get_identity_of_token(token).name == "alice"
     issuer.clock.do_aside()
-    assert tokens.get_identity(renewed).name == "alice"
+    assert tokens.get_identity_of_token(renewed).name == "alice"
 
 
 def test_clients_that_connect_while_keys_are_loaded_share_one_load(issuer: Issuer) -> None:
     tokens, called = issuer.tokens(), []
     issuer.clock.holds_aside = True
     for number in range(3):
-        wait = tokens.make_key_wait(issuer.token())
+        wait = tokens.make_wait_for_key(issuer.token())
         assert wait is not None
         wait(lambda number=number: called.append(number))
     assert (called, issuer.clock.do_aside(), called) == ([0, 1, 2], 1, [0, 1, 2])

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.security.tls import NEWER_SUITES, ListenerTls, make_listener_tls, make_tls_settings, split_suites
+from minibroker.broker.security.tls import (
+    NEWER_SUITES,
+    ListenerTls,
+    make_listener_tls,
+    make_tls_settings,
+    split_cipher_suites,
+)
 from tests.cases import for_each
 from tests.certificates import Authority, Signed, inline
 
@@ -110,11 +116,11 @@ def test_a_rewritten_file_is_reloaded(tmp_path: Path) -> None:
     renewed = authority.sign()
     unchanged = files(tmp_path, renewed)
     os.utime(tmp_path / "server.pem", (1, 1))
-    tls.renew_settings(unchanged)
+    tls.renew_tls_settings(unchanged)
     assert tls.current is not before
     assert tls.current.identity.chain == (renewed.certificate,)
     again = tls.current
-    tls.renew_settings(unchanged)
+    tls.renew_tls_settings(unchanged)
     assert tls.current is again, "nothing has changed since"
 
 
@@ -126,7 +132,7 @@ def test_an_unusable_key_store_is_logged_and_the_current_one_is_kept(
     before = tls.current
     (tmp_path / "server.pem").write_text("nothing")
     os.utime(tmp_path / "server.pem", (1, 1))
-    tls.renew_settings(present)
+    tls.renew_tls_settings(present)
     assert tls.current is before
     assert "the key store is not replaced: listener OUTSIDE: one private key is needed" in caplog.text
 
@@ -148,23 +154,23 @@ def test_a_certificate_with_another_name_is_accepted_only_if_allowed(
     tls = ListenerTls("OUTSIDE", "SSL", Settings({**settings().static_texts, **more}))
     changed = Settings({**settings().static_texts, **more, **inline(authority, after)})
     if complaint is None:
-        assert tls.make_renewed_settings(changed).identity.chain == (after.certificate,)
+        assert tls.make_tls_settings_if_changed(changed).identity.chain == (after.certificate,)
     else:
         with pytest.raises(SettingsError, match=complaint):
-            tls.make_renewed_settings(changed)
+            tls.make_tls_settings_if_changed(changed)
 
 
 def test_a_trust_store_cannot_be_added(tmp_path: Path) -> None:
     tls = ListenerTls("OUTSIDE", "SSL", files(tmp_path, server))
     more = {"ssl_truststore_type": "PEM", "ssl_truststore_certificates": authority.pem}
     with pytest.raises(SettingsError, match="has no trust store, and one cannot be added"):
-        tls.make_renewed_settings(files(tmp_path, server, **more))
+        tls.make_tls_settings_if_changed(files(tmp_path, server, **more))
 
 
 def test_a_listener_opens_with_the_initial_stores_if_the_later_ones_are_missing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    later = settings().with_dynamic(broker={"listener.name.outside.ssl.keystore.location": "/gone"})
+    later = settings().with_dynamic_configs(broker={"listener.name.outside.ssl.keystore.location": "/gone"})
     assert make_listener_tls("OUTSIDE", "SSL", settings(), later).current.identity.chain == (server.certificate,)
     assert "what was set while the broker ran is not used: listener OUTSIDE: " in caplog.text
 
@@ -173,8 +179,8 @@ def test_only_the_stores_of_an_open_listener_can_change() -> None:
     tls = make_listener_tls("OUTSIDE", "SSL", settings(), settings())
     renewed = authority.sign()
     texts = {**inline(authority, renewed), "ssl.client.auth": "required"}
-    changed = settings().with_dynamic(broker=texts)
-    tls.renew_settings(changed)
+    changed = settings().with_dynamic_configs(broker=texts)
+    tls.renew_tls_settings(changed)
     assert tls.current.identity.chain == (renewed.certificate,)
     assert tls.current.context.verify_mode == ssl.CERT_NONE
     opened = make_listener_tls("OUTSIDE", "SSL", settings(), changed).current
@@ -186,11 +192,11 @@ def test_a_reopened_listener_uses_the_stores_of_its_settings(tmp_path: Path, cap
     tls = ListenerTls("OUTSIDE", "SSL", present)
     later = Settings({"log.dirs": "/nowhere", **inline(authority, authority.sign("CN=other"))})
     tls.current = ListenerTls("OUTSIDE", "SSL", later).current
-    tls.replace_settings(present)
+    tls.replace_tls_settings(present)
     assert tls.current.identity.chain == (server.certificate,)
     (tmp_path / "server.pem").write_text("nothing")
     os.utime(tmp_path / "server.pem", (1, 1))
-    tls.replace_settings(present)
+    tls.replace_tls_settings(present)
     assert tls.current.identity.chain == (server.certificate,) and "the key store is not replaced" in caplog.text
 
 
@@ -203,7 +209,7 @@ def test_javas_cipher_suite_names_are_translated_to_openssls() -> None:
         "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
         "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
     }
-    older, newer = split_suites(names)
+    older, newer = split_cipher_suites(names)
     assert (older, newer) == (list(names.values()), [])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers(":".join(older))
@@ -211,12 +217,12 @@ def test_javas_cipher_suite_names_are_translated_to_openssls() -> None:
 
 
 def test_tls_1_3_suites_are_enabled_only_together() -> None:
-    assert split_suites(NEWER_SUITES) == ([], list(NEWER_SUITES))
+    assert split_cipher_suites(NEWER_SUITES) == ([], list(NEWER_SUITES))
     with pytest.raises(ValueError, match="either all suites are offered or none"):
-        split_suites(NEWER_SUITES[:1])
+        split_cipher_suites(NEWER_SUITES[:1])
 
 
 @pytest.mark.parametrize("name", ["TLS_FOO", "ECDHE-RSA-AES256-GCM-SHA384", "TLS_RSA_WITH_RC4_128_MD5", ""])
 def test_an_unknown_cipher_suite_is_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="is not known here"):
-        split_suites([name])
+        split_cipher_suites([name])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.control.token_changes import expire_token, issue_token
-from minibroker.broker.security.delegation import encode_secret
+from minibroker.broker.security.delegation import encode_token_secret
 from minibroker.broker.security.principals import Principal
 from minibroker.client.client_mechanisms import authenticate_by_scram
 from minibroker.protocol.declare import Message
@@ -37,7 +37,7 @@ def holder(tmp_path: Path) -> Iterator[Holder]:
 
 def last_token(harness: Harness, client: SaslClient, token_id: str) -> bytes:
     """What the client says last, after a handshake and the first half of the exchange."""
-    secret = encode_secret(harness.cluster.image.tokens.compute_secret(token_id))
+    secret = encode_token_secret(harness.cluster.image.tokens.compute_token_secret(token_id))
     exchange = authenticate_by_scram("sha256", token_id, secret, is_token=True)
     assert client.handshake("SCRAM-SHA-256").error_code == 0
     return exchange.send(client.authenticate(next(exchange)).auth_bytes)
@@ -88,7 +88,7 @@ def test_a_session_with_an_expired_token_ends_immediately(holder: Holder) -> Non
 def test_a_removed_token_does_not_authenticate(holder: Holder) -> None:
     harness, client, token = holder
     last = last_token(harness, client, token.token_id)
-    expire_token(harness.cluster, harness.cluster.image.tokens.compute_secret(token.token_id), ALICE, -1)
+    expire_token(harness.cluster, harness.cluster.image.tokens.compute_token_secret(token.token_id), ALICE, -1)
     assert client.authenticate(last).error_code == 0  # what was begun before goes on
     harness.clock.advance(1000)
     client.send(SaslAuthenticateRequest(auth_bytes=last_token(harness, client, token.token_id)))

@@ -30,7 +30,7 @@ TIME_MS = 1_700_000_000_000
 
 def with_queue(harness: Harness, name: str = QUEUE, **configs: str) -> None:
     """Let the group have a dead letter queue."""
-    harness.cluster.commit_records([records.FeatureLevelRecord(name=SHARE_VERSION, feature_level=2)])
+    harness.cluster.commit_metadata_records([records.FeatureLevelRecord(name=SHARE_VERSION, feature_level=2)])
     texts = {f"errors.deadletterqueue.{key.replace('_', '.')}": value for key, value in configs.items()}
     harness.cluster.controller.change_config(
         GROUP_RESOURCE, GROUP, {"errors.deadletterqueue.topic.name": name, **texts}
@@ -122,7 +122,7 @@ def test_records_archived_out_of_order_are_copied(harness: Harness) -> None:
         harness.produce(TOPIC, value)
     source = harness.partition(TOPIC)
     given_up = [GivenUp(1, 1, 2, is_rejected=False), GivenUp(0, 0, 1, is_rejected=True)]
-    harness.cluster.shares.dead_letters.write_letters(member.group, source, given_up, lambda: None)
+    harness.cluster.shares.dead_letters.write_dead_letters(member.group, source, given_up, lambda: None)
     assert [letter.value for letter in letters(harness)] == [b"a", b"b"]
 
 
@@ -130,7 +130,7 @@ def test_no_dead_letters_are_written_without_the_feature(harness: Harness) -> No
     member = reading(harness, "a")
     with_topic(harness)
     with_queue(harness)
-    harness.cluster.commit_records([records.FeatureLevelRecord(name=SHARE_VERSION, feature_level=1)])
+    harness.cluster.commit_metadata_records([records.FeatureLevelRecord(name=SHARE_VERSION, feature_level=1)])
     assert member.fetch() == [(0, 0, 1)]
     assert member.acknowledge((0, 0, [REJECT])) == 0
     assert letters(harness) == []
@@ -198,7 +198,7 @@ def test_dead_letters_go_to_the_partition_of_the_same_index_modulo_the_count(har
     harness.create_topic("other", 5)
     source = harness.partition("other", 4)
     given_up = GivenUp(7, 7, 1, is_rejected=False)
-    harness.cluster.shares.dead_letters.write_letters(member.group, source, [given_up], lambda: None)
+    harness.cluster.shares.dead_letters.write_dead_letters(member.group, source, [given_up], lambda: None)
     assert [offsets(letters(harness, partition=index)) for index in range(3)] == [[], [7], []]
 
 
@@ -210,7 +210,7 @@ def test_records_being_archived_at_a_crash_get_their_dead_letters_later(
     with_queue(harness)
     assert member.fetch() == [(0, 1, 1)]
     with monkeypatch.context() as patched:
-        patched.setattr(DeadLetters, "write_letters", lambda *_: None)
+        patched.setattr(DeadLetters, "write_dead_letters", lambda *_: None)
         assert member.acknowledge((0, 1, [REJECT, RELEASE])) == 0
     assert offset_of(harness)[0] == 0
     harness.restart(crash=True)

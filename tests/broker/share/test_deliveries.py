@@ -39,13 +39,15 @@ def acquire(
     first = deliveries.find_next_offset() // 10 * 10
     bounds = [(base, min(base + 9, last)) for base in range(first, last + 1, 10)]
     limits = more.pop("limits", LIMITS)
-    return deliveries.acquire(member_id, bounds, limits, now_ms, max_records, more.pop("batch_size", 500), **more)
+    return deliveries.acquire_records(
+        member_id, bounds, limits, now_ms, max_records, more.pop("batch_size", 500), **more
+    )
 
 
 def acknowledge(
     deliveries: Deliveries, first: int, last: int, *types: int, member_id: str = "m", limits: Limits = LIMITS
 ) -> list[StateBatch]:
-    changed = deliveries.acknowledge(member_id, [Acknowledgement(first, last, types)], limits, 0)
+    changed = deliveries.acknowledge_records(member_id, [Acknowledgement(first, last, types)], limits, 0)
     deliveries.drop_final_records()
     return changed
 
@@ -57,7 +59,7 @@ def held_by(member_id: str) -> Callable[[Run], bool]:
 def test_whole_batches_are_acquired_up_to_about_the_requested_number() -> None:
     deliveries = Deliveries(0)
     assert acquire(deliveries, 99, max_records=15) == [Acquired(0, 19, 1)]
-    assert (deliveries.find_next_offset(), deliveries.in_flight) == (20, 20)
+    assert (deliveries.find_next_offset(), deliveries.in_flight_count) == (20, 20)
     assert acquire(deliveries, 99, max_records=15, strict=True) == [Acquired(20, 34, 1)]
     assert deliveries.find_next_offset() == 35
 
@@ -65,9 +67,9 @@ def test_whole_batches_are_acquired_up_to_about_the_requested_number() -> None:
 def test_the_number_of_acquired_offsets_is_bounded() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
-    assert deliveries.find_last_needed_offset(5) == 34
+    assert deliveries.find_last_offset_to_acquire(5) == 34
     acknowledge(deliveries, 10, 19, RELEASE)
-    assert [deliveries.find_last_needed_offset(count) for count in (1, 10, 11, 20)] == [29, 29, 30, 39]
+    assert [deliveries.find_last_offset_to_acquire(count) for count in (1, 10, 11, 20)] == [29, 29, 30, 39]
 
 
 def test_new_records_are_acquired_in_ranges_cut_between_batches() -> None:
@@ -82,7 +84,7 @@ def test_the_start_offset_advances_over_contiguous_acknowledged_offsets() -> Non
     acknowledge(deliveries, 0, 9, REJECT)
     assert (deliveries.start_offset, deliveries.final_count) == (20, 0)
     acknowledge(deliveries, 20, 29, ACCEPT)
-    assert (deliveries.start_offset, deliveries.in_flight, deliveries.find_next_offset()) == (30, 0, 30)
+    assert (deliveries.start_offset, deliveries.in_flight_count, deliveries.find_next_offset()) == (30, 0, 30)
 
 
 def test_released_records_are_redelivered_with_a_higher_delivery_count() -> None:
@@ -123,7 +125,7 @@ def test_a_record_is_archived_at_the_delivery_limit() -> None:
     for count in (1, 2):
         assert acquire(deliveries, 0, limits=limits) == [Acquired(0, 0, count)]
         acknowledge(deliveries, 0, 0, RELEASE, limits=limits)
-    assert (deliveries.start_offset, deliveries.in_flight) == (1, 0)
+    assert (deliveries.start_offset, deliveries.in_flight_count) == (1, 0)
 
 
 def test_records_with_many_deliveries_are_acquired_in_ever_smaller_batches() -> None:
@@ -137,13 +139,13 @@ def test_records_with_many_deliveries_are_acquired_in_ever_smaller_batches() -> 
 
 def test_an_acknowledged_record_is_not_redelivered_with_its_split_batch() -> None:
     deliveries, limits = Deliveries(0), LIMITS._replace(deliveries=4)
-    deliveries.acquire("m", [(0, 5), (6, 9)], limits, 0, 500, 1)
+    deliveries.acquire_records("m", [(0, 5), (6, 9)], limits, 0, 500, 1)
     said = [Acknowledgement(0, 5, [RELEASE, ACCEPT, RELEASE, RELEASE, ACCEPT, RELEASE]), Acknowledgement(6, 9, [2])]
     found: list[list[Acquired]] = []
     for _ in range(4):
-        deliveries.acknowledge("m", said, limits, 0)
+        deliveries.acknowledge_records("m", said, limits, 0)
         deliveries.drop_final_records()
-        found.append(deliveries.acquire("m", [(0, 5), (6, 9)], limits, 0, 500, 500))
+        found.append(deliveries.acquire_records("m", [(0, 5), (6, 9)], limits, 0, 500, 500))
         said = [Acknowledgement(first, last, [RELEASE]) for first, last, _ in found[-1]]
     assert found == [[(0, 0, 2), (2, 3, 2), (5, 5, 2), (6, 9, 2)], [(0, 0, 3), (2, 3, 3)], [(0, 0, 4)], [(2, 2, 4)]]
 
@@ -151,18 +153,20 @@ def test_an_acknowledged_record_is_not_redelivered_with_its_split_batch() -> Non
 def test_a_closed_session_releases_its_records() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
-    assert deliveries.release(LIMITS, held_by("other")) == []
-    assert deliveries.release(LIMITS, held_by("m")) == [StateBatch(0, 9, AVAILABLE, 1)]
+    assert deliveries.release_acquired_runs(LIMITS, held_by("other")) == []
+    assert deliveries.release_acquired_runs(LIMITS, held_by("m")) == [StateBatch(0, 9, AVAILABLE, 1)]
     assert acquire(deliveries, 9, "other") == [Acquired(0, 9, 2)]
 
 
 def test_acquisition_locks_expire_unless_renewed() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 9)
-    deliveries.acknowledge("m", [Acknowledgement(0, 4, [RENEW])], LIMITS, 600)
+    deliveries.acknowledge_records("m", [Acknowledgement(0, 4, [RENEW])], LIMITS, 600)
     assert deliveries.find_next_lock_end_ms() == 1000
-    assert deliveries.release(LIMITS, lambda run: run.lock_end_ms <= 999) == []
-    assert deliveries.release(LIMITS, lambda run: run.lock_end_ms <= 1000) == [StateBatch(5, 9, AVAILABLE, 1)]
+    assert deliveries.release_acquired_runs(LIMITS, lambda run: run.lock_end_ms <= 999) == []
+    assert deliveries.release_acquired_runs(LIMITS, lambda run: run.lock_end_ms <= 1000) == [
+        StateBatch(5, 9, AVAILABLE, 1)
+    ]
     assert deliveries.find_next_lock_end_ms() == 1600
 
 
@@ -183,10 +187,10 @@ def test_a_member_can_acknowledge_only_what_it_acquired(last: int, member_id: st
 def test_acknowledgements_of_a_request_are_applied_all_or_none() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
-    deliveries.acknowledge("m", [Acknowledgement(10, 19, [RELEASE])], LIMITS, 0)
+    deliveries.acknowledge_records("m", [Acknowledgement(10, 19, [RELEASE])], LIMITS, 0)
     said = [Acknowledgement(0, 4, [ACCEPT, RELEASE, ACCEPT, ACCEPT, ACCEPT]), Acknowledgement(8, 12, [ACCEPT])]
     with pytest.raises(KafkaError) as raised:
-        deliveries.acknowledge("m", said, LIMITS, 0)
+        deliveries.acknowledge_records("m", said, LIMITS, 0)
     assert raised.value.code == ErrorCode.INVALID_RECORD_STATE
     assert [(run.first, run.last, run.state) for run in deliveries.list_runs()] == [
         (0, 9, ACQUIRED),
@@ -207,8 +211,8 @@ def test_acknowledgements_before_the_start_offset_are_ignored() -> None:
 def test_offsets_removed_by_compaction_are_archived() -> None:
     deliveries = Deliveries(0)
     acquire(deliveries, 29)
-    deliveries.release(LIMITS, held_by("m"))
-    assert deliveries.acquire("m", [(20, 29)], LIMITS, 0, 500, 500) == [Acquired(20, 29, 2)]
+    deliveries.release_acquired_runs(LIMITS, held_by("m"))
+    assert deliveries.acquire_records("m", [(20, 29)], LIMITS, 0, 500, 500) == [Acquired(20, 29, 2)]
     assert deliveries.start_offset == 20
 
 
@@ -216,10 +220,10 @@ def test_no_new_records_are_acquired_beyond_the_limit_of_locks() -> None:
     limits = LIMITS._replace(record_locks=25)
     deliveries = Deliveries(0)
     assert acquire(deliveries, 99, limits=limits) == [Acquired(0, 29, 1)]
-    assert not deliveries.has_room(limits)
+    assert not deliveries.has_room_for_deliveries(limits)
     assert acquire(deliveries, 99, limits=limits) == []
     acknowledge(deliveries, 12, 12, RELEASE, limits=limits)
-    assert deliveries.has_room(limits)
+    assert deliveries.has_room_for_deliveries(limits)
     assert acquire(deliveries, 99, limits=limits) == [Acquired(12, 12, 2)]
 
 
@@ -275,7 +279,7 @@ def test_random_deliveries_agree_with_a_simple_model(seed: int) -> None:
             first = source.randint(run.first, run.last)
             last = source.randint(first, run.last)
             types = [source.choice([0, 1, 2, 3]) for _ in range(first, last + 1)]
-            changed = deliveries.acknowledge(member_id, [Acknowledgement(first, last, types)], LIMITS, now_ms)
+            changed = deliveries.acknowledge_records(member_id, [Acknowledgement(first, last, types)], LIMITS, now_ms)
             for offset, kind in zip(range(first, last + 1), types, strict=True):
                 state = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}[kind]
                 count = model.records[offset][1]
@@ -283,9 +287,9 @@ def test_random_deliveries_agree_with_a_simple_model(seed: int) -> None:
                     state = ARCHIVED
                 model.records[offset] = state, count, ""
         elif action < 0.95:
-            changed = deliveries.release(LIMITS, held_by(member_id))
+            changed = deliveries.release_acquired_runs(LIMITS, held_by(member_id))
         else:
-            changed = deliveries.release(LIMITS, lambda _: True)
+            changed = deliveries.release_acquired_runs(LIMITS, lambda _: True)
         if action >= 0.9:
             for offset, (state, count, owner) in model.records.items():
                 if state == ACQUIRED and (action >= 0.95 or owner == member_id):

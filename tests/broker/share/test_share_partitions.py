@@ -161,7 +161,9 @@ def test_a_member_is_charged_with_the_size_of_the_response(harness: Harness, mon
     limit_fetched_bytes(harness, 1e9)
     charged: list[int] = []
     monkeypatch.setattr(
-        harness.cluster.quotas, "charge_fetched", lambda client, usage, size_bytes: charged.append(size_bytes) or True
+        harness.cluster.quotas,
+        "charge_fetched_bytes",
+        lambda client, usage, size_bytes: charged.append(size_bytes) or True,
     )
     member = reading(harness, "a" * 500)
     answer = member.ask_fetch()
@@ -177,7 +179,7 @@ def test_a_member_is_charged_with_the_size_of_the_response(harness: Harness, mon
 
 
 def limit_fetched_bytes(harness: Harness, rate: float) -> None:
-    harness.cluster.commit_records(
+    harness.cluster.commit_metadata_records(
         [
             records.ClientQuotaRecord(
                 entity=[records.ClientQuotaRecord.EntityData(entity_type="client-id", entity_name="test")],
@@ -298,7 +300,7 @@ def test_deleted_records_are_skipped(harness: Harness) -> None:
     member = reading(harness, "a")
     harness.produce(TOPIC, "b", "c")
     assert member.fetch() == [(0, 2, 1)]
-    harness.cluster.image.topics[TOPIC].partitions[0].log.delete_before(2)
+    harness.cluster.image.topics[TOPIC].partitions[0].log.delete_records_before(2)
     assert member.acknowledge((0, 0, [ACCEPT])) == 0
     other = Sharer(harness, "other")
     assert other.fetch() == []
@@ -319,7 +321,7 @@ def test_share_states_are_snapshotted_and_old_records_deleted(tmp_path: Path) ->
             assert member.fetch() == [(offset, offset, 1)]
             assert member.acknowledge((offset, offset, [ACCEPT])) == 0
         partition = harness.cluster.image.topics[SHARE_STATE_TOPIC].partitions[0]
-        harness.cluster.share_states.prune_records(partition)
+        harness.cluster.share_states.prune_share_state_records(partition)
         kept = partition.log.log_start_offset
         assert 0 < kept < partition.log.log_end_offset
         before = offset_of(harness)
@@ -327,9 +329,9 @@ def test_share_states_are_snapshotted_and_old_records_deleted(tmp_path: Path) ->
         assert offset_of(harness) == before
         harness.clock.advance(300_001)
         partition = harness.cluster.image.topics[SHARE_STATE_TOPIC].partitions[0]
-        harness.cluster.share_states.prune_records(partition)
+        harness.cluster.share_states.prune_share_state_records(partition)
         harness.end_turn()
-        harness.cluster.share_states.prune_records(partition)
+        harness.cluster.share_states.prune_share_state_records(partition)
         assert partition.log.log_end_offset - partition.log.log_start_offset == 1
         assert offset_of(harness) == before
 
@@ -362,9 +364,9 @@ def test_an_existing_share_state_is_not_initialized_again(harness: Harness) -> N
     key = ShareKey(GROUP, harness.cluster.image.topics[TOPIC].topic_id, 0)
     member = Sharer(harness)
     harness.cluster.share_states.log.create_topic()
-    harness.cluster.share_states.initialize_state(key, 0, 5)
+    harness.cluster.share_states.initialize_share_state(key, 0, 5)
     assert member.beat(TOPIC).error_code == 0
-    state = harness.cluster.share_states.find_state(key)
+    state = harness.cluster.share_states.find_share_state(key)
     assert state is not None and state.start_offset == 5
 
 
@@ -376,8 +378,8 @@ def test_a_topic_is_deleted_although_its_share_states_cannot_be_deleted(
     def refuse(*_: object) -> int:
         raise KafkaError(ErrorCode.NOT_COORDINATOR, "no room")
 
-    monkeypatch.setattr(harness.cluster.share_states, "append", refuse)
-    monkeypatch.setattr(harness.cluster.groups, "append", refuse)
+    monkeypatch.setattr(harness.cluster.share_states, "append_entries", refuse)
+    monkeypatch.setattr(harness.cluster.groups, "append_entries", refuse)
     (deleted,) = harness.request(DeleteTopicsRequest(topics=[Topic(name=TOPIC)])).responses
     assert deleted.error_code == 0
     said = "\n".join(record.getMessage() for record in caplog.records if record.levelname == "ERROR")
@@ -413,7 +415,7 @@ def test_no_aborted_record_is_archived_if_no_record_can_be_acquired(harness: Har
     assert producer.finish(commit=False) == 0
     harness.produce(TOPIC, "c")
     share = opened(harness, 1)
-    share.release(member.member_id)
+    share.release_records_of_member(member.member_id)
     configure(harness, isolation_level="read_committed")
     assert member.fetch(max_records=1) == [(0, 0, 1)]
     assert [run.state.name for run in share.deliveries.list_runs()] == ["AVAILABLE"]
@@ -443,6 +445,6 @@ def test_a_partition_with_a_new_leader_reloads_its_share_state(tmp_path: Path) -
 
 def test_share_groups_can_be_disabled_for_a_cluster(harness: Harness) -> None:
     member = reading(harness, "a")
-    harness.cluster.commit_records([records.FeatureLevelRecord(name=SHARE_VERSION, feature_level=0)])
+    harness.cluster.commit_metadata_records([records.FeatureLevelRecord(name=SHARE_VERSION, feature_level=0)])
     assert member.beat(TOPIC).error_code == ErrorCode.UNSUPPORTED_VERSION
     assert member.ask_fetch().error_code == ErrorCode.UNSUPPORTED_VERSION

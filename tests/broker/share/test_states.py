@@ -5,20 +5,20 @@ from __future__ import annotations
 import random
 
 from minibroker.broker.share.runs import StateBatch
-from minibroker.broker.share.states import ShareKey, combine_batches
+from minibroker.broker.share.states import ShareKey, combine_state_batches
 from tests.cases import for_each
 
 
 def test_the_overlapping_batch_with_more_deliveries_wins() -> None:
     batches = [StateBatch(0, 9, 0, 1), StateBatch(3, 5, 0, 2), StateBatch(5, 6, 2, 1)]
-    assert combine_batches(batches, 0) == (
+    assert combine_state_batches(batches, 0) == (
         StateBatch(0, 2, 0, 1),
         StateBatch(3, 5, 0, 2),
         StateBatch(6, 6, 2, 1),
         StateBatch(7, 9, 0, 1),
     )
-    assert combine_batches(batches, 5) == (StateBatch(5, 5, 0, 2), StateBatch(6, 6, 2, 1), StateBatch(7, 9, 0, 1))
-    assert combine_batches([], 3) == ()
+    assert combine_state_batches(batches, 5) == (StateBatch(5, 5, 0, 2), StateBatch(6, 6, 2, 1), StateBatch(7, 9, 0, 1))
+    assert combine_state_batches([], 3) == ()
 
 
 @for_each("seed", range(50))
@@ -34,7 +34,7 @@ def test_overlapping_state_batches_are_merged_offset_by_offset(seed: int) -> Non
         found = [(each.deliveries, each.state) for each in batches if each.first <= offset <= each.last]
         if found:
             expected[offset] = max(found)
-    result = combine_batches(batches, start)
+    result = combine_state_batches(batches, start)
     assert {
         offset: (each.deliveries, each.state) for each in result for offset in range(each.first, each.last + 1)
     } == expected
@@ -44,4 +44,4 @@ def test_overlapping_state_batches_are_merged_offset_by_offset(seed: int) -> Non
 
 
 def test_a_share_state_key_is_formatted_as_in_kafka() -> None:
-    assert ShareKey("group:1", bytes(15) + b"\x01", 3).text == "group:1:AAAAAAAAAAAAAAAAAAAAAQ:3"
+    assert ShareKey("group:1", bytes(15) + b"\x01", 3).coordinator_key == "group:1:AAAAAAAAAAAAAAAAAAAAAQ:3"

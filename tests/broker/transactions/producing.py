@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minibroker.broker.coordination.coordinators import find_or_create_coordinator
+from minibroker.broker.coordination.coordinators import find_coordinator_or_create_topic
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.transactions import (
@@ -43,7 +43,7 @@ class TransactionalProducer:
     @property
     def node(self) -> int:
         """Return the node that coordinates the transactional id."""
-        return find_or_create_coordinator(self.harness.cluster.transactions, self.transactional_id).node_id
+        return find_coordinator_or_create_topic(self.harness.cluster.transactions, self.transactional_id).node_id
 
     def init(self, timeout_ms: int = 60_000, *, again: bool = False) -> ErrorCode:
         """InitProducerId; with `again` it tells the id and epoch that it has."""

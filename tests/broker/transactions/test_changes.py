@@ -136,7 +136,7 @@ def downgrade(harness: Harness, level: int) -> None:
     )
     answer = harness.request(UpdateFeaturesRequest(feature_updates=[update]), 1)
     assert answer.error_code == OK
-    assert harness.cluster.transactions.version == level
+    assert harness.cluster.transactions.transaction_version == level
 
 
 @pytest.mark.parametrize("level", [0, 1])

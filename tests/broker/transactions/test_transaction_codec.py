@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.broker.coordination.coordinator_logs import encode_entry
+from minibroker.broker.coordination.coordinator_logs import encode_record_entry
 from minibroker.broker.metadata.partitions import TRANSACTIONS_TOPIC
 from minibroker.broker.transactions.transaction import State, Transaction
 from minibroker.broker.transactions.transaction_codec import (
     PARTITIONS_KEPT,
     encode_transaction,
-    make_value,
+    make_transaction_log_value,
     parse_transaction,
 )
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
@@ -41,7 +41,9 @@ TRANSACTIONS = st.builds(
 @given(TRANSACTIONS, st.integers(0, 2))
 def test_a_transaction_is_encoded_as_its_log_key_and_value_messages(transaction: Transaction, version: int) -> None:
     key = TransactionLogKey(transactional_id=transaction.transactional_id)
-    assert encode_transaction(transaction, version) == encode_entry(key, make_value(transaction), min(version, 1))
+    assert encode_transaction(transaction, version) == encode_record_entry(
+        key, make_transaction_log_value(transaction), min(version, 1)
+    )
 
 
 def test_a_transaction_of_many_partitions_is_decoded_unchanged() -> None:

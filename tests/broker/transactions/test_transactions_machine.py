@@ -54,7 +54,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.numbers = 0
 
     def teardown(self) -> None:
-        self.harness.logs.abandon()
+        self.harness.logs.close_without_checkpoints()
         shutil.rmtree(self.directory)
 
     @initialize(generations=st.lists(st.sampled_from(["classic", "own epochs"]), min_size=3, max_size=3))

@@ -113,7 +113,7 @@ def test_an_epoch_per_transaction_identifies_the_transaction(
 def test_a_producer_with_exhausted_epochs_gets_another_producer_id() -> None:
     before = transaction(State.ONGOING, producer_epoch=LAST_CLIENT_EPOCH)
     prepared = transitions.end_transaction(before, (7, LAST_CLIENT_EPOCH), COMMIT, 2, LATER_MS, new_id)
-    assert transitions.choose_next_producer(prepared) == (NEW_ID, 0)
+    assert transitions.choose_next_producer_id_and_epoch(prepared) == (NEW_ID, 0)
     assert (prepared.producer_id, prepared.producer_epoch) == (7, LAST_CLIENT_EPOCH + 1)  # what the markers bear
     assert ended(prepared, (7, LAST_CLIENT_EPOCH), COMMIT, 2) == CONCURRENT
     after = transitions.complete_transaction(prepared, LATER_MS)
@@ -124,7 +124,7 @@ def test_a_producer_with_exhausted_epochs_gets_another_producer_id() -> None:
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_fenced_aborted_transaction_has_the_next_epoch(version: int) -> None:
-    fenced = transitions.fence_producer(transaction(State.ONGOING), version, LATER_MS, new_id)
+    fenced = transitions.transition_to_fenced_abort(transaction(State.ONGOING), version, LATER_MS, new_id)
     assert (fenced.state, fenced.producer_epoch, fenced.partitions) == (State.PREPARE_ABORT, 4, {PARTITION})
     assert fenced.last_producer_epoch == (-1 if version == 0 else 3)
     assert transitions.complete_transaction(fenced, LATER_MS).state is State.COMPLETE_ABORT
@@ -132,9 +132,13 @@ def test_a_fenced_aborted_transaction_has_the_next_epoch(version: int) -> None:
 
 def test_a_producer_fenced_in_its_last_epoch_gets_another_producer_id() -> None:
     before = transaction(State.ONGOING, producer_epoch=LAST_CLIENT_EPOCH)
-    after = transitions.complete_transaction(transitions.fence_producer(before, 2, LATER_MS, new_id), LATER_MS)
+    after = transitions.complete_transaction(
+        transitions.transition_to_fenced_abort(before, 2, LATER_MS, new_id), LATER_MS
+    )
     assert (after.producer_id, after.producer_epoch) == (NEW_ID, 0)
-    after = transitions.complete_transaction(transitions.fence_producer(before, 0, LATER_MS, new_id), LATER_MS)
+    after = transitions.complete_transaction(
+        transitions.transition_to_fenced_abort(before, 0, LATER_MS, new_id), LATER_MS
+    )
     assert (after.producer_id, after.producer_epoch) == (7, LAST_CLIENT_EPOCH + 1)
     assert initialized(after) == (NEW_ID, 0)
 
@@ -203,15 +207,15 @@ def test_exhausted_epochs_continue_under_another_producer_id() -> None:
 
 @pytest.mark.parametrize("state", AT_REST)
 def test_the_first_partition_starts_a_transaction(state: State) -> None:
-    after = transitions.with_partitions(transaction(state), OURS, [PARTITION], 2, LATER_MS)
+    after = transitions.add_partitions_to_transaction(transaction(state), OURS, [PARTITION], 2, LATER_MS)
     assert (after.state, after.partitions, after.start_ms) == (State.ONGOING, {PARTITION}, LATER_MS)
 
 
 def test_further_partitions_keep_the_transactions_start_time() -> None:
     before = transaction(State.ONGOING, start_ms=NOW_MS)
-    after = transitions.with_partitions(before, OURS, [("t", 1)], 2, LATER_MS)
+    after = transitions.add_partitions_to_transaction(before, OURS, [("t", 1)], 2, LATER_MS)
     assert (after.partitions, after.start_ms) == ({("t", 0), ("t", 1)}, NOW_MS)
-    assert transitions.with_partitions(before, OURS, [PARTITION], 2, LATER_MS) is before
+    assert transitions.add_partitions_to_transaction(before, OURS, [PARTITION], 2, LATER_MS) is before
 
 
 @pytest.mark.parametrize(
@@ -227,8 +231,8 @@ def test_only_the_current_producer_can_add_partitions_to_its_transaction(
     state: State, producer: tuple[int, int], code: ErrorCode
 ) -> None:
     for attempt in (
-        lambda: transitions.with_partitions(transaction(state), producer, [PARTITION], 0, LATER_MS),
-        lambda: transitions.check_partition(transaction(state), producer, PARTITION),
+        lambda: transitions.add_partitions_to_transaction(transaction(state), producer, [PARTITION], 0, LATER_MS),
+        lambda: transitions.check_partition_in_transaction(transaction(state), producer, PARTITION),
     ):
         with pytest.raises(KafkaError) as raised:
             attempt()
@@ -236,9 +240,9 @@ def test_only_the_current_producer_can_add_partitions_to_its_transaction(
 
 
 def test_checking_a_partition_that_is_not_in_the_transaction_raises_an_error() -> None:
-    transitions.check_partition(transaction(State.ONGOING), OURS, PARTITION)
+    transitions.check_partition_in_transaction(transaction(State.ONGOING), OURS, PARTITION)
     with pytest.raises(KafkaError) as raised:
-        transitions.check_partition(transaction(State.ONGOING), OURS, ("t", 1))
+        transitions.check_partition_in_transaction(transaction(State.ONGOING), OURS, ("t", 1))
     assert raised.value.code == ErrorCode.TRANSACTION_ABORTABLE
 
 

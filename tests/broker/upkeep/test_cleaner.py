@@ -121,7 +121,7 @@ def values(log: Log) -> list[bytes | None]:
 
 def test_a_dirty_log_is_compacted_at_startup_and_logged(compacting: Compacting, tmp_path: Path) -> None:
     log = compacting.topic("t")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     assert values(log) == [b"value2", b"value2"]
     assert compacting.cleaner.statistics.cleanings == 1
@@ -134,7 +134,7 @@ def test_a_cleaning_checks_repeatedly_whether_the_event_loop_is_busy(
     looked: list[float] = []
     monkeypatch.setattr(Rests, "sleep_if_due", lambda rests: looked.append(rests._loop_seconds()))
     compacting.topic("t")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     assert len(looked) >= 4, "for the keys of a batch, and for what is kept of it"
     assert 0 < looked[0] <= looked[-1] < time.process_time()
@@ -142,7 +142,7 @@ def test_a_cleaning_checks_repeatedly_whether_the_event_loop_is_busy(
 
 def test_a_clean_log_is_not_compacted_again_until_it_is_dirty(compacting: Compacting) -> None:
     log = compacting.topic("t")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     for number in range(3, 7):
         compacting.write(log, number)
@@ -157,10 +157,10 @@ def test_a_clean_log_is_not_compacted_again_until_it_is_dirty(compacting: Compac
 
 def test_the_cleaner_continues_where_it_was_after_a_restart(compacting: Compacting) -> None:
     compacting.topic("t")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     again = restarted(compacting)
-    again.cleaner.start()
+    again.cleaner.start_checks()
     again.run()
     assert again.cleaner.statistics.cleanings == 0
     assert again.harness.partition("t").log.clean_offset == 6
@@ -168,21 +168,21 @@ def test_the_cleaner_continues_where_it_was_after_a_restart(compacting: Compacti
 
 def test_topics_without_compaction_are_not_cleaned(compacting: Compacting) -> None:
     log = compacting.topic("t", cleanup_policy="delete")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     assert len(values(log)) == 6
 
 
 def test_a_log_with_both_policies_is_compacted(compacting: Compacting) -> None:
     log = compacting.topic("t", cleanup_policy="compact,delete")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     assert len(values(log)) == 2
 
 
 def test_a_log_whose_policy_changes_to_compact_is_found(compacting: Compacting) -> None:
     log = compacting.topic("t", cleanup_policy="delete")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     log.update_settings(log.settings._replace(cleanup_policy=frozenset({"compact"})))
     compacting.harness.clock.advance(BACKOFF_MS)
@@ -192,7 +192,7 @@ def test_a_log_whose_policy_changes_to_compact_is_found(compacting: Compacting) 
 
 def test_a_log_below_the_dirty_ratio_waits_for_the_maximum_lag(compacting: Compacting) -> None:
     log = compacting.topic("t", min_cleanable_dirty_ratio="1", max_compaction_lag_ms="100000")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     assert compacting.cleaner.statistics.cleanings == 0
     compacting.harness.clock.advance(100_000 + BACKOFF_MS)
@@ -202,7 +202,7 @@ def test_a_log_below_the_dirty_ratio_waits_for_the_maximum_lag(compacting: Compa
 
 def test_the_dirtiest_log_is_cleaned_first(compacting: Compacting) -> None:
     clean = compacting.topic("clean")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     dirty = compacting.topic("dirty")
     compacting.write(clean, 9, keys=20)
@@ -221,7 +221,7 @@ def test_each_cleaner_thread_cleans_one_log_at_a_time(compacting: Compacting, th
     compacting = restarted(compacting, log_cleaner_threads=str(threads))
     for name in ("a", "b", "c"):
         compacting.topic(name)
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.harness.clock.advance(0)
     assert compacting.aside.step() == threads
     compacting.run()
@@ -231,7 +231,7 @@ def test_each_cleaner_thread_cleans_one_log_at_a_time(compacting: Compacting, th
 def test_the_cleaner_can_be_disabled(compacting: Compacting) -> None:
     compacting = restarted(compacting, log_cleaner_enable="false")
     log = compacting.topic("t")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.harness.clock.advance(10 * BACKOFF_MS)
     compacting.run()
     assert len(values(log)) == 6
@@ -239,7 +239,7 @@ def test_the_cleaner_can_be_disabled(compacting: Compacting) -> None:
 
 def test_a_shorter_backoff_takes_effect_soon(compacting: Compacting) -> None:
     compacting = restarted(compacting, log_cleaner_backoff_ms="86400000")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     log = compacting.topic("t")
     alter(compacting, "log.cleaner.backoff.ms", "0")
@@ -259,7 +259,7 @@ def test_the_cleaner_io_rate_is_limited_and_can_be_changed(compacting: Compactin
     compacting = restarted(compacting, log_cleaner_io_max_bytes_per_second="100")
     log = compacting.topic("t")
     size = log.size_bytes
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     assert compacting.waited_s >= size / 100
     before = compacting.waited_s
@@ -275,7 +275,7 @@ def test_the_cleaner_io_rate_is_limited_and_can_be_changed(compacting: Compactin
 
 def test_another_io_rate_takes_effect_during_a_cleaning(compacting: Compacting) -> None:
     log = compacting.topic("t")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.harness.clock.advance(0)
     alter(compacting, "log.cleaner.io.max.bytes.per.second", "100")
     compacting.harness.clock.advance(1000)
@@ -287,7 +287,7 @@ def test_another_io_rate_takes_effect_during_a_cleaning(compacting: Compacting) 
 def test_another_thread_count_takes_effect_during_a_cleaning(compacting: Compacting) -> None:
     for name in ("a", "b"):
         compacting.topic(name)
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.harness.clock.advance(0)
     alter(compacting, "log.cleaner.threads", "2")
     compacting.harness.clock.advance(1000)
@@ -297,7 +297,7 @@ def test_another_thread_count_takes_effect_during_a_cleaning(compacting: Compact
 def test_deleted_or_reconfigured_dirty_logs_are_not_cleaned(compacting: Compacting) -> None:
     compacting.topic("a", rounds=9)
     gone, kept = compacting.topic("b", rounds=5), compacting.topic("c")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.harness.clock.advance(0)
     compacting.harness.cluster.controller.delete_topic(compacting.harness.partition("b").topic)
     kept.update_settings(kept.settings._replace(cleanup_policy=frozenset({"delete"})))
@@ -310,7 +310,7 @@ def test_old_segments_of_compacted_logs_are_deleted_except_during_a_cleaning(
     compacting: Compacting,
 ) -> None:
     log = compacting.topic("t", cleanup_policy="compact,delete", retention_ms="1000")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.harness.clock.advance(0)
     compacting.harness.clock.advance(BACKOFF_MS)
     assert log.log_start_offset == 0
@@ -321,7 +321,7 @@ def test_old_segments_of_compacted_logs_are_deleted_except_during_a_cleaning(
 
 def test_appends_during_a_cleaning_are_kept(compacting: Compacting) -> None:
     log = compacting.topic("t")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.harness.clock.advance(0)
     compacting.write(log, 7)
     compacting.aside.step()
@@ -332,7 +332,7 @@ def test_appends_during_a_cleaning_are_kept(compacting: Compacting) -> None:
 
 def test_a_topic_recreated_during_a_cleaning_is_not_touched(compacting: Compacting, tmp_path: Path) -> None:
     compacting.topic("t")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.harness.clock.advance(0)
     compacting.aside.work()
     controller = compacting.harness.cluster.controller
@@ -354,13 +354,13 @@ def test_a_corrupt_log_is_reported_once_and_not_compacted(
     data = bytearray(path.read_bytes())
     data[65] ^= 1
     path.write_bytes(data)
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     for _ in range(3):
         compacting.run()
         compacting.harness.clock.advance(BACKOFF_MS)
     (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert error.startswith(f"t-0 is not compacted any more: {path}: the batch at position 0, offset 2, cannot be read")
-    assert compacting.cleaner.uncleanable == {log}
+    assert compacting.cleaner.uncleanable_logs == {log}
     assert len(values(other)) == 2
     assert len(log.segments) == 4
 
@@ -370,12 +370,12 @@ def test_a_full_disk_is_retried_after_the_backoff(
 ) -> None:
     log = compacting.topic("t")
     disk.room_bytes = 10
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     disk.room_bytes = None
     assert "t-0 could not be compacted: [Errno 28] No space left on device" in caplog.text
     assert len(values(log)) == 6
-    assert not compacting.cleaner.uncleanable
+    assert not compacting.cleaner.uncleanable_logs
     compacting.run()
     assert compacting.cleaner.statistics.cleanings == 0
     compacting.harness.clock.advance(BACKOFF_MS)
@@ -387,7 +387,7 @@ def test_a_failed_fsync_of_the_log_takes_it_offline(compacting: Compacting, disk
     log = compacting.topic("t")
     log.recovery_point = 0
     disk.failing, disk.suffix = {"sync"}, "00.log"
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     disk.failing = set()
     assert log.offline
@@ -399,10 +399,10 @@ def test_a_failed_swap_ends_the_compaction_of_the_log(
 ) -> None:
     log = compacting.topic("t")
     disk.failing, disk.suffix = {"rename"}, ".swap"
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     disk.failing = set()
-    assert compacting.cleaner.uncleanable == {log}
+    assert compacting.cleaner.uncleanable_logs == {log}
     assert "t-0 is not compacted any more: KAFKA_STORAGE_ERROR" in caplog.text
     assert len(values(log)) == 6
 
@@ -415,17 +415,17 @@ def test_an_unexpected_exception_is_logged_with_its_traceback(
     def work(self: object) -> bool:
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr("minibroker.storage.compaction.cleaning.Cleaning.write_next_segment", work)
-    compacting.cleaner.start()
+    monkeypatch.setattr("minibroker.storage.compaction.cleaning.Cleaning.clean_next_segment", work)
+    compacting.cleaner.start_checks()
     compacting.run()
-    assert compacting.cleaner.uncleanable == {log}
+    assert compacting.cleaner.uncleanable_logs == {log}
     assert "Traceback" in caplog.text
 
 
 def test_a_stop_cancels_the_current_cleaning_and_starts_no_other(compacting: Compacting, tmp_path: Path) -> None:
     log = compacting.topic("t")
     compacting.topic("other")
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.harness.clock.advance(0)
     compacting.aside.work()
     compacting.cleaner.close()
@@ -442,7 +442,7 @@ def test_the_statistics_count_cleanings_and_dirty_ratios(compacting: Compacting)
     sizes = log.size_bytes
     now_ms = compacting.harness.clock.wall_ms()
     noted = compacting.cleaner.statistics
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.harness.clock.advance(0)
     assert (noted.running, noted.max_dirty_ratio, noted.looked_ms) == (1, 1.0, now_ms)
     compacting.harness.clock.advance(250)
@@ -462,7 +462,7 @@ def test_the_statistics_count_cleanings_and_dirty_ratios(compacting: Compacting)
 def test_a_failed_cleaning_is_counted_as_uncleanable(compacting: Compacting, disk: FailingDisk) -> None:
     log = compacting.topic("t")
     disk.failing, disk.suffix = {"rename"}, ".swap"
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     disk.failing = set()
     noted = compacting.cleaner.statistics
@@ -481,7 +481,7 @@ def test_a_cleaning_is_logged_in_one_line_and_keyless_records_in_another(
     compacting.harness.produce("t", "no key")
     log.roll_segment_if_used()
     log.update_settings(log.settings._replace(cleanup_policy=frozenset({"compact"})))
-    compacting.cleaner.start()
+    compacting.cleaner.start_checks()
     compacting.run()
     told = [record.getMessage() for record in caplog.records if record.name == "minibroker.cleaner"]
     assert told[0].startswith("t-0 is compacted up to offset 7: 4 segments became 1,")

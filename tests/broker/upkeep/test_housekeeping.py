@@ -34,7 +34,7 @@ def disk() -> FailingDisk:
 def kept(tmp_path: Path, disk: FailingDisk) -> Iterator[Harness]:
     """A harness whose chores run."""
     with Harness(tmp_path, disk=disk) as harness:
-        Housekeeping(harness.cluster).start()
+        Housekeeping(harness.cluster).start_chores()
         yield harness
 
 
@@ -197,7 +197,7 @@ def test_logs_are_checked_at_the_brokers_configured_interval(tmp_path: Path) -> 
     with Harness(tmp_path, settings={"log.flush.scheduler.interval.ms": "7000"}) as harness:
         harness.create_topic("t", flush_ms="10")
         harness.create_topic("default")
-        Housekeeping(harness.cluster).start()
+        Housekeeping(harness.cluster).start_chores()
         harness.clock.advance(INITIAL_DELAY_MS)
         for topic in ("t", "default"):
             harness.produce(topic, "v")
@@ -231,13 +231,13 @@ def test_an_offline_log_is_skipped(kept: Harness, disk: FailingDisk) -> None:
 )
 def test_checkpoints_are_written_at_their_interval(tmp_path: Path, setting: str, checkpoint: str, line: str) -> None:
     with Harness(tmp_path, settings={setting: "90000", "log.initial.task.delay.ms": "90000"}) as harness:
-        Housekeeping(harness.cluster).start()
+        Housekeeping(harness.cluster).start_chores()
         harness.clock.advance(90_000)
         harness.create_topic("t")
         harness.produce("t", "a", "b", "c")
         log = harness.partition("t").log
         log.flush()
-        log.delete_before(2)
+        log.delete_records_before(2)
         path = tmp_path / "data" / checkpoint
         harness.clock.advance(89_999)
         assert line not in path.read_text().splitlines()
@@ -248,7 +248,7 @@ def test_checkpoints_are_written_at_their_interval(tmp_path: Path, setting: str,
 def test_an_interval_of_0_is_replaced_by_a_short_one(tmp_path: Path) -> None:
     settings = {"log.flush.offset.checkpoint.interval.ms": "0", "log.initial.task.delay.ms": "0"}
     with Harness(tmp_path, settings=settings) as harness:
-        Housekeeping(harness.cluster).start()
+        Housekeeping(harness.cluster).start_chores()
         harness.clock.advance(100)
         assert (tmp_path / "data" / "recovery-point-offset-checkpoint").exists()
 
@@ -272,7 +272,7 @@ def test_inactive_producers_are_checked_from_the_first_interval_on(tmp_path: Pat
         "producer.id.expiration.check.interval.ms": "50000",
     }
     with Harness(tmp_path, settings=settings) as harness:
-        Housekeeping(harness.cluster).start()
+        Housekeeping(harness.cluster).start_chores()
         harness.create_topic("t")
         now_ms = harness.clock.wall_ms()
         harness.produce("t", "v", timestamp=now_ms, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -289,7 +289,7 @@ def test_expired_delegation_tokens_are_removed_at_each_interval(tmp_path: Path) 
     key = {"delegation.token.secret.key": "a key", "delegation.token.expiry.check.interval.ms": "1000"}
     alice = Principal("User", "alice")
     with Harness(tmp_path, settings=key) as harness:
-        Housekeeping(harness.cluster).start()
+        Housekeeping(harness.cluster).start_chores()
         first, second = (
             issue_token(harness.cluster, alice, alice, (), lifetime_ms).token_id for lifetime_ms in (1, 1500)
         )
@@ -307,7 +307,7 @@ def test_a_token_that_cannot_be_removed_is_logged_and_removed_later(
 ) -> None:
     alice = Principal("User", "alice")
     with Harness(tmp_path, settings={"delegation.token.secret.key": "a key"}, disk=disk) as harness:
-        Housekeeping(harness.cluster).start()
+        Housekeeping(harness.cluster).start_chores()
         issue_token(harness.cluster, alice, alice, (), 1)
         harness.clock.advance(10)
         disk.failing = {"write"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minibroker.broker.configs.settings import Settings, SettingsError, validate_broker_overrides
-from minibroker.broker.configs.settings_values import format_value
+from minibroker.broker.configs.settings_values import format_setting_value
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from tests.cases import for_each
 
@@ -74,4 +74,4 @@ def test_no_cleaner_setting_is_declared_without_effect() -> None:
     ],
 )
 def test_a_double_setting_is_formatted_as_in_java(value: float, text: str) -> None:
-    assert format_value(value) == text
+    assert format_setting_value(value) == text

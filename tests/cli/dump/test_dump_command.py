@@ -19,7 +19,7 @@ from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Header, Record
 from minibroker.storage.inspection.index_inspection import TRANSACTION_ENTRY
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.validation import validate
+from minibroker.storage.validation import validate_records
 from tests.cli.conftest import Run
 from tests.storage.support import NOW_MS, append, batch, open_at
 
@@ -321,7 +321,7 @@ def mixed(tmp_path: Path) -> Path:
     for version, codec in ((0, 0), (0, 1), (1, 0), (1, 2), (2, 0)):
         made.update_settings(LogSettings(index_interval_bytes=0, message_format_version=version))
         data = memoryview(build_message_set(records, min(version, 1), compression=codec))
-        made.append(*validate(made, data, api_version=2, now_ms=NOW_MS), 0)
+        made.append(*validate_records(made, data, api_version=2, now_ms=NOW_MS), 0)
     made.close()
     return directory
 

@@ -21,7 +21,7 @@ from minibroker.protocol.records.formats import iterate_batches_in
 from minibroker.protocol.records.message import encode_message
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import elide_attributes
+from minibroker.protocol.records.restarting import elide_attributes_of_payload
 from tests.pipeline.decode.reference import (
     ALL_COLUMNS,
     EVERYTHING,
@@ -128,7 +128,7 @@ class TestSameVerdictAsTheStrictReader:
 
     @given(seed=st.integers(0, 2**32), batch=records())
     def test_decoders_agree_on_corrupt_records_without_attributes(self, seed: int, batch: list[Record]) -> None:
-        content = elide_attributes(payload(batch), len(batch)) or b""
+        content = elide_attributes_of_payload(payload(batch), len(batch)) or b""
         assert_same_verdict(log_with(batch_of(damaged(Random(seed), content), len(batch), 0, ELIDED_BIT)))
 
     @given(

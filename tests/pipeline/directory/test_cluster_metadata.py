@@ -13,7 +13,7 @@ from minibroker.protocol.messages.metadata_records import (
 )
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import make_control_record
-from minibroker.protocol.records.metadata_values import encode_metadata
+from minibroker.protocol.records.metadata_values import encode_metadata_record
 from tests.pipeline.verifying.metadata_logs import config, metadata, topic
 
 ALWAYS = {"__consumer_offsets", "__transaction_state"}
@@ -41,7 +41,7 @@ def test_a_metadata_snapshot_is_read_and_garbage_ignored(tmp_path: Path) -> None
 
 def test_an_aborted_metadata_transaction_changes_nothing(tmp_path: Path) -> None:
     begin, end, abort = (
-        encode_metadata(kind, 0)
+        encode_metadata_record(kind, 0)
         for kind in (BeginTransactionRecord(name="t"), EndTransactionRecord(), AbortTransactionRecord(reason="r"))
     )
     metadata(

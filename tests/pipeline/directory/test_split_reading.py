@@ -19,7 +19,7 @@ from minibroker.pipeline.directory.reading_disk import ReadingDisk
 from minibroker.pipeline.directory.split_reading import SplitReader
 from minibroker.pipeline.directory.splitting import Stretches
 from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.record import Record
 from minibroker.storage.files import File
 from minibroker.storage.log import Log
@@ -313,7 +313,10 @@ def test_damage_before_the_end_of_the_last_segment_is_not_its_end(tmp_path: Path
 
 @pytest.mark.parametrize("block_bytes", [1, 1 << 20])
 def test_damaged_messages_next_to_each_other_stay_apart(tmp_path: Path, block_bytes: int) -> None:
-    log = [bytearray(build_in_format([Record(offset=offset, timestamp=1, value=bytes(60))], 1)) for offset in range(5)]
+    log = [
+        bytearray(build_records_in_format([Record(offset=offset, timestamp=1, value=bytes(60))], 1))
+        for offset in range(5)
+    ]
     for each in log[2:4]:
         each[-1] ^= 1
     (tmp_path / "orders-0").mkdir()

@@ -17,7 +17,7 @@ from minibroker.protocol.records.formats import check_batch_or_message, iterate_
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.record import Record
 from minibroker.storage.files import Disk
-from minibroker.storage.inspection.inspected_files import Options, identify_file, iterate_contents
+from minibroker.storage.inspection.inspected_files import Options, identify_file, iterate_file_contents
 from minibroker.storage.inspection.log_inspection import Damage
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
@@ -215,6 +215,6 @@ def damages(directory: Path) -> list[str]:
     for path in sorted(directory.iterdir()):
         inspected = identify_file(str(path))
         if inspected is not None:
-            items = iterate_contents(Disk(), inspected, Options(records=True, verify=True, shown=frozenset()))
+            items = iterate_file_contents(Disk(), inspected, Options(records=True, verify=True, shown=frozenset()))
             found += [f"{path.name}: {item}" for item in items if isinstance(item, Damage)]
     return found

@@ -12,7 +12,7 @@ from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.batch import ELIDED_BIT, set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.payload import get_payload
+from minibroker.protocol.records.payload import get_uncompressed_payload
 from minibroker.storage.log import Log
 from tests.pipeline.rewriting.directories import (
     SMALL,
@@ -52,7 +52,7 @@ def rewritten(tmp_path: Path, settings: RewriteSettings) -> Report:
 def log_of(directory: Path) -> Log:
     """The log, opened and let go of."""
     log = open_at(directory, SMALL)
-    log.abandon()
+    log.close_without_flush()
     return log
 
 
@@ -142,7 +142,7 @@ def test_values_that_rows_cannot_express_are_kept(tmp_path: Path) -> None:
     rewritten(tmp_path, RewriteSettings(Compression.GZIP, batch_bytes=100_000))
     before, after = list(batches_of(old)), list(batches_of(new))
     assert [header.record_count for header, _ in after] == [4, 4, 4, 12]
-    assert bytes(get_payload(after[1][1], 0, after[1][0])) == before[1][1][61:]
+    assert bytes(get_uncompressed_payload(after[1][1], 0, after[1][0])) == before[1][1][61:]
     assert [each.record.timestamp for each in seen(new)] == [each.record.timestamp for each in seen(old)]
 
 

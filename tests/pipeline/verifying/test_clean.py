@@ -9,12 +9,12 @@ import pytest
 
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.control import make_transaction_marker
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.record import Record
 from minibroker.storage.checkpoints.checkpoint_texts import format_offset_checkpoint, format_properties
 from minibroker.storage.log import Log
 from minibroker.storage.log_settings import LogSettings
-from minibroker.storage.validation import validate
+from minibroker.storage.validation import validate_records
 from tests.pipeline.verifying.support import faults, judge
 from tests.storage.compaction.support import clean
 from tests.storage.support import NOW_MS, append, open_at
@@ -69,9 +69,9 @@ class History:
     def write_old(self) -> None:
         magic, codec = self.chance.choice((0, 1)), self.chance.randrange(4)
         records = [record._replace(offset=place, headers=()) for place, record in enumerate(self.records())]
-        data = memoryview(build_in_format(records, magic, compression=codec))
+        data = memoryview(build_records_in_format(records, magic, compression=codec))
         self.log.update_settings(self.settings._replace(message_format_version=magic))
-        self.log.append(*validate(self.log, data, api_version=2, now_ms=self.now_ms), self.leader_epoch)
+        self.log.append(*validate_records(self.log, data, api_version=2, now_ms=self.now_ms), self.leader_epoch)
         self.log.update_settings(self.settings)
 
     def producer(self) -> int:
@@ -126,7 +126,7 @@ class History:
         clean(self.log, self.now_ms)
 
     def delete_records(self) -> None:
-        self.log.delete_before(self.chance.randint(self.log.log_start_offset, self.log.last_stable_offset))
+        self.log.delete_records_before(self.chance.randint(self.log.log_start_offset, self.log.last_stable_offset))
 
     def cut(self) -> None:
         """Cut the log, as a follower does whose leader has lost some; forget the producers, as they write no more."""
@@ -140,7 +140,7 @@ class History:
         self.reopen(clean=True)
 
     def crash(self) -> None:
-        self.log.abandon()
+        self.log.close_without_flush()
         self.check()
         self.reopen(clean=False)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from minibroker.pipeline.verifying.log_blocks import LogFile
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.record import Record
 
 
@@ -19,7 +19,9 @@ def batch(offset: int, size: int = 20) -> bytes:
 
 
 def message(offset: int, magic: int, codec: int = 0) -> bytes:
-    return bytes(build_in_format([Record(offset=offset, timestamp=5, value=b"x" * 40)], magic, compression=codec))
+    return bytes(
+        build_records_in_format([Record(offset=offset, timestamp=5, value=b"x" * 40)], magic, compression=codec)
+    )
 
 
 def walked(

@@ -10,8 +10,8 @@ import pytest
 from minibroker.broker.configs.settings_table import SETTINGS, ConfigType
 from minibroker.broker.configs.settings_without_effect import WITHOUT_EFFECT
 from minibroker.protocol.declare import Message
-from minibroker.protocol.explaining.explained_page import write_page
-from minibroker.protocol.explaining.explained_text import make_json, write_lines
+from minibroker.protocol.explaining.explained_page import generate_html_page
+from minibroker.protocol.explaining.explained_text import format_part_as_lines, make_json_of_part
 from minibroker.protocol.explaining.messages import explain_message, explain_records
 from minibroker.protocol.explaining.parts import Explained
 from minibroker.protocol.explaining.secret_fields import is_password_config
@@ -68,9 +68,9 @@ RECORDS = [UserScramCredentialRecord(salt=SECRET, stored_key=SECRET, server_key=
 def shown(item: Explained) -> str:
     """Return all forms of an explanation, their hex without blanks and tags."""
     forms = [
-        "\n".join(write_lines(item.part, item.data)),
-        json.dumps(make_json(item.part)),
-        "".join(write_page([item])),
+        "\n".join(format_part_as_lines(item.part, item.data)),
+        json.dumps(make_json_of_part(item.part)),
+        "".join(generate_html_page([item])),
     ]
     return "\n".join(forms) + "".join(re.sub(r"<[^>]*>| ", "", form) for form in forms)
 

@@ -21,7 +21,7 @@ from kio.serial import entity_reader, entity_writer
 
 from minibroker.protocol.declare import Message
 from minibroker.protocol.describing import list_messages
-from minibroker.protocol.fields import Field, Kind, list_fields
+from minibroker.protocol.fields import Field, Kind, list_declared_fields
 from minibroker.protocol.primitives import ZERO_UUID
 from tests.cases import for_each
 
@@ -64,7 +64,7 @@ class Values:
     def struct(self, ours: Any, theirs: Any) -> tuple[Any, Any]:
         present = [
             field
-            for field in list_fields(ours)
+            for field in list_declared_fields(ours)
             if self._version in field.facts.present and field.facts.tag < FIRST_TAG_OF_OURS
         ]
         our_values, their_values = {}, {}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from minibroker.protocol.apis import ApiKey, get_request_class, get_response_class
 from minibroker.protocol.declare import Message
-from minibroker.protocol.describing import find_background, list_messages
-from minibroker.protocol.fields import Field, list_fields
+from minibroker.protocol.describing import find_field_background, list_messages
+from minibroker.protocol.fields import Field, list_declared_fields
 from minibroker.protocol.record_fields import STRUCTS
 from minibroker.protocol.shared_fields import ABOUT
 
@@ -20,7 +20,7 @@ def fields_of(message: type[Message]) -> Iterator[tuple[str, Field, type]]:
     """Yield the path of each field of a message, the field, and the struct that has it."""
 
     def visit(struct: type, path: str, seen: tuple[type, ...]) -> Iterator[tuple[str, Field, type]]:
-        for field in list_fields(struct):
+        for field in list_declared_fields(struct):
             yield f"{path}.{field.name}", field, struct
             nested = (field.kind.item or field.kind).struct
             if nested is not None and nested not in seen:
@@ -51,7 +51,7 @@ def test_every_field_of_every_message_has_a_description() -> None:
         path
         for message in list_messages()
         for path, field, struct in fields_of(message)
-        if not find_background(field.name, struct, message).about
+        if not find_field_background(field.name, struct, message).about
     ]
     assert silent == []
 
@@ -72,7 +72,7 @@ def test_no_description_only_repeats_the_name() -> None:
 def test_a_field_of_a_later_struct_has_its_version_and_kip() -> None:
     """Most fields are declared without versions, also in structs that only later versions have."""
     request = get_request_class(ApiKey.ADD_PARTITIONS_TO_TXN)
-    told = {path: find_background(field.name, struct, request) for path, field, struct in fields_of(request)}
+    told = {path: find_field_background(field.name, struct, request) for path, field, struct in fields_of(request)}
     verify_only = told["AddPartitionsToTxnRequest.transactions.verify_only"]
     assert (verify_only.versions, verify_only.kip) == ("4+", 890)
     assert told["AddPartitionsToTxnRequest.v3_and_below_topics.name"].versions == "0+"
@@ -80,14 +80,16 @@ def test_a_field_of_a_later_struct_has_its_version_and_kip() -> None:
 
 def test_a_tagged_field_may_have_its_own_kip() -> None:
     response = get_response_class(ApiKey.API_VERSIONS)
-    told = {path: find_background(field.name, struct, response).kip for path, field, struct in fields_of(response)}
+    told = {
+        path: find_field_background(field.name, struct, response).kip for path, field, struct in fields_of(response)
+    }
     assert told["ApiVersionsResponse.zk_migration_ready"] == 866
     assert told["ApiVersionsResponse.supported_features.name"] == 584
 
 
 def test_a_field_that_is_not_kafkas_has_no_kip() -> None:
     request = get_request_class(ApiKey.FETCH)
-    told = {path: find_background(field.name, struct, request).kip for path, field, struct in fields_of(request)}
+    told = {path: find_field_background(field.name, struct, request).kip for path, field, struct in fields_of(request)}
     assert told["FetchRequest.records_without_attributes"] is None
     assert told["FetchRequest.topics.partitions.last_fetched_epoch"] == 595
 

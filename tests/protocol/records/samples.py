@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import check_batch
-from minibroker.protocol.records.building import encode_record, recompress_in_steps
+from minibroker.protocol.records.building import encode_record, recompress_batch_in_steps
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
@@ -65,7 +65,9 @@ def payload(batch: list[Record], base_timestamp: int = T) -> bytes:
 def recompress(batch: Bytes, codec: int, max_bytes: int = 1 << 30) -> bytearray:
     """The batch under another codec; MESSAGE_TOO_LARGE with its size if it has more than `max_bytes` then."""
     header = check_batch(batch)
-    return run_all_steps(recompress_in_steps(batch, header, codec, None, max_bytes=max_bytes, too_large=_too_large))
+    return run_all_steps(
+        recompress_batch_in_steps(batch, header, codec, None, max_bytes=max_bytes, too_large=_too_large)
+    )
 
 
 def _too_large(size_bytes: int) -> KafkaError:

@@ -22,8 +22,8 @@ from minibroker.protocol.records.batch import (
     read_header,
     set_checksum,
     set_log_append_time,
-    set_max_timestamp,
     set_offset_and_epoch,
+    set_timestamp_type_and_max,
 )
 from minibroker.protocol.records.payload import iterate_records
 from tests.cases import for_each
@@ -177,10 +177,10 @@ class TestChangingInPlace:
     def test_create_time_can_be_restored(self) -> None:
         data = bytearray(BATCH)
         set_log_append_time(data, 0, T + 12345)
-        set_max_timestamp(data, 0, CREATE_TIME, T + 100000)
+        set_timestamp_type_and_max(data, 0, CREATE_TIME, T + 100000)
         assert data == BATCH
 
     def test_unsupported_attribute_bits_are_cleared(self) -> None:
         data = bytearray(changed(attributes=-1))
-        set_max_timestamp(data, 0, CREATE_TIME, T)
+        set_timestamp_type_and_max(data, 0, CREATE_TIME, T)
         assert check_batch(data).attributes == 0x77

@@ -21,7 +21,7 @@ from lz4 import frame as lz4_frame
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import Compression, compress, decompress, decompress_chunks
-from minibroker.protocol.records.lz4_frames import set_right_checksum
+from minibroker.protocol.records.lz4_frames import set_standard_checksum
 from tests.cases import for_each
 
 REAL = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
@@ -152,7 +152,7 @@ class TestHostileData:
         frame = bytearray(compress(Compression.LZ4, TEXT))
         frame[position] = value
         with pytest.raises(CorruptBatch, match="values that are not known"):
-            decompress(Compression.LZ4, set_right_checksum(frame), LIMIT)
+            decompress(Compression.LZ4, set_standard_checksum(frame), LIMIT)
 
     @pytest.mark.parametrize("codec", [5, 6, 7, 255, -1])
     def test_unknown_codecs_are_rejected(self, codec: int) -> None:

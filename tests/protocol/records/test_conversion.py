@@ -11,7 +11,7 @@ from minibroker.protocol.records.batch import LOG_APPEND_TIME, BatchHeader, chec
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.control import make_transaction_marker
-from minibroker.protocol.records.conversion import build_in_format, down_convert_in_steps
+from minibroker.protocol.records.conversion import build_records_in_format, down_convert_batch_in_steps
 from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes
@@ -24,7 +24,7 @@ MAGICS = (0, 1, 2)
 
 
 def down_converted(batch: Bytes, header: BatchHeader, magic: int, first_offset: int = 0) -> bytearray:
-    return run_all_steps(down_convert_in_steps(batch, header, magic, first_offset))
+    return run_all_steps(down_convert_batch_in_steps(batch, header, magic, first_offset))
 
 
 def records_of_data(data: bytes | bytearray) -> list[Record]:
@@ -48,7 +48,7 @@ def test_records_are_the_same_in_every_format(
 ) -> None:
     expected = records
     for magic in (2, *path, last):
-        data = build_in_format(expected, magic, compression=codec)
+        data = build_records_in_format(expected, magic, compression=codec)
         expected = bare(expected, magic)
         assert records_of_data(data) == expected
     assert [(r.offset, r.key, r.value) for r in expected] == [(r.offset, r.key, r.value) for r in records]
@@ -57,7 +57,7 @@ def test_records_are_the_same_in_every_format(
 @given(record_lists(), st.sampled_from(CODECS), st.sampled_from([(2, 1), (2, 0), (1, 0)]))
 def test_a_batch_is_down_converted_with_its_codec(records: list[Record], codec: int, formats: tuple[int, int]) -> None:
     source, target = formats
-    data = build_in_format(records, source, compression=codec)
+    data = build_records_in_format(records, source, compression=codec)
     converted = bytearray()
     for position, header in iterate_batches_in(data):
         converted += down_converted(data[position : position + header.size_bytes], header, target)
@@ -69,7 +69,7 @@ def test_a_batch_is_down_converted_with_its_codec(records: list[Record], codec: 
 @given(record_lists(), st.sampled_from((*CODECS, Compression.ZSTD)))
 def test_an_up_converted_batch_equals_one_written_by_kafka(records: list[Record], codec: int) -> None:
     expected = build_batch(records, base_offset=records[0].offset, keep_offsets=True, compression=codec)
-    assert build_in_format(records, 2, compression=codec) == expected
+    assert build_records_in_format(records, 2, compression=codec) == expected
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -110,7 +110,7 @@ def test_uncompressed_records_below_the_requested_offset_are_omitted(codec: int)
 @for_each("magic", [1, 2])
 def test_log_append_time_is_kept(codec: int, magic: int) -> None:
     stamped = [record._replace(timestamp=T, headers=()) for record in SMALL]
-    data = build_in_format(stamped, 2, compression=codec, timestamp_type=LOG_APPEND_TIME)
+    data = build_records_in_format(stamped, 2, compression=codec, timestamp_type=LOG_APPEND_TIME)
     converted = down_converted(data, check_batch(data), 1) if magic == 1 else data
     assert {header.timestamp_type for _, header in iterate_batches_in(converted)} == {LOG_APPEND_TIME}
     assert records_of_data(converted) == stamped
@@ -118,4 +118,4 @@ def test_log_append_time_is_kept(codec: int, magic: int) -> None:
 
 @pytest.mark.parametrize("magic", MAGICS)
 def test_an_empty_list_of_records_is_converted_to_no_bytes(magic: int) -> None:
-    assert build_in_format([], magic, compression=Compression.GZIP) == b""
+    assert build_records_in_format([], magic, compression=Compression.GZIP) == b""

@@ -19,8 +19,8 @@ from minibroker.protocol.records.formats import check_batch_or_message, iterate_
 from minibroker.protocol.records.message_set import build_message_set
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import elide_attributes as elide_records
-from minibroker.protocol.records.restarting import restore_attributes
+from minibroker.protocol.records.restarting import elide_attributes_of_payload as elide_records
+from minibroker.protocol.records.restarting import restore_attributes_of_payload
 from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 from tests.protocol.records.samples import CODECS, SMALL, T, damaged, payload, recompress, records, similar_records
@@ -65,7 +65,7 @@ def test_a_batch_with_elided_attributes_has_the_documented_bytes() -> None:
     assert elide_records(bytes((14, 0, 2, 4, 1, 1, 0)) + b"?", 0) == bytes((14, 0, 2, 4, 1, 1, 0)) + b"?"
     record = bytes((12, 0, 2, 4, 1, 1, 0))
     assert elide_records(record * 2, 2) == bytes((10, 2, 4, 1, 1, 0)) * 2
-    assert restore_attributes(bytes((10, 2, 4, 1, 1, 0)) * 2, 2) == record * 2
+    assert restore_attributes_of_payload(bytes((10, 2, 4, 1, 1, 0)) * 2, 2) == record * 2
 
 
 def test_nonzero_attributes_are_kept() -> None:
@@ -105,8 +105,8 @@ def test_arbitrary_elided_bytes_are_decoded_or_rejected(seed: int) -> None:
     whole = payload(batch)
     there = elide_records(whole, len(batch))
     assert there is not None
-    assert restore_attributes(there, len(batch)) == whole
+    assert restore_attributes_of_payload(there, len(batch)) == whole
     with contextlib.suppress(InvalidRecords):
-        restore_attributes(damaged(random, there), len(batch))
+        restore_attributes_of_payload(damaged(random, there), len(batch))
     with contextlib.suppress(KafkaError):
         elide_records(damaged(random, whole), len(batch))

@@ -15,7 +15,7 @@ from minibroker.protocol.records.message import (
     read_message,
     read_message_header,
     set_message_offset,
-    set_message_time,
+    set_message_timestamp,
 )
 from tests.cases import for_each
 from tests.protocol.records.samples import T
@@ -127,15 +127,15 @@ def test_an_offset_is_set_without_a_new_checksum() -> None:
 
 def test_a_timestamp_is_set_with_a_new_checksum() -> None:
     data = bytearray(BY_HAND[1])
-    set_message_time(data, 0, LOG_APPEND_TIME, T + 5)
+    set_message_timestamp(data, 0, LOG_APPEND_TIME, T + 5)
     header = check_message(data)
     assert (header.timestamp_type, header.max_timestamp) == (LOG_APPEND_TIME, T + 5)
-    set_message_time(data, 0, CREATE_TIME, T)
+    set_message_timestamp(data, 0, CREATE_TIME, T)
     assert data == BY_HAND[1]
 
 
 def test_setting_an_equal_timestamp_changes_nothing() -> None:
     data = bytearray(encode_message(1, 0, T, 0x40, None, None))
     before = bytes(data)
-    set_message_time(data, 0, CREATE_TIME, T)
+    set_message_timestamp(data, 0, CREATE_TIME, T)
     assert data == before

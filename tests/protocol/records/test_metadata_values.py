@@ -10,9 +10,9 @@ from minibroker.protocol.messages.metadata_records import METADATA_KINDS
 from minibroker.protocol.primitives import MalformedMessage
 from minibroker.protocol.records.metadata_values import (
     UnknownMetadata,
-    choose_version,
-    decode_metadata,
-    encode_metadata,
+    choose_record_version,
+    decode_metadata_record,
+    encode_metadata_record,
     read_metadata_frame,
 )
 from tests.cases import for_each
@@ -24,18 +24,18 @@ TOPIC = records.TopicRecord(name="t", topic_id=ID)
 
 def test_metadata_records_have_kafkas_frame() -> None:
     # frame version 1, type 2 (TopicRecord), version 0; compact string "t", the id, no tagged fields
-    assert encode_metadata(TOPIC, LEVEL) == b"\x01\x02\x00" + b"\x02t" + ID + b"\x00"
-    assert decode_metadata(b"\x01\x02\x00" + b"\x02t" + ID + b"\x00") == TOPIC
+    assert encode_metadata_record(TOPIC, LEVEL) == b"\x01\x02\x00" + b"\x02t" + ID + b"\x00"
+    assert decode_metadata_record(b"\x01\x02\x00" + b"\x02t" + ID + b"\x00") == TOPIC
 
 
 @for_each("kind", METADATA_KINDS.values())
 def test_every_type_of_metadata_record_is_encoded_and_decoded(kind: type[Message]) -> None:
-    assert decode_metadata(encode_metadata(kind(), LEVEL)) == kind()
+    assert decode_metadata_record(encode_metadata_record(kind(), LEVEL)) == kind()
 
 
 def test_partition_records_have_the_version_of_kafka_4_3() -> None:
-    assert encode_metadata(records.PartitionRecord(), LEVEL)[:3] == b"\x01\x03\x02"
-    assert encode_metadata(records.RegisterBrokerRecord(), LEVEL)[:3] == b"\x01\x00\x04"
+    assert encode_metadata_record(records.PartitionRecord(), LEVEL)[:3] == b"\x01\x03\x02"
+    assert encode_metadata_record(records.RegisterBrokerRecord(), LEVEL)[:3] == b"\x01\x00\x04"
 
 
 @for_each(
@@ -43,13 +43,15 @@ def test_partition_records_have_the_version_of_kafka_4_3() -> None:
 )
 def test_a_metadata_record_of_an_unknown_type_is_rejected(value: bytes) -> None:
     with pytest.raises(UnknownMetadata):
-        decode_metadata(value)
+        decode_metadata_record(value)
 
 
-@pytest.mark.parametrize("value", [b"\x01\x02\x00", b"\x01\x02\x00\x02t", encode_metadata(TOPIC, LEVEL) + b"\x00"])
+@pytest.mark.parametrize(
+    "value", [b"\x01\x02\x00", b"\x01\x02\x00\x02t", encode_metadata_record(TOPIC, LEVEL) + b"\x00"]
+)
 def test_a_truncated_metadata_record_is_rejected(value: bytes) -> None:
     with pytest.raises(MalformedMessage):
-        decode_metadata(value)
+        decode_metadata_record(value)
 
 
 def test_the_frame_of_an_unknown_metadata_record_can_be_decoded() -> None:
@@ -68,4 +70,4 @@ def test_the_frame_of_an_unknown_metadata_record_can_be_decoded() -> None:
 )
 def test_record_versions_follow_the_metadata_version(kind: type[Message], levels: dict[int, int]) -> None:
     # metadata.version to record version, as Kafka 4.3's MetadataVersion has it
-    assert {level: choose_version(kind, level) for level in levels} == levels
+    assert {level: choose_record_version(kind, level) for level in levels} == levels

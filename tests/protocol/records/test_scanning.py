@@ -12,7 +12,7 @@ from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records import scanning
 from minibroker.protocol.records.batch import BatchHeader, read_header
 from minibroker.protocol.records.record import Record, parse_records
-from minibroker.protocol.records.scanning import MAX_HEADERS, MAX_RUN, MAX_WALK, MIN_RUN, Run, Scan, find_run
+from minibroker.protocol.records.scanning import MAX_HEADERS, MAX_RUN, MAX_WALK, MIN_RUN, Run, Scan, find_run_of_records
 from minibroker.protocol.records.strides import step_over_short_records
 from minibroker.protocol.records.varints import encode_zigzag, from_zigzag
 from tests.cases import for_each
@@ -42,7 +42,7 @@ def assert_same_verdict(data: bytes, count: int) -> None:
 
 
 def assert_verdict(scan: Scan, data: bytes, count: int, expected: list[Record] | None) -> None:
-    assert scan.scan_all() == (expected is not None)
+    assert scan.scan_all_records() == (expected is not None)
     if expected is not None:
         assert (scan.index, scan.position) == (count, len(data))
         assert scan.saw_null_key == any(record.key is None for record in expected)
@@ -127,11 +127,11 @@ def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_compiled_scanner_walks_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "IS_COMPILED", True)
-    monkeypatch.setattr(scanning, "find_run", lambda *_: pytest.fail("a run was sought"))
+    monkeypatch.setattr(scanning, "find_run_of_records", lambda *_: pytest.fail("a run was sought"))
     data = payload(equal_records(3000, step_ms=1))
-    assert Scan(data, 3000).scan_all()
+    assert Scan(data, 3000).scan_all_records()
     scan = Scan(data, 3000)
-    while scan.advance():
+    while scan.scan_next_records():
         pass
     assert scan.index == 3000
 
@@ -167,24 +167,24 @@ class TestRuns:
         ],
     )
     def test_the_scanner_skips_runs(self, sent: list[Record], walked: list[int]) -> None:
-        assert Scan(payload(sent), len(sent)).scan_all()
+        assert Scan(payload(sent), len(sent)).scan_all_records()
         assert sum(walked) < MIN_RUN
 
     def test_the_scanner_continues_a_run_with_longer_deltas(self, walked: list[int]) -> None:
         sent = equal_records(9000, step_ms=1, size=10)
-        assert Scan(payload(sent), len(sent)).scan_all()
+        assert Scan(payload(sent), len(sent)).scan_all_records()
         assert sum(walked) < 3 * MIN_RUN
 
     def test_the_scanner_finds_runs_between_other_records(self, walked: list[int]) -> None:
         sent = [
             Record(index, T, None, bytes(index % 50 if index // 1000 % 2 else 7)) for index in range(6000)
         ]  # a thousand equal ones, a thousand of rising size, and so on
-        assert Scan(payload(sent), len(sent)).scan_all()
+        assert Scan(payload(sent), len(sent)).scan_all_records()
         assert 3000 <= sum(walked) < 3000 + 3 * MAX_WALK
 
     def test_the_scanner_rarely_searches_runs_where_there_are_none(self, walked: list[int]) -> None:
         sent = [Record(index, T, None, bytes(index % 50)) for index in range(6000)]
-        assert Scan(payload(sent), len(sent)).scan_all()
+        assert Scan(payload(sent), len(sent)).scan_all_records()
         assert len(walked) < 20
 
     def test_the_scanner_finds_runs_after_the_millionth_record(self) -> None:
@@ -192,8 +192,8 @@ class TestRuns:
         count = 2**20 + 20
         body = [b"\0\0" + encode_zigzag(index) + b"\x01\x01\0" for index in range(count)]
         data = b"".join(bytes((2 * len(record),)) + record for record in body)
-        assert Scan(data, count).scan_all()
-        assert not Scan(data[:-1] + b"\x02", count).scan_all()
+        assert Scan(data, count).scan_all_records()
+        assert not Scan(data[:-1] + b"\x02", count).scan_all_records()
 
 
 def test_huge_record_and_header_counts_are_rejected_quickly() -> None:
@@ -201,8 +201,8 @@ def test_huge_record_and_header_counts_are_rejected_quickly() -> None:
     headers = encode_zigzag(2**30)
     record = b"\0\0\0\x01\x01" + headers
     data = bytes((2 * len(record),)) + record
-    assert not Scan(data + bytes(100), 1).scan_all()
-    assert not Scan(data, 2**31 - 1).scan_all()
+    assert not Scan(data + bytes(100), 1).scan_all_records()
+    assert not Scan(data, 2**31 - 1).scan_all_records()
 
 
 def test_the_compiled_walk_passes_no_record_that_ends_behind_its_stop() -> None:
@@ -217,7 +217,7 @@ def equal(count: int, size: int = 10, **fields: object) -> list[Record]:
 
 
 def run_in(data: bytes, position: int, index: int, count: int) -> Run:
-    run = find_run(data, position, index, count)
+    run = find_run_of_records(data, position, index, count)
     assert run is not None
     return run
 
@@ -265,8 +265,8 @@ class TestLength:
         assert run.length == 30
 
     def test_a_run_needs_three_records_that_begin_alike(self) -> None:
-        assert find_run(payload(equal(2)), 0, 0, 2) is None
-        assert find_run(payload(equal(1) + equal(1, 11) + equal(9)), 0, 0, 11) is None
+        assert find_run_of_records(payload(equal(2)), 0, 0, 2) is None
+        assert find_run_of_records(payload(equal(1) + equal(1, 11) + equal(9)), 0, 0, 11) is None
 
 
 class TestContent:
@@ -297,18 +297,18 @@ class TestContent:
     def test_a_run_has_headers_up_to_a_limit(self) -> None:
         for count, found in ((MAX_HEADERS, True), (MAX_HEADERS + 1, False)):
             data = payload(equal(20, headers=(("h", b"v"),) * count))
-            assert (find_run(data, 0, 0, 20) is not None) == found
+            assert (find_run_of_records(data, 0, 0, 20) is not None) == found
 
     def test_offset_deltas_in_a_run_must_be_the_indexes(self) -> None:
         data = bytearray(payload(equal(20)))
         size = len(data) // 20
         data[9 * size + 3] += 2
-        assert find_run(bytes(data), 0, 0, 20) is None
-        assert find_run(bytes(data), 10 * size, 11, 21) is None
+        assert find_run_of_records(bytes(data), 0, 0, 20) is None
+        assert find_run_of_records(bytes(data), 10 * size, 11, 21) is None
 
     def test_a_malformed_first_record_starts_no_run(self) -> None:
         record = b"\x0c\0\0\0\x01\x01\0"  # seven bytes, of which the first says six follow
-        assert find_run(record * 3, 0, 0, 3) is None  # the offset deltas of the others are 0 too
+        assert find_run_of_records(record * 3, 0, 0, 3) is None  # the offset deltas of the others are 0 too
         for position in (4, 5, 6):
             broken = record[:position] + b"\xff" + record[position + 1 :]
-            assert find_run(broken * 3, 0, 0, 3) is None
+            assert find_run_of_records(broken * 3, 0, 0, 3) is None

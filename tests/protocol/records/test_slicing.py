@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.records.batch import read_header
-from minibroker.protocol.records.payload import get_payload
+from minibroker.protocol.records.payload import get_uncompressed_payload
 from minibroker.protocol.records.record import Record, parse_records
-from minibroker.protocol.records.slicing import iterate_slices, move_timestamp
+from minibroker.protocol.records.slicing import add_to_timestamp, iterate_record_slices
 from minibroker.protocol.records.varints import from_zigzag
 from tests.cases import for_each
 from tests.protocol.records.samples import CLIENTS, LARGE, SMALL, golden, payload, records
@@ -20,7 +20,7 @@ BASE = 1700000000000
 
 def seen(data: bytes, count: int) -> list[tuple[int, int, bytes | None, bool]]:
     """(offset delta, timestamp delta, key, whether the value is null) of each record."""
-    found = list(iterate_slices(data, count))
+    found = list(iterate_record_slices(data, count))
     assert [start for start, *_ in found] == [0, *(end for _, end, *_ in found[:-1])]
     return [(from_zigzag(o), from_zigzag(t), key, is_null) for _, _, o, t, key, is_null in found]
 
@@ -50,7 +50,7 @@ def test_varints_of_every_length_are_decoded() -> None:
 def test_batches_of_other_clients_are_sliced_as_by_the_strict_reader(client: str) -> None:
     for batch in golden(client).values():
         header = read_header(batch)
-        data = bytes(get_payload(batch, 0, header))
+        data = bytes(get_uncompressed_payload(batch, 0, header))
         strict = [
             (record.offset - header.base_offset, record.key, record.value is None)
             for record in parse_records(data, header)
@@ -65,7 +65,7 @@ def test_arbitrary_bytes_are_rejected_or_read_within_bounds(batch: list[Record],
     mutable[at] = data.draw(st.integers(0, 255))
     cut = bytes(mutable[: data.draw(st.integers(0, len(mutable)))])
     try:
-        found = list(iterate_slices(cut, len(batch)))
+        found = list(iterate_record_slices(cut, len(batch)))
     except InvalidRecords:
         return
     assert found[-1][1] == len(cut)
@@ -87,11 +87,11 @@ def test_arbitrary_bytes_are_rejected_or_read_within_bounds(batch: list[Record],
 )
 def test_a_malformed_batch_is_rejected(data: bytes, count: int) -> None:
     with pytest.raises(InvalidRecords):
-        list(iterate_slices(data, count))
+        list(iterate_record_slices(data, count))
 
 
 @given(records(), st.integers(-(2**40), 2**40))
 def test_shifting_timestamps_changes_nothing_else(batch: list[Record], by_ms: int) -> None:
     data = payload(batch)
-    moved = b"".join(move_timestamp(data, record, by_ms) for record in iterate_slices(data, len(batch)))
+    moved = b"".join(add_to_timestamp(data, record, by_ms) for record in iterate_record_slices(data, len(batch)))
     assert moved == payload(batch, BASE - by_ms)

@@ -14,13 +14,18 @@ from minibroker.protocol.records import streaming, windows
 from minibroker.protocol.records.batch import read_header
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression, cut_into_pieces
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.elision import elide_attributes
 from minibroker.protocol.records.formats import iterate_records_in
 from minibroker.protocol.records.record import Record
-from minibroker.protocol.records.restarting import move_timestamps, renumber_records, restore_attributes_of_chunks
-from minibroker.protocol.records.slicing import iterate_slices
-from minibroker.protocol.records.streaming import check_record_sizes, slice_keyed_records, stream_records, stream_slices
+from minibroker.protocol.records.restarting import add_to_timestamps, renumber_records, restore_attributes_of_chunks
+from minibroker.protocol.records.slicing import iterate_record_slices
+from minibroker.protocol.records.streaming import (
+    check_record_sizes,
+    slice_keyed_records,
+    stream_record_slices,
+    stream_records,
+)
 from minibroker.protocol.records.windows import Window
 from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
@@ -45,7 +50,7 @@ def test_streamed_records_equal_those_of_the_reader(
     if magic < 2 and codec == Compression.ZSTD:
         return
     sent = [record._replace(offset=7 + record.offset) for record in similar_records(Random(seed))]
-    data = bytes(build_in_format(sent, magic, compression=codec))
+    data = bytes(build_records_in_format(sent, magic, compression=codec))
     if magic < 2 and not codec:
         data = data[: read_header_size(data)]
     expected = [record._replace(headers=()) for record in iterate_records_in(data)]
@@ -65,7 +70,7 @@ def test_streamed_keys_offsets_and_timestamps_equal_those_of_slices(seed: int, p
     sent = similar_records(Random(seed))
     data = payload(sent)
     found = slice_keyed_records(Window(cut_into_pieces((data,), piece), large), len(sent))
-    expected = [each[2:] for each in iterate_slices(data, len(sent))]
+    expected = [each[2:] for each in iterate_record_slices(data, len(sent))]
     assert [each[2:] for each in found if each is not None] == expected
 
 
@@ -89,9 +94,9 @@ def test_streamed_records_can_be_omitted_and_shifted_in_time(seed: int, piece: i
     random = Random(seed)
     sent = similar_records(random)
     stays = bytes(random.randrange(2) for _ in sent)
-    found = b"".join(move_timestamps(cut_into_pieces((payload(sent),), piece), stays, by_ms))
-    kept = [each for each, stay in zip(iterate_slices(payload(sent), len(sent)), stays, strict=True) if stay]
-    again = list(iterate_slices(found, len(kept)))
+    found = b"".join(add_to_timestamps(cut_into_pieces((payload(sent),), piece), stays, by_ms))
+    kept = [each for each, stay in zip(iterate_record_slices(payload(sent), len(sent)), stays, strict=True) if stay]
+    again = list(iterate_record_slices(found, len(kept)))
     assert [(each[2], each[4], each[5]) for each in again] == [(each[2], each[4], each[5]) for each in kept]
     assert [number(each[3]) for each in again] == [number(each[3]) + by_ms for each in kept]
 
@@ -149,5 +154,5 @@ def test_a_large_record_is_found_by_timestamp_but_not_converted() -> None:
 def test_a_key_is_buffered_only_up_to_a_limit() -> None:
     batch = bytes(build_batch([Record(key=bytes(101 << 20))], compression=4))
     with pytest.raises(KafkaError) as refusal:
-        list(stream_slices(batch, read_header(batch)))
+        list(stream_record_slices(batch, read_header(batch)))
     assert refusal.value.code == ErrorCode.MESSAGE_TOO_LARGE

@@ -14,7 +14,7 @@ from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, 
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, read_header
 from minibroker.protocol.records.building import assemble_batch, build_batch, encode_record
 from minibroker.protocol.records.compression import compress
-from minibroker.protocol.records.payload import get_payload, iterate_records
+from minibroker.protocol.records.payload import get_uncompressed_payload, iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.validation import (
     MisnumberedRecords,
@@ -231,7 +231,7 @@ class TestTimestamps:
 
     def test_timestamps_beyond_int64_wrap_around(self) -> None:
         header = BatchHeader(*HEADER)._replace(base_timestamp=INT64_MAX)
-        batch = assemble_batch(header, bytes(get_payload(JAVA["small none"], 0, HEADER)))
+        batch = assemble_batch(header, bytes(get_uncompressed_payload(JAVA["small none"], 0, HEADER)))
         deltas = {record.timestamp - T for record in iterate_records(JAVA["small none"])}
         wrapped = {(INT64_MAX + delta + (1 << 63)) % (1 << 64) - (1 << 63) for delta in deltas}
         assert check(batch, earliest_ms=-INT64_MAX - 1) == max(-1, *wrapped)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from minibroker.protocol.records.batch import set_checksum
 from minibroker.protocol.records.building import build_batch
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver, Wrong, find_next_sound_batch
 
@@ -20,7 +20,7 @@ def placed(offset: int, magic: int = 2, value: bytes = b"a value") -> bytes:
     record = Record(offset=offset, timestamp=5, value=value)
     if magic == 2:
         return bytes(build_batch([record], base_offset=offset))
-    return bytes(build_in_format([record], magic))
+    return bytes(build_records_in_format([record], magic))
 
 
 def walker(data: bytes, **more: int) -> BatchWalker:
@@ -32,7 +32,7 @@ def walked(data: bytes, **more: int) -> list[FoundBatch | PassedOver]:
     """All steps to the end, offsets moving on as in a log."""
     walk, steps, position = walker(data, **more), [], 0
     while position < len(data):
-        step = walk.walk_from(position)
+        step = walk.find_batch_or_damage_at(position)
         steps.append(step)
         if isinstance(step, FoundBatch):
             walk.next_offset = step.header.next_offset
@@ -100,7 +100,7 @@ def test_batches_with_invalid_offsets_are_not_found() -> None:
 
 
 def test_a_torn_end_and_zeros_are_reported_by_the_walk() -> None:
-    cut, zeros = walker(placed(0)[:60]).walk_from(0), walker(bytes(5000)).walk_from(0)
+    cut, zeros = walker(placed(0)[:60]).find_batch_or_damage_at(0), walker(bytes(5000)).find_batch_or_damage_at(0)
     assert isinstance(cut, PassedOver) and (cut.wrong, cut.size_bytes) == (Wrong.HEADER, 60)
     assert isinstance(zeros, PassedOver) and (zeros.wrong, zeros.size_bytes) == (Wrong.ZEROS, 5000)
 

@@ -19,7 +19,7 @@ from minibroker.protocol.records.compression import (
     compress,
     cut_into_pieces,
 )
-from minibroker.protocol.records.payload import get_payload
+from minibroker.protocol.records.payload import get_uncompressed_payload
 from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.scanning import WALK_BYTES
 from minibroker.protocol.records.validation import (
@@ -28,7 +28,7 @@ from minibroker.protocol.records.validation import (
     NO_TIMESTAMP,
     Rules,
     check_records_in_steps,
-    check_window,
+    check_records_in_window,
     make_timestamp_message,
 )
 from minibroker.protocol.records.varints import INT64_MAX, encode_zigzag
@@ -107,7 +107,7 @@ def test_windowed_validation_agrees_with_the_strict_reader(seed: int, piece: int
     )
     rules = rules._replace(any_offsets=random.random() < 0.3)
     window = Window(cut_into_pieces((data,), piece), large)
-    assert verdict_of(check_window(window, header, rules)) == strict_verdict(bytes(data), header, rules)
+    assert verdict_of(check_records_in_window(window, header, rules)) == strict_verdict(bytes(data), header, rules)
 
 
 @for_each("codec", Compression)
@@ -120,7 +120,7 @@ def test_mutated_compressed_batches_get_the_same_result_in_steps_as_at_once(seed
         batch[random.randrange(HEADER_BYTES, len(batch))] ^= 1 << random.randrange(8)
     header = read_header(batch)
     try:
-        expected = strict_verdict(bytes(get_payload(batch, 0, header)), header, Rules(True))
+        expected = strict_verdict(bytes(get_uncompressed_payload(batch, 0, header)), header, Rules(True))
     except KafkaError as error:
         with pytest.raises(type(error)) as refusal:
             run_all_steps(check_records_in_steps(batch, 0, header, Rules(True)))
@@ -141,8 +141,8 @@ class Watched(Window):
         super().__init__(chunks, large_bytes)
         self.most_bytes = 0
 
-    def append_next_piece(self, position: int) -> int:
-        found = super().append_next_piece(position)
+    def read_next_piece(self, position: int) -> int:
+        found = super().read_next_piece(position)
         self.most_bytes = max(self.most_bytes, len(self.data))
         return found
 
@@ -168,7 +168,7 @@ def with_headers(count: int, key: bytes | None = b"k") -> bytes:
 @pytest.mark.parametrize("record", [with_headers(50_000), encode_record(Record(value=bytes(100_000)), 0, 0)])
 def test_a_record_larger_than_the_window_is_validated(record: bytes) -> None:
     window = Watched(cut_into_pieces((record,), 1000), 500)
-    count = steps_of(check_window(window, header_of(1), Rules(False)))
+    count = steps_of(check_records_in_window(window, header_of(1), Rules(False)))
     assert window.most_bytes < 3 * 1000
     assert count >= 100
 
@@ -181,13 +181,15 @@ def test_a_large_record_may_have_headers_of_any_size(sizes: tuple[int, int]) -> 
     header = header_of(1)
     for pieces in (1000, 100_000):
         window = Window(cut_into_pieces((record,), pieces), 500)
-        assert verdict_of(check_window(window, header, Rules(False))) == strict_verdict(record, header, Rules(False))
+        assert verdict_of(check_records_in_window(window, header, Rules(False))) == strict_verdict(
+            record, header, Rules(False)
+        )
 
 
 def test_records_with_many_headers_each_take_many_steps() -> None:
     record = with_headers(5000)
     records = b"".join(record[:5] + bytes((2 * index,)) + record[6:] for index in range(60))  # the offset's delta
-    steps = steps_of(check_window(Window(cut_into_pieces((records,), 1 << 18)), header_of(60), Rules(True)))
+    steps = steps_of(check_records_in_window(Window(cut_into_pieces((records,), 1 << 18)), header_of(60), Rules(True)))
     assert steps >= len(records) // WALK_BYTES
 
 

@@ -58,8 +58,8 @@ def begin(log: Log, now_ms: int = NOW_MS, limits: Limits = LIMITS, throttle: Thr
 def clean(log: Log, now_ms: int = NOW_MS, limits: Limits = LIMITS) -> Cleaning:
     """A cleaning from end to end, in one thread."""
     cleaning = begin(log, now_ms, limits)
-    while cleaning.write_next_segment():
-        cleaning.swap_segments()
+    while cleaning.clean_next_segment():
+        cleaning.replace_cleaned_segments()
     cleaning.set_clean_offset()
     return cleaning
 

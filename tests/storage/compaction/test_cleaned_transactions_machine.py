@@ -64,7 +64,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.sequences = dict.fromkeys(PRODUCERS, 0)
 
     def teardown(self) -> None:
-        self.log.abandon()
+        self.log.close_without_flush()
         shutil.rmtree(self.directory)
 
     @rule(key=keys)
@@ -122,7 +122,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     @rule()
     def crash_and_start(self) -> None:
         recovery_point = self.log.recovery_point
-        self.log.abandon()
+        self.log.close_without_flush()
         self.log = open_at(self.directory, LOG_SETTINGS, clean=False, recovery_point=recovery_point)
 
     @invariant()

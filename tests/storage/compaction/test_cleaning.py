@@ -159,16 +159,16 @@ def test_a_read_of_a_replaced_segment_completes(tmp_path: Path) -> None:
 
 def step(cleaning: Cleaning, after_work: bool) -> None:
     """Bring a cleaning to where it has written something, or has swapped something in."""
-    assert cleaning.write_next_segment()
+    assert cleaning.clean_next_segment()
     if not after_work:
-        cleaning.swap_segments()
+        cleaning.replace_cleaned_segments()
 
 
 def finish(cleaning: Cleaning, after_work: bool) -> None:
     if after_work:
-        cleaning.swap_segments()
-    while cleaning.write_next_segment():
-        cleaning.swap_segments()
+        cleaning.replace_cleaned_segments()
+    while cleaning.clean_next_segment():
+        cleaning.replace_cleaned_segments()
     cleaning.set_clean_offset()
 
 
@@ -209,10 +209,10 @@ def test_segments_deleted_during_a_cleaning_stay_deleted(tmp_path: Path) -> None
     surroundings = Surroundings()
     log = two_rounds(tmp_path, surroundings)
     cleaning = begin(log)
-    assert cleaning.write_next_segment()
-    log.delete_before(6)
+    assert cleaning.clean_next_segment()
+    log.delete_records_before(6)
     with pytest.raises(CleaningAborted):
-        cleaning.swap_segments()
+        cleaning.replace_cleaned_segments()
     surroundings.run_scheduled()
     assert not any(name.endswith((".cleaned", ".swap", ".deleted")) for name in files_in(tmp_path))
     assert [offset for offset, _, _ in contents(log)] == [6, 7, 8, 9, 10, 11]
@@ -225,20 +225,20 @@ def test_deleting_a_log_during_its_cleaning_is_not_an_error(tmp_path: Path) -> N
     log = two_rounds(tmp_path / "log")
     cleaning = begin(log)
     (tmp_path / "log").rename(tmp_path / "gone")
-    log.abandon()
+    log.close_without_flush()
     with pytest.raises(CleaningAborted):
-        cleaning.write_next_segment()
+        cleaning.clean_next_segment()
 
 
 def test_appends_and_rolls_during_a_cleaning_are_kept(tmp_path: Path) -> None:
     log = two_rounds(tmp_path)
     cleaning = begin(log)
-    assert cleaning.write_next_segment()
+    assert cleaning.clean_next_segment()
     fill(log, [pairs(("k0", "meanwhile"))])
-    cleaning.swap_segments()
-    assert cleaning.write_next_segment()
+    cleaning.replace_cleaned_segments()
+    assert cleaning.clean_next_segment()
     append(log, pairs(("k1", "late")))
-    cleaning.swap_segments()
+    cleaning.replace_cleaned_segments()
     finish(cleaning, after_work=False)
     assert contents(log) == [*AFTER_TWO_ROUNDS, (12, "k0", "meanwhile"), (13, "k1", "late")]
     assert log.clean_offset == 12
@@ -255,7 +255,7 @@ def test_a_thread_cleans_while_another_appends_reads_rolls_and_flushes(tmp_path:
         while asked.wait() and cleaning is not None:
             asked.clear()
             try:
-                has_more = cleaning.write_next_segment()
+                has_more = cleaning.clean_next_segment()
             except BaseException as error:
                 failures.append(error)
             answered.set()
@@ -278,7 +278,7 @@ def test_a_thread_cleans_while_another_appends_reads_rolls_and_flushes(tmp_path:
             answered.clear()
             assert not failures
             if has_more:
-                cleaning.swap_segments()
+                cleaning.replace_cleaned_segments()
                 asked.set()
             else:
                 cleaning.set_clean_offset()

@@ -28,7 +28,7 @@ KEYS = 4
 def open_directory(path: Path, disk: Disk) -> tuple[LogDirectory, Surroundings, Log]:
     surroundings = Surroundings(disk)
     directory = LogDirectory(surroundings.environment, str(path))
-    directory.lock()
+    directory.create_and_lock()
     directory.open(1, CLUSTER_ID, lambda: "d" * 22)
     if ("orders", 0) in directory.list_logs():
         return directory, surroundings, directory.open_log("orders", 0, SETTINGS)
@@ -102,7 +102,7 @@ def test_a_cleaning_interrupted_by_a_crash_is_completed_or_undone(original: Path
         sizes.add(log.size_bytes)
         clean(log)
         assert contents(log)[:-1] == [record for record in before if latest(before)[record[1]][0] == record[0]][:-1]
-        directory.abandon()
+        directory.close_without_checkpoints()
         shutil.rmtree(path)
         if outlived:
             break

@@ -81,7 +81,7 @@ def test_a_disk_failure_during_a_cleaning_leaves_the_log_unchanged(tmp_path: Pat
     cleaning = begin(log)
     disk.failing = {operation}
     with pytest.raises(OSError, match="Input/output error"):
-        cleaning.write_next_segment()
+        cleaning.clean_next_segment()
     disk.failing = set()
     assert files_in(tmp_path) == before
     assert len(contents(log)) == 12
@@ -95,7 +95,7 @@ def test_a_full_disk_leaves_the_log_unchanged(tmp_path: Path) -> None:
     before = files_in(tmp_path)
     disk.room_bytes = 10
     with pytest.raises(OSError, match="No space left"):
-        begin(log).write_next_segment()
+        begin(log).clean_next_segment()
     assert files_in(tmp_path) == before
 
 
@@ -105,10 +105,10 @@ def test_a_swap_that_cannot_begin_leaves_the_log_unchanged(tmp_path: Path, suffi
     log = two_rounds(tmp_path, Surroundings(disk))
     before = files_in(tmp_path)
     cleaning = begin(log)
-    assert cleaning.write_next_segment()
+    assert cleaning.clean_next_segment()
     disk.failing, disk.suffix = {"rename"}, suffix
     with pytest.raises(KafkaError) as raised:
-        cleaning.swap_segments()
+        cleaning.replace_cleaned_segments()
     assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     disk.failing = set()
     assert files_in(tmp_path) == before
@@ -121,16 +121,16 @@ def test_a_swap_that_cannot_complete_is_readable_and_completed_at_the_next_start
     disk = FailingDisk()
     log = two_rounds(tmp_path, Surroundings(disk))
     cleaning = begin(log)
-    assert cleaning.write_next_segment()
+    assert cleaning.clean_next_segment()
     disk.failing, disk.suffix = {"rename"}, suffix
     with pytest.raises(KafkaError) as raised:
-        cleaning.swap_segments()
+        cleaning.replace_cleaned_segments()
     assert raised.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     disk.failing = set()
     expected = [(7, "k0", "w3"), (9, "k1", "w4"), (10, "k2", "v5"), (11, "k2", "w5")]
     assert contents(log) == expected
     append(log, pairs(("k9", "later")))
-    log.abandon()
+    log.close_without_flush()
     assert contents(open_at(tmp_path, SETTINGS, clean=False)) == [*expected, (12, "k9", "later")]
 
 
@@ -140,14 +140,14 @@ def test_an_index_left_by_an_incomplete_swap_is_not_used_for_the_new_segment(tmp
     append(log, pairs(("a", "1")))
     fill(log, [pairs(("b", "1"), timestamp=NOW_MS + 5), pairs(("b", "2" * 300)), pairs(("c", "3" * 300))])
     cleaning = begin(log)
-    assert cleaning.write_next_segment()
+    assert cleaning.clean_next_segment()
     disk.failing, disk.suffix = {"rename"}, (".index.deleted", ".log")  # type: ignore[assignment]
     with pytest.raises(KafkaError):
-        cleaning.swap_segments()
+        cleaning.replace_cleaned_segments()
     disk.failing = set()
     expected = [(0, "a", "1"), (2, "b", "2" * 300), (3, "c", "3" * 300)]
     assert contents(log) == expected
-    log.abandon()
+    log.close_without_flush()
     assert contents(open_at(tmp_path, SETTINGS, clean=False)) == expected
 
 
@@ -177,8 +177,8 @@ def test_a_cleaning_is_throttled_and_can_be_cancelled(tmp_path: Path) -> None:
     read_bytes = sum(segment.size_bytes for segment in log.segments)
     cleaning = begin(log, throttle=Throttle(read_bytes / 10, lambda: now_ms, wait))
     with pytest.raises(CleaningAborted):
-        while cleaning.write_next_segment():
-            cleaning.swap_segments()
+        while cleaning.clean_next_segment():
+            cleaning.replace_cleaned_segments()
     assert 10_000 < now_ms <= 20_000  # reading all of it once takes ten seconds at this rate
 
 
@@ -186,6 +186,6 @@ def test_a_log_without_closed_segments_is_not_cleaned(tmp_path: Path) -> None:
     log = open_at(tmp_path, SETTINGS)
     append(log, pairs(("a", "1")))
     cleaning = begin(log)
-    assert not cleaning.write_next_segment()
+    assert not cleaning.clean_next_segment()
     cleaning.set_clean_offset()
     assert log.clean_offset == 0

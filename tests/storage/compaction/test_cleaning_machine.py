@@ -61,7 +61,7 @@ class CleaningMachine(RuleBasedStateMachine):
         self.next_sequence = dict.fromkeys(PRODUCERS, 0)
 
     def teardown(self) -> None:
-        self.log.abandon()
+        self.log.close_without_flush()
         shutil.rmtree(self.directory)
 
     @initialize(
@@ -145,7 +145,7 @@ class CleaningMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def delete_records(self, data: st.DataObject) -> None:
-        self.log.delete_before(data.draw(st.integers(0, self.end)))
+        self.log.delete_records_before(data.draw(st.integers(0, self.end)))
         self.surroundings.run_scheduled()
         base_offset = self.log.segments[0].base_offset
         self.batches = [batch for batch in self.batches if batch.base_offset >= base_offset]
@@ -267,7 +267,7 @@ class CleaningMachine(RuleBasedStateMachine):
     @invariant()
     def the_indexes_point_to_batches_and_no_file_has_grown_too_large(self) -> None:
         for segment in self.log.segments:
-            segment.load()
+            segment.load_last_entries()
             segment.indexes.load_entries()
             found = list(iterate_headers(segment.file, 0, segment.size_bytes))
             ends = {position: header.last_offset for position, header in found}
@@ -281,7 +281,7 @@ class CleaningMachine(RuleBasedStateMachine):
     @invariant()
     def the_producers_are_those_that_reading_the_log_anew_finds(self) -> None:
         states = ProducerStates()
-        states.clear(self.log.segments[0].base_offset)
+        states.clear_all(self.log.segments[0].base_offset)
         replay_batches(states, self.log.segments, self.end)
         found = {producer: (entry.epoch, entry.batches[-1][:4]) for producer, entry in states.iterate_entries()}
         known = {

@@ -100,7 +100,7 @@ def test_a_log_is_overdue_when_a_dirty_segment_exceeds_the_maximum_lag(tmp_path:
 
 def test_deleted_records_are_not_dirty(tmp_path: Path) -> None:
     log = log_of(tmp_path)
-    log.delete_before(25)
+    log.delete_records_before(25)
     found = measure_dirtiness(log, NOW_MS)
     assert found.first_dirty_offset == 25
     assert found.cleanable_bytes == sum(segment.size_bytes for segment in log.segments[:-1])

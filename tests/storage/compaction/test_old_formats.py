@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.protocol.records.batch import BatchHeader
-from minibroker.protocol.records.conversion import build_in_format
+from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.formats import check_batch_or_message, iterate_batches_in, iterate_records_in
 from minibroker.protocol.records.message import read_message
 from minibroker.protocol.records.message_set import decompress_inner_messages, iterate_messages_in
 from minibroker.protocol.records.record import Record
 from minibroker.storage.log import Log
 from minibroker.storage.names import LOG_SUFFIX
-from minibroker.storage.validation import validate
+from minibroker.storage.validation import validate_records
 from tests.protocol.records.test_conversion import MAGICS
 from tests.protocol.records.test_message_set import CODECS
 from tests.storage.compaction.support import SETTINGS, Pair, clean
@@ -37,8 +37,8 @@ def write(log: Log, magic: int, codec: int, *pairs: Pair) -> None:
         for index, (key, value) in enumerate(pairs)
     ]
     source = min(magic, 1)
-    data = memoryview(build_in_format(records, source, compression=codec))
-    log.append(*validate(log, data, api_version=2, now_ms=NOW_MS), 0)
+    data = memoryview(build_records_in_format(records, source, compression=codec))
+    log.append(*validate_records(log, data, api_version=2, now_ms=NOW_MS), 0)
     log.roll_segment_if_used()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.protocol.records.batch import check_batch
-from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, discard_cleaned
+from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, remove_cleaned_files
 from minibroker.storage.files import Disk
 from minibroker.storage.log_settings import LogSettings
 from minibroker.storage.producers.aborted_transactions import AbortedTransaction, encode_aborted_transactions
@@ -35,7 +35,7 @@ def add(to: SegmentWriter, count: int, base_offset: int = 100, step: int = 10) -
 def test_cleaned_files_contain_the_batches_in_order(tmp_path: Path) -> None:
     to = writer(tmp_path)
     data = add(to, 20)
-    to.finish([], NOW_MS)
+    to.finish_segment_files([], NOW_MS)
     files = files_in(tmp_path)
     assert set(files) == {f"{NAME}{kind}.cleaned" for kind in (".log", ".index", ".timeindex")}
     assert files[f"{NAME}.log.cleaned"] == data
@@ -45,27 +45,27 @@ def test_cleaned_files_contain_the_batches_in_order(tmp_path: Path) -> None:
 def test_the_indexes_equal_those_built_from_the_batches(tmp_path: Path) -> None:
     to = writer(tmp_path)
     data = add(to, 20)
-    to.finish([], NOW_MS)
+    to.finish_segment_files([], NOW_MS)
     made = files_in(tmp_path)
     other = tmp_path / "other"
     other.mkdir()
     (other / f"{NAME}.log").write_bytes(data)
     segment = Segment.open(Disk(), str(other), 100, SETTINGS, NOW_MS)
-    segment.load()
+    segment.load_last_entries()
     segment.finish_indexes()
     assert {name.removesuffix(".cleaned"): content for name, content in made.items()} == files_in(other)
 
 
 def test_a_cleaned_segment_has_the_modification_time_of_its_originals(tmp_path: Path) -> None:
     to = writer(tmp_path)
-    to.finish([], NOW_MS - 5000)
+    to.finish_segment_files([], NOW_MS - 5000)
     assert Disk().get_modified_ms(str(tmp_path / f"{NAME}.log.cleaned")) == NOW_MS - 5000
 
 
 def test_a_cleaned_segment_has_its_own_transaction_index(tmp_path: Path) -> None:
     to = writer(tmp_path)
     transaction = AbortedTransaction(7, 100, 110, 105)
-    to.finish([transaction], NOW_MS)
+    to.finish_segment_files([transaction], NOW_MS)
     assert files_in(tmp_path)[f"{NAME}.txnindex.cleaned"] == encode_aborted_transactions([transaction])
 
 
@@ -74,7 +74,7 @@ def test_files_of_an_earlier_attempt_are_removed(tmp_path: Path) -> None:
         (tmp_path / f"{NAME}{kind}.cleaned").write_bytes(b"left" * 1000)
     to = writer(tmp_path)
     data = add(to, 1)
-    to.finish([], NOW_MS)
+    to.finish_segment_files([], NOW_MS)
     files = files_in(tmp_path)
     assert files[f"{NAME}.log.cleaned"] == data
     assert f"{NAME}.txnindex.cleaned" not in files
@@ -84,7 +84,7 @@ def test_a_full_index_accepts_no_more_entries_but_tracks_the_largest_timestamp(t
     settings = LogSettings(index_interval_bytes=0, segment_index_bytes=60)
     to = writer(tmp_path, settings)
     add(to, 50)
-    to.finish([], NOW_MS)
+    to.finish_segment_files([], NOW_MS)
     files = files_in(tmp_path)
     assert len(files[f"{NAME}.index.cleaned"]) <= 60
     assert len(files[f"{NAME}.timeindex.cleaned"]) <= 60
@@ -102,6 +102,6 @@ def test_all_written_files_can_be_discarded(tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.log").write_bytes(b"original")
     to = writer(tmp_path)
     add(to, 10)
-    to.finish([AbortedTransaction(7, 100, 110, 105)], NOW_MS)
-    discard_cleaned(Disk(), to.path)
+    to.finish_segment_files([AbortedTransaction(7, 100, 110, 105)], NOW_MS)
+    remove_cleaned_files(Disk(), to.path)
     assert files_in(tmp_path) == {f"{NAME}.log": b"original"}

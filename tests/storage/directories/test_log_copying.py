@@ -34,10 +34,10 @@ def log(tmp_path: Path, disk: NotingDisk, monkeypatch: pytest.MonkeyPatch) -> Lo
 
 def copy_piece(copy: LogCopy) -> bool:
     """Copy the next piece of a closed segment. Return False if the copy has all."""
-    segment = copy.find_missing_segment()
+    segment = copy.find_segment_to_copy()
     if segment is not None:
-        copy.make_segment_work(segment)()
-        copy.note_copied(segment)
+        copy.make_work_copying_segment(segment)()
+        copy.note_part_copied(segment)
     return segment is not None
 
 
@@ -46,8 +46,8 @@ def copy_rest(copy: LogCopy) -> None:
     while copy_piece(copy):
         pieces += 1
         assert pieces <= sum(segment.size_bytes // PIECE_BYTES + 1 for segment in copy.log.segments)
-    copy.make_tail_work()()
-    assert copy.is_current()
+    copy.make_work_copying_tail()()
+    assert copy.is_almost_complete()
 
 
 def records_of(directory: Path | str) -> dict[str, bytes]:
@@ -67,14 +67,14 @@ def test_copying_the_appends_since_the_tail_completes_the_copy(tmp_path: Path, l
     for _ in range(10):
         append(log, batch(2))
     assert records_of(copy.path) != records_of(log.directory)
-    copy.copy_appended()
+    copy.copy_last_appends()
     assert records_of(copy.path) == records_of(log.directory)
 
 
 def test_a_segment_that_is_deleted_while_it_is_copied_is_not_in_the_copy(tmp_path: Path, log: Log) -> None:
     copy = LogCopy(log, str(tmp_path / "copy"))
     assert copy_piece(copy)
-    log.delete_before(log.segments[1].base_offset)
+    log.delete_records_before(log.segments[1].base_offset)
     copy_rest(copy)
     kept = records_of(log.directory)
     assert {name: data for name, data in records_of(copy.path).items() if name in kept} == kept
@@ -89,7 +89,7 @@ def test_only_batches_that_the_log_has_synced_are_synced_in_the_copy(
         pass
     first, second, third, *_ = [segment.base_offset for segment in log.segments]
     log.recovery_point = third
-    sync = copy.make_sync_work()
+    sync = copy.make_work_syncing_segments()
     assert sync is not None
     disk.synced.clear()
     sync()

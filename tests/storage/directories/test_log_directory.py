@@ -40,10 +40,10 @@ def opened(
 ) -> LogDirectory:
     directory = LogDirectory((surroundings or Surroundings()).environment, str(path))
     try:
-        directory.lock()
+        directory.create_and_lock()
         directory.open(node_id, cluster_id, lambda: DIRECTORY_ID)
     except BaseException:
-        directory.abandon()
+        directory.close_without_checkpoints()
         raise
     return directory
 
@@ -79,7 +79,7 @@ def test_a_log_whose_creation_failed_is_created_at_the_next_attempt(tmp_path: Pa
     disk.failing = set()
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(2))
-    directory.abandon()
+    directory.close_without_checkpoints()
     log = opened(tmp_path).open_log("orders", 0, LogSettings())
     assert (log.topic_id, log.log_end_offset) == (TOPIC_ID, 2)
 
@@ -107,7 +107,7 @@ def test_a_clean_stop_writes_the_same_files_as_kafka(tmp_path: Path) -> None:
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings(segment_bytes=200))
     for _ in range(5):
         append(log, batch(2))
-    log.delete_before(3)
+    log.delete_records_before(3)
     directory.create_log("empty", 0, TOPIC_ID, LogSettings())
     directory.close(broker_epoch=17)
     files = files_in(tmp_path)
@@ -145,7 +145,7 @@ def test_logs_are_unchanged_after_a_clean_stop(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(5))
-    log.delete_before(2)
+    log.delete_records_before(2)
     directory.close()
     directory = opened(tmp_path)
     assert directory.clean
@@ -159,14 +159,14 @@ def test_logs_are_recovered_after_an_unclean_stop(tmp_path: Path, caplog: pytest
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(5))
-    directory.abandon()
+    directory.close_without_checkpoints()
     path = tmp_path / "orders-0" / "00000000000000000000.log"
     path.write_bytes(path.read_bytes() + b"torn")
     directory = opened(tmp_path)
     assert not directory.clean
     assert len(read_values(directory.open_log("orders", 0, LogSettings()))) == 5
     assert "orders-0" in caplog.text
-    directory.abandon()
+    directory.close_without_checkpoints()
     assert not opened(tmp_path).clean
 
 
@@ -176,9 +176,9 @@ def test_checkpoints_limit_the_recovery_after_a_crash(tmp_path: Path) -> None:
     append(log, batch(5))
     log.flush()
     append(log, batch(5))
-    log.delete_before(3)
+    log.delete_records_before(3)
     directory.write_checkpoints()
-    directory.abandon()
+    directory.close_without_checkpoints()
     log = opened(tmp_path).open_log("orders", 0, LogSettings())
     assert (log.log_start_offset, log.recovery_point, log.log_end_offset) == (3, 4, 10)
 
@@ -205,7 +205,7 @@ def test_a_checkpoint_beyond_the_log_end_is_lowered_before_the_log_is_used(tmp_p
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     for _ in range(2):
         append(log, batch(5))
-    directory.abandon()
+    directory.close_without_checkpoints()
     (tmp_path / "recovery-point-offset-checkpoint").write_bytes(b"0\n1\norders 0 10\n")
     if damaged:
         with (tmp_path / "orders-0" / "00000000000000000000.log").open("r+b") as file:
@@ -239,9 +239,9 @@ def test_a_log_that_was_never_opened_keeps_its_checkpoints_and_stays_unclean(tmp
     for topic in ("opened", "ignored"):
         log = directory.create_log(topic, 0, TOPIC_ID, LogSettings())
         append(log, batch(5))
-        log.delete_before(2)
+        log.delete_records_before(2)
     directory.write_checkpoints()
-    directory.abandon()
+    directory.close_without_checkpoints()
     directory = opened(tmp_path)
     directory.open_log("opened", 0, LogSettings())
     directory.close()
@@ -279,12 +279,12 @@ def test_each_checkpoint_can_be_updated_separately(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(5))
-    log.delete_before(2)
+    log.delete_records_before(2)
     directory.write_checkpoint_soon("log-start-offset-checkpoint")
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\norders 0 2\n"
     assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
     log.roll_segment_if_used()
-    log.delete_before(5)
+    log.delete_records_before(5)
     directory.write_checkpoint_soon("log-start-offset-checkpoint")
     assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n0\n"
 
@@ -366,7 +366,7 @@ def test_logs_of_a_zookeeper_based_kafka_are_rejected_and_left_unchanged(tmp_pat
 )
 def test_a_malformed_checkpoint_is_rejected_by_name_and_an_empty_one_is_accepted(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
-    opened(tmp_path).abandon()
+    opened(tmp_path).close_without_checkpoints()
     (tmp_path / name).write_bytes(b"0\n7\n")
     with pytest.raises(LogDirectoryError, match=f"{name} is malformed"):
         opened(tmp_path)
@@ -416,12 +416,12 @@ def test_a_new_log_inherits_nothing_from_a_deleted_namesake_even_after_a_crash(t
     directory = opened(tmp_path)
     log = directory.create_log("orders", 0, TOPIC_ID, LogSettings())
     append(log, batch(9))
-    log.delete_before(9)
+    log.delete_records_before(9)
     log.flush()
     directory.write_checkpoints()
     directory.delete_log(log, UNIQUE)
     append(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), batch(3))
-    directory.abandon()
+    directory.close_without_checkpoints()
     log = opened(tmp_path).open_log("orders", 0, LogSettings())
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (0, 3, 0)
 
@@ -451,7 +451,7 @@ def test_a_log_that_was_deleted_before_a_stop_is_removed_at_the_next_start(tmp_p
 def test_a_stray_log_keeps_its_files_and_is_no_longer_listed(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(directory.create_log("orders", 0, TOPIC_ID, LogSettings()), batch(2))
-    path = Path(directory.set_log_aside("orders", 0, UNIQUE))
+    path = Path(directory.rename_log_to_stray("orders", 0, UNIQUE))
     assert path == tmp_path / f"orders-0.{UNIQUE}-stray"
     assert (path / "00000000000000000000.log").stat().st_size > 0
     directory.close()

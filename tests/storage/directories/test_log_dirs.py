@@ -184,7 +184,7 @@ def test_log_operations_on_a_failing_disk_are_storage_errors(two: tuple[Path, Pa
     for attempt in (
         lambda: logs.create_log("orders", 1, TOPIC_ID, LogSettings()),
         lambda: logs.delete_log(log, UNIQUE),
-        lambda: logs.set_log_aside("orders", 0, UNIQUE),
+        lambda: logs.rename_log_to_stray("orders", 0, UNIQUE),
     ):
         with pytest.raises(KafkaError) as raised:
             attempt()

@@ -75,7 +75,7 @@ def test_properties_and_comments_are_explained_as_lines() -> None:
 
 
 def test_the_quorum_state_has_a_part_for_each_field() -> None:
-    part = explained(Kind.QUORUM_STATE, QuorumState(1, 4, (1,)).encode())
+    part = explained(Kind.QUORUM_STATE, QuorumState(1, 4, (1,)).encode_as_json())
     assert [(each.name, each.value) for each in part.parts] == [
         ("clusterId", ""),
         ("leaderId", 1),

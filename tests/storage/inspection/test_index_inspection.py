@@ -51,7 +51,7 @@ def aborted(*entries: tuple[int, int, int], version: int = 0) -> bytes:
 def snapshot() -> bytes:
     states = ProducerStates()
     data = batch(3, producer_id=7, producer_epoch=1, base_sequence=4)
-    states.update(read_header(data), 10)
+    states.apply_appended_batch(read_header(data), 10)
     return states.encode_snapshot()
 
 

@@ -42,7 +42,7 @@ def run(log: File, check: Check) -> list[Damage]:
             said += check.check_batch(finding)
         elif isinstance(finding, Damage):
             check.note_damage(finding)
-    return said + list(check.check_end(log.size_bytes()))
+    return said + list(check.check_remaining_entries(log.size_bytes()))
 
 
 def offsets_check(*entries: tuple[int, int]) -> OffsetIndexCheck:

@@ -17,7 +17,7 @@ from minibroker.storage.inspection.inspected_files import (
     Kind,
     Options,
     identify_file,
-    iterate_contents,
+    iterate_file_contents,
 )
 from minibroker.storage.inspection.inspected_records import FoundRecord
 from minibroker.storage.inspection.log_inspection import Damage, Note
@@ -50,7 +50,7 @@ def log(written: Path, tmp_path: Path) -> Path:
 def look(path: Path, *, records: bool = False, verify: bool = True, disk: Disk | None = None) -> list[Item]:
     inspected = identify_file(str(path))
     assert inspected is not None
-    return list(iterate_contents(disk or Disk(), inspected, Options(records=records, verify=verify)))
+    return list(iterate_file_contents(disk or Disk(), inspected, Options(records=records, verify=verify)))
 
 
 def batches_in(found: list[Item]) -> list[FoundBatch]:
@@ -144,7 +144,10 @@ def test_an_index_that_is_inspected_itself_is_not_reported_with_its_log(log: Pat
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     inspected = identify_file(str(log / f"{BASE}.log"))
     assert inspected is not None
-    assert said_in(list(iterate_contents(Disk(), inspected, Options(verify=True, shown=frozenset({str(path)}))))) == []
+    assert (
+        said_in(list(iterate_file_contents(Disk(), inspected, Options(verify=True, shown=frozenset({str(path)})))))
+        == []
+    )
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
@@ -219,7 +222,7 @@ def test_a_failing_disk_is_reported_as_damage(log: Path) -> None:
 def test_a_file_that_cannot_be_opened_raises_an_error(tmp_path: Path) -> None:
     missing = InspectedFile(str(tmp_path / f"{BASE}.log"), Kind.LOG, 0)
     with pytest.raises(FileNotFoundError) as caught:
-        list(iterate_contents(Disk(), missing, Options()))
+        list(iterate_file_contents(Disk(), missing, Options()))
     assert caught.value.errno == errno.ENOENT
 
 

@@ -14,7 +14,7 @@ from minibroker.storage.producers.aborted_transactions import (
     AbortedTransactions,
     encode_aborted_transactions,
     read_aborted_transactions,
-    read_counts,
+    read_entry_counts,
 )
 from minibroker.storage.segment_indexes import CorruptIndex
 from tests.cases import for_each
@@ -97,19 +97,19 @@ def test_an_entry_of_another_segment_is_corrupt(tmp_path: Path, base_offset: int
 
 def test_transaction_counts_are_written_for_the_remaining_segments(tmp_path: Path) -> None:
     transactions = AbortedTransactions(Disk(), ALL)
-    transactions.update_count(25)
-    transactions.write_counts(str(tmp_path), [0, 25])
+    transactions.update_entry_count(25)
+    transactions.write_entry_counts(str(tmp_path), [0, 25])
     counts = {25: (2, crc32c(encode_aborted_transactions(ALL[1:])))}
-    assert read_counts(Disk(), str(tmp_path)) == counts
-    transactions.write_counts(str(tmp_path), [0])
-    assert read_counts(Disk(), str(tmp_path)) == {}
+    assert read_entry_counts(Disk(), str(tmp_path)) == counts
+    transactions.write_entry_counts(str(tmp_path), [0])
+    assert read_entry_counts(Disk(), str(tmp_path)) == {}
 
 
 def test_a_malformed_checkpoint_of_transaction_counts_is_ignored(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "aborted-transactions-checkpoint").write_bytes(b"\1\2\3")
-    assert read_counts(Disk(), str(tmp_path)) == {}
+    assert read_entry_counts(Disk(), str(tmp_path)) == {}
     assert "aborted-transactions-checkpoint is malformed, and is rebuilt" in caplog.text
 
 
@@ -121,7 +121,7 @@ def test_truncation_removes_aborted_transactions_beyond_the_end(
     file = Path(f"{path}.txnindex")
     file.write_bytes(encode_aborted_transactions(ALL))
     transactions = read(path)
-    transactions.truncate(path, end)
+    transactions.truncate_to(path, end)
     assert list(transactions.list_between(0, 100)) == left
     assert (file.read_bytes() if file.exists() else b"") == encode_aborted_transactions(left)
 
@@ -130,7 +130,7 @@ def test_truncation_keeps_the_remaining_transactions_of_each_segment(tmp_path: P
     paths = [str(tmp_path / f"{offset:020d}") for offset in (0, 25)]
     for path, transactions in zip(paths, ([FIRST], [SECOND, THIRD]), strict=True):
         Path(f"{path}.txnindex").write_bytes(encode_aborted_transactions(transactions))
-    read(*paths).truncate(paths[1], 40)
+    read(*paths).truncate_to(paths[1], 40)
     assert Path(f"{paths[0]}.txnindex").read_bytes() == encode_aborted_transactions([FIRST])
     assert Path(f"{paths[1]}.txnindex").read_bytes() == encode_aborted_transactions([SECOND])
 
@@ -145,7 +145,7 @@ def test_the_index_of_a_deleted_segment_is_not_fsynced(tmp_path: Path, cut: str)
     if cut == "beginning":
         transactions.remove_before(25)
     else:
-        transactions.truncate(paths[0], 25)
+        transactions.truncate_to(paths[0], 25)
     assert transactions.list_unsynced_paths() == [f"{paths[cut == 'beginning']}.txnindex"]
 
 

@@ -29,15 +29,15 @@ def states_after(*headers: BatchHeader) -> ProducerStates:
     states = ProducerStates()
     offset = 100
     for each in headers:
-        assert states.check_batch(each) is None
-        states.update(each, offset)
+        assert states.check_epoch_and_sequence(each) is None
+        states.apply_appended_batch(each, offset)
         offset += each.record_count
     return states
 
 
 def refusal(states: ProducerStates, each: BatchHeader) -> ErrorCode:
     with pytest.raises(KafkaError) as raised:
-        states.check_batch(each)
+        states.check_epoch_and_sequence(each)
     return raised.value.code
 
 
@@ -48,7 +48,7 @@ def test_consecutive_sequences_are_accepted() -> None:
 def test_producers_are_found_by_their_ids() -> None:
     states = states_after(header(0, producer=9), header(0, producer=7, epoch=3))
     assert list(states.list_producer_ids()) == [9, 7]
-    entries = [states.find(producer) for producer in (7, 8)]
+    entries = [states.find_entry(producer) for producer in (7, 8)]
     assert [entry and entry.epoch for entry in entries] == [3, None]
 
 
@@ -66,29 +66,29 @@ def test_a_sequence_gap_or_step_back_is_out_of_order(sequence: int) -> None:
 def test_an_out_of_order_error_has_the_expected_and_the_last_sequence() -> None:
     states = states_after(header(0, 5), header(5), header(6, 6))
     with pytest.raises(KafkaError, match=r"15 \(incoming.* expected 12, last five batches: 0-4, 5-5, 6-11$"):
-        states.check_batch(header(15))
+        states.check_epoch_and_sequence(header(15))
     with pytest.raises(KafkaError, match=r"expected 0, last five batches: 0-4, 5-5, 6-11$"):
-        states.check_batch(header(12, epoch=1))
+        states.check_epoch_and_sequence(header(12, epoch=1))
     bumped = read_header(memoryview(make_marker_batch(7, 1, Marker(True, 0), NOW_MS)))
     states.end_transaction(bumped, 200, Marker(True, 0))
     with pytest.raises(KafkaError, match=r"expected 0, last five batches: none$"):
-        states.check_batch(header(12, epoch=1))
+        states.check_epoch_and_sequence(header(12, epoch=1))
 
 
 def test_the_first_batch_of_a_producer_may_be_required_to_have_sequence_0() -> None:
     states = ProducerStates()
-    states.check_first_batch(header(0))
+    states.check_first_sequence(header(0))
     with pytest.raises(KafkaError, match="expected 0") as raised:
-        states.check_first_batch(header(1))
+        states.check_first_sequence(header(1))
     assert raised.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    states_after(header(0)).check_first_batch(header(1))
+    states_after(header(0)).check_first_sequence(header(1))
 
 
 def test_each_of_the_last_five_batches_is_recognized_as_a_duplicate() -> None:
     headers = [header(sequence, 2, timestamp=NOW_MS + sequence) for sequence in range(0, 12, 2)]
     states = states_after(*headers)
     for number, each in enumerate(headers[1:], 1):
-        assert states.check_batch(each) == (100 + 2 * number, NOW_MS + 2 * number)
+        assert states.check_epoch_and_sequence(each) == (100 + 2 * number, NOW_MS + 2 * number)
     assert refusal(states, headers[0]) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -99,15 +99,15 @@ def test_a_batch_that_repeats_only_a_part_is_not_a_duplicate() -> None:
 
 def test_sequences_wrap_to_zero_after_the_maximum() -> None:
     states = states_after(header(MAX_SEQUENCE - 1, 2), header(0, 2))
-    assert states.check_batch(header(MAX_SEQUENCE - 1, 2)) == (100, NOW_MS)
+    assert states.check_epoch_and_sequence(header(MAX_SEQUENCE - 1, 2)) == (100, NOW_MS)
     states = states_after(across := header(MAX_SEQUENCE, 3), header(2, 1))
-    assert states.check_batch(across) == (100, NOW_MS)
+    assert states.check_epoch_and_sequence(across) == (100, NOW_MS)
 
 
 def test_a_new_producer_epoch_starts_with_sequence_zero() -> None:
     states = states_after(header(0, 5), header(0, 1, epoch=1), header(1, 1, epoch=1))
     assert refusal(states, header(1, 1, epoch=2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert states.check_batch(header(0, 1, epoch=3)) is None
+    assert states.check_epoch_and_sequence(header(0, 1, epoch=3)) is None
 
 
 def test_an_old_producer_epoch_is_rejected_even_for_a_duplicate() -> None:
@@ -118,7 +118,7 @@ def test_an_old_producer_epoch_is_rejected_even_for_a_duplicate() -> None:
 
 def test_batches_of_an_older_producer_epoch_are_forgotten() -> None:
     states = states_after(header(0, 5), header(0, 5, epoch=1))
-    assert states.check_batch(header(0, 5, epoch=1)) == (105, NOW_MS)
+    assert states.check_epoch_and_sequence(header(0, 5, epoch=1)) == (105, NOW_MS)
 
 
 def test_sequences_of_different_producers_are_independent() -> None:
@@ -128,9 +128,9 @@ def test_sequences_of_different_producers_are_independent() -> None:
 
 def test_an_inactive_producer_expires() -> None:
     states = states_after(header(0, 1), header(0, 1, producer=8, timestamp=NOW_MS + 10))
-    states.remove_expired(NOW_MS + 10, after_ms=10)
+    states.remove_expired_producers(NOW_MS + 10, after_ms=10)
     assert [producer for producer, _ in states.iterate_entries()] == [8]
-    assert states.check_batch(header(77)) is None
+    assert states.check_epoch_and_sequence(header(77)) is None
 
 
 def end(
@@ -149,26 +149,26 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     states = states_after(transactional(0, 5), transactional(5, 1))
     ((_, entry),) = states.iterate_entries()
     assert entry.transaction_first_offset == 100
-    states.remove_expired(NOW_MS * 2, after_ms=1)
+    states.remove_expired_producers(NOW_MS * 2, after_ms=1)
     assert len(states) == 1
     assert end(states, 106) is None
     assert (entry.transaction_first_offset, entry.coordinator_epoch) == (-1, 3)
-    assert states.check_batch(transactional(6)) is None
+    assert states.check_epoch_and_sequence(transactional(6)) is None
 
 
 def test_sequences_restart_after_a_marker_with_a_new_epoch() -> None:
     states = states_after(transactional(0, 5))
     end(states, 105, epoch=1)
     assert refusal(states, header(5, 1, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert states.check_batch(header(0, 1, epoch=1)) is None
+    assert states.check_epoch_and_sequence(header(0, 1, epoch=1)) is None
 
 
 def test_the_last_stable_offset_is_the_start_of_the_oldest_open_transaction() -> None:
     states = ProducerStates()
     assert states.find_first_unstable_offset(9) == 9
-    states.update(transactional(0, 5), 100)
-    states.update(transactional(0, 2, producer=8), 105)
-    states.update(transactional(5, 1), 107)
+    states.apply_appended_batch(transactional(0, 5), 100)
+    states.apply_appended_batch(transactional(0, 2, producer=8), 105)
+    states.apply_appended_batch(transactional(5, 1), 107)
     assert states.find_first_unstable_offset(108) == 100
     assert end(states, 108, committed=False) == AbortedTransaction(7, 100, 108, 105)
     assert states.find_first_unstable_offset(109) == 105
@@ -193,7 +193,7 @@ def test_non_transactional_batches_are_rejected_during_a_transaction() -> None:
     states = states_after(transactional(0, 5))
     assert refusal(states, header(5)) == ErrorCode.INVALID_TXN_STATE
     end(states, 105)
-    assert states.check_batch(header(5)) is None
+    assert states.check_epoch_and_sequence(header(5)) is None
 
 
 def marker_refusal(states: ProducerStates, epoch: int, coordinator_epoch: int, version: int) -> ErrorCode | None:
@@ -234,8 +234,8 @@ def test_a_snapshot_keeps_the_state_for_validating_batches() -> None:
     loaded = ProducerStates()
     loaded.load_snapshot(states.encode_snapshot(), 108)
     assert loaded.end_offset == 108
-    assert loaded.check_batch(last) == (105, NOW_MS)
-    assert loaded.check_batch(header(7)) is None
+    assert loaded.check_epoch_and_sequence(last) == (105, NOW_MS)
+    assert loaded.check_epoch_and_sequence(header(7)) is None
     assert refusal(loaded, header(0, 5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert loaded.encode_snapshot() == states.encode_snapshot()
 
@@ -269,9 +269,9 @@ def test_duplicate_batches_are_recognized(batches: list[tuple[int, bool]]) -> No
     offset = sequence = 0
     for count, repeated in batches:
         each = header(sequence, count)
-        assert states.check_batch(each) is None
-        states.update(each, offset)
+        assert states.check_epoch_and_sequence(each) is None
+        states.apply_appended_batch(each, offset)
         if repeated:
-            assert states.check_batch(each) == (offset, NOW_MS)
+            assert states.check_epoch_and_sequence(each) == (offset, NOW_MS)
         offset += count
         sequence += count

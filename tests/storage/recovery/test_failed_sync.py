@@ -40,7 +40,7 @@ def fail_to_flush(disk: FaultyDisk, *operations: str, suffix: str = "") -> None:
     log.flush_soon()
     disk.heal()
     assert log.offline
-    log.abandon()
+    log.close_without_flush()
 
 
 def test_a_start_after_a_failed_fsync_rewrites_the_data(disk: FaultyDisk, caplog: pytest.LogCaptureFixture) -> None:
@@ -69,12 +69,12 @@ def test_only_data_from_the_recovery_point_on_is_rewritten(disk: FaultyDisk) -> 
     for _ in range(4):
         append(log, batch(10, value=b"v" * 50_000))
         log.roll_segment_if_used()
-    log.abandon()
+    log.close_without_flush()
     disk.open(NOTE, create=True)
     disk.failing, disk.suffix = {"write"}, "00000000000000000010.log.tmp"
     log = open_at(DIRECTORY, clean=False, recovery_point=25, surroundings=Surroundings(disk))
     assert len(read_values(log)) == 40
-    log.abandon()
+    log.close_without_flush()
     disk.open(NOTE, create=True)
     with pytest.raises(LogDirectoryError, match="Input/output error"):
         open_at(DIRECTORY, clean=False, recovery_point=15, surroundings=Surroundings(disk))
@@ -114,7 +114,7 @@ def test_rewriting_keeps_the_modification_time_of_a_segment(disk: FaultyDisk) ->
 def test_a_truncation_that_cannot_be_fsynced_is_noted(disk: FaultyDisk) -> None:
     log = open_at(DIRECTORY, surroundings=Surroundings(disk))
     append(log, batch(10))
-    log.abandon()
+    log.close_without_flush()
     disk.flip_bit(FIRST, 100)
     disk.failing = {"sync"}
     with pytest.raises(LogDirectoryError):

@@ -60,7 +60,7 @@ def crashed(directory: Path, settings: LogSettings = SMALL, **known: int) -> Log
 def indexes_of(log: Log) -> list[tuple[object, ...]]:
     found: list[tuple[object, ...]] = []
     for segment in log.segments:
-        segment.load()
+        segment.load_last_entries()
         segment.indexes.load_entries()
         indexes = segment.indexes
         closing = (indexes.max_timestamp, indexes.offset_of_max_timestamp)
@@ -85,7 +85,7 @@ def test_a_log_is_unchanged_after_a_clean_stop(tmp_path: Path) -> None:
 def test_a_log_is_unchanged_after_a_crash(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     before = read_batches(log), indexes_of(log), states_of(log)
-    log.abandon()
+    log.close_without_flush()
     log = crashed(tmp_path)
     assert (read_batches(log), indexes_of(log), states_of(log)) == before
     assert log.recovery_point == 0
@@ -116,7 +116,7 @@ def test_only_segments_from_the_recovery_point_on_are_read_after_a_crash(
     log = write_log(tmp_path)
     before = states_of(log)
     point = log.segments[1].base_offset + 1
-    log.abandon()
+    log.close_without_flush()
     first = tmp_path / LOG_FILE
     first.write_bytes(bytes(first.stat().st_size))
     log = crashed(tmp_path, recovery_point=point)
@@ -130,7 +130,7 @@ def test_a_flushed_log_is_read_from_the_segment_of_its_recovery_point(tmp_path: 
     log.flush()
     assert log.recovery_point == log.log_end_offset == 24
     before = read_batches(log), indexes_of(log), states_of(log)
-    log.abandon()
+    log.close_without_flush()
     log = crashed(tmp_path, recovery_point=24)
     assert (read_batches(log), indexes_of(log), states_of(log)) == before
 
@@ -146,7 +146,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]
         append(log, batch(2, producer_id=7, producer_epoch=0, base_sequence=sequence), leader_epoch=sequence // 4)
         states.append(log.producers.encode_snapshot())
     batches = read_batches(log)
-    log.abandon()
+    log.close_without_flush()
     return directory, batches, states
 
 
@@ -237,7 +237,7 @@ def test_a_truncation_is_logged_once_with_everything_that_is_lost(
 ) -> None:
     log = write_log(tmp_path)
     first, *later = [segment.size_bytes for segment in log.segments]
-    log.abandon()
+    log.close_without_flush()
     path = tmp_path / LOG_FILE
     data = bytearray(path.read_bytes())
     second = check_batch(data).size_bytes
@@ -263,7 +263,7 @@ def test_indexes_and_snapshots_beyond_the_truncation_are_not_used(tmp_path: Path
     log = crashed(tmp_path)
     end = log.log_end_offset
     again = batch(2, producer_id=7, producer_epoch=0, base_sequence=end)
-    assert log.producers.check_batch(check_batch(again)) is None
+    assert log.producers.check_epoch_and_sequence(check_batch(again)) is None
     append(log, again)
     log.close()
     assert all(int(name[:20]) <= end + 2 for name in files_in(tmp_path) if name[:20].isdigit())
@@ -403,7 +403,7 @@ def test_transactions_are_replayed_unchanged(tmp_path: Path) -> None:
     append(log, build_batch([record], producer_id=7, producer_epoch=0, transactional=True, control=True))
     append(log, batch(2, producer_id=8, producer_epoch=0, base_sequence=0, transactional=True))
     before = states_of(log)
-    log.abandon()
+    log.close_without_flush()
     log = crashed(tmp_path)
     assert states_of(log) == before
     entries = dict(log.producers.iterate_entries())
@@ -454,7 +454,7 @@ def test_a_log_of_all_message_formats_is_opened_unchanged(tmp_path: Path, clean:
 
 @pytest.mark.parametrize("operation", ["read", "open", "create"])
 def test_a_failing_disk_creates_no_log(tmp_path: Path, operation: str) -> None:
-    write_log(tmp_path).abandon()
+    write_log(tmp_path).close_without_flush()
     disk = FailingDisk()
     disk.failing = {operation}
     with pytest.raises(LogDirectoryError, match="Input/output error"):

@@ -53,7 +53,7 @@ def path(offset: int, suffix: str = ".log") -> str:
 
 
 def test_the_log_ends_before_a_missing_segment(disk: FaultyDisk, caplog: pytest.LogCaptureFixture) -> None:
-    write_log(disk).abandon()
+    write_log(disk).close_without_flush()
     disk.remove(path(8))
     log = opened(disk)
     assert offsets(log) == list(range(8))
@@ -65,7 +65,7 @@ def test_the_log_ends_before_a_missing_segment(disk: FaultyDisk, caplog: pytest.
 
 
 def test_an_offset_gap_possibly_left_by_compaction_is_not_damage(disk: FaultyDisk) -> None:
-    write_log(disk).abandon()
+    write_log(disk).close_without_flush()
     disk.remove(path(8))
     assert offsets(opened(disk, COMPACTED)) == [*range(8), *range(12, 18)]
 
@@ -82,7 +82,7 @@ def test_truncated_batches_stay_truncated_after_a_power_loss(disk: FaultyDisk) -
 
 
 def test_an_empty_segment_among_others_is_removed(disk: FaultyDisk) -> None:
-    write_log(disk, 2).abandon()
+    write_log(disk, 2).close_without_flush()
     disk.open(path(2), create=True)
     log = opened(disk)
     assert offsets(log) == [0, 1, 2, 3]
@@ -94,7 +94,7 @@ def test_batches_truncated_by_a_recovery_stay_truncated(disk: FaultyDisk) -> Non
     for _ in range(5):
         append(log, batch(2))
     log.flush()
-    log.abandon()
+    log.close_without_flush()
     size = len(batch(2))
     disk.flip_bit(path(0), 3 * size + 30)
     log = opened(disk, LogSettings())
@@ -108,7 +108,7 @@ def test_trailing_bytes_between_two_segments_lose_no_records(
     disk: FaultyDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is there if a size was extended and cut again, and a power cut has kept only the extension."""
-    write_log(disk).abandon()
+    write_log(disk).close_without_flush()
     size = disk.size_bytes(path(4))
     disk.open(path(4)).write(size, b"rest")
     log = opened(disk)
@@ -121,7 +121,7 @@ def test_a_restarted_log_always_has_a_segment(disk: FaultyDisk) -> None:
     """Or the next start would give out the offsets from 0 on once more."""
     log = write_log(disk, 1)
     log.flush()
-    log.abandon()
+    log.close_without_flush()
     log = opened(disk, start=5)
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
     disk.cut_power()
@@ -132,9 +132,9 @@ def test_the_leader_epochs_of_recovered_records_are_restored(disk: FaultyDisk) -
     """A power cut may leave the epochs as they were after a deletion that it undoes."""
     log = write_log(disk)
     epochs = log.epochs.list_entries()
-    log.delete_before(14)
+    log.delete_records_before(14)
     assert log.epochs.list_entries() == [(2, 14)]
-    log.abandon()
+    log.close_without_flush()
     for name in [name for name in disk.list_names(DIRECTORY) if name.endswith(".deleted")]:
         disk.rename(f"{DIRECTORY}/{name}", f"{DIRECTORY}/{name.removesuffix('.deleted')}")
     assert opened(disk).epochs.list_entries() == epochs
@@ -147,7 +147,7 @@ def test_a_restarted_log_has_no_old_aborted_transactions(disk: FaultyDisk) -> No
     log.flush()
     log.roll_segment_if_used()
     append(log, make_marker_batch(7, 0, Marker(False, 0), NOW_MS))
-    log.abandon()
+    log.close_without_flush()
     assert disk.holds(path(2, ".txnindex"))
     disk.open(path(0)).truncate(10)
     log = opened(disk, start=2)

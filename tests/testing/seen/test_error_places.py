@@ -6,7 +6,7 @@ import pytest
 
 from minibroker.broker.requests.served import SERVED
 from minibroker.protocol.apis import ApiKey, get_api_name, get_request_class, get_response_class
-from minibroker.protocol.fields import list_fields
+from minibroker.protocol.fields import list_declared_fields
 from minibroker.protocol.messages.share_fetch import ShareFetchResponse
 from minibroker.protocol.response_errors import collect_error_codes
 from minibroker.testing.seen.error_places import choose_default_level, iterate_error_places, make_error_answer
@@ -18,7 +18,7 @@ CASES = [(key, version) for key, served in SERVED.items() for version in served.
 def filled(struct: type, version: int) -> object:
     """A request with one item in each list."""
     made = struct()
-    for field in list_fields(struct):
+    for field in list_declared_fields(struct):
         if version not in field.facts.present:
             continue
         inner = field.kind.item
@@ -60,7 +60,7 @@ def test_both_error_codes_of_a_share_fetch_are_translated() -> None:
 def _has_codes(struct: type, version: int) -> list[bool]:
     """Whether some field of an error that a version has can be reached."""
     found = []
-    for field in list_fields(struct):
+    for field in list_declared_fields(struct):
         if version in field.facts.present:
             inner = (field.kind.item or field.kind).struct
             found += [field.name == "error_code"] if inner is None else _has_codes(inner, version)

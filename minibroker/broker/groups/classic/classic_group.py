@@ -15,15 +15,15 @@ from minibroker.broker.groups.classic.members import (
     CONSUMER_PROTOCOL,
     Member,
     list_protocols,
-    make_join_error,
-    measure_protocols,
+    make_join_group_error,
+    measure_protocol_bytes,
 )
 from minibroker.broker.groups.classic.rebalance import RebalancingGroup
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupType
 from minibroker.broker.groups.group_entries import encode_group_metadata_entry
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.legible import list_few
+from minibroker.protocol.legible import format_first_names
 from minibroker.protocol.messages.groups import (
     DescribeGroupsResponse,
     HeartbeatRequest,
@@ -83,14 +83,14 @@ class ClassicGroup(RebalancingGroup):
         """
         names = [protocol.name for protocol in request.protocols]
         instance_id = request.group_instance_id
-        if not self._has_room(request.member_id) or not self._has_memory(request):
+        if not self._has_room_for_member(request.member_id) or not self._has_memory_for_protocols(request):
             self.remove_member(request.member_id)
-            joined.resolve(make_join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
-            self.complete_if_all_joined()
+            joined.resolve(make_join_group_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+            self.complete_join_if_all_joined()
         elif not self._supports_a_protocol(request.protocol_type, names):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif request.member_id != UNKNOWN_MEMBER:
-            self._join_with_id(caller, request, joined)
+            self._join_with_member_id(caller, request, joined)
         elif instance_id is not None and instance_id in self.static:
             self._replace_static_member(self.members[self.static[instance_id]], caller, request, joined)
         elif instance_id is not None or caller.version < FIRST_WITH_MEMBER_ID_REQUIRED:
@@ -98,7 +98,7 @@ class ClassicGroup(RebalancingGroup):
         else:
             self._require_member_id(caller, request, joined)
 
-    def _has_room(self, member_id: str) -> bool:
+    def _has_room_for_member(self, member_id: str) -> bool:
         """Return whether one more member fits in.
 
         During a rebalance those who have joined count, so that the last to come are left out if the limit was lowered.
@@ -110,15 +110,15 @@ class ClassicGroup(RebalancingGroup):
             return member_id in self.joining or len(self.joining) < limit
         return member_id in self.members or len(self.members) < limit
 
-    def _has_memory(self, request: JoinGroupRequest) -> bool:
+    def _has_memory_for_protocols(self, request: JoinGroupRequest) -> bool:
         """Return whether the protocols of all members still fit in, with those that a member brings now.
 
         The record of a group has the metadata of one protocol, so members with several may bring more than it holds.
         """
         limit_bytes = RECORDS_OF_PROTOCOLS * self.context.cluster.settings["message.max.bytes"]
         known = self.members.get(self.static.get(request.group_instance_id or "", request.member_id))
-        before_bytes = 0 if known is None else measure_protocols(known.protocols)
-        added_bytes = measure_protocols(request.protocols) - before_bytes
+        before_bytes = 0 if known is None else measure_protocol_bytes(known.protocols)
+        added_bytes = measure_protocol_bytes(request.protocols) - before_bytes
         return added_bytes <= 0 or self.protocol_bytes + added_bytes <= limit_bytes
 
     def _supports_a_protocol(self, protocol_type: str, names: list[str]) -> bool:
@@ -129,8 +129,8 @@ class ClassicGroup(RebalancingGroup):
     def _require_member_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
         """Give out an id, with which the client must join again: if it never gets the answer, no member is left."""
         member_id = self._make_member_id(caller, request)
-        self.expect_pending_member(member_id, request.session_timeout_ms)
-        joined.resolve(make_join_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        self.add_pending_member(member_id, request.session_timeout_ms)
+        joined.resolve(make_join_group_error(ErrorCode.MEMBER_ID_REQUIRED, member_id))
 
     def _make_member_id(self, caller: Caller, request: JoinGroupRequest) -> str:
         """Return a new id, made as in Kafka: the instance id or the client id, and a UUID.
@@ -162,9 +162,9 @@ class ClassicGroup(RebalancingGroup):
         self.add_member(member)
         self.joining[member_id] = joined
         self.restart_session(member, NEW_MEMBER_TIMEOUT_MS)
-        self.rebalance(f"{member_id} joins ({_get_join_reason(request)})")
+        self.begin_or_complete_rebalance(f"{member_id} joins ({_get_join_reason(request)})")
 
-    def _join_with_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
+    def _join_with_member_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
         """Let a client join with an id that was given out, or a member join again."""
         if request.member_id in self.pending:
             if request.group_instance_id is not None:
@@ -172,25 +172,27 @@ class ClassicGroup(RebalancingGroup):
             self._add_new_member(caller, request, request.member_id, joined)
             return
         try:
-            member = self.check_member(request.member_id, request.group_instance_id)
+            member = self.get_member(request.member_id, request.group_instance_id)
         except KafkaError as error:
-            joined.resolve(make_join_error(error.code, request.member_id))
+            joined.resolve(make_join_group_error(error.code, request.member_id))
             return
-        self._join_again(member, request, joined)
+        self._rejoin_member(member, request, joined)
 
-    def _join_again(self, member: Member, request: JoinGroupRequest, joined: Joined) -> None:
+    def _rejoin_member(self, member: Member, request: JoinGroupRequest, joined: Joined) -> None:
         """Let a member join again: it follows a rebalance, it forces one, or it has missed an answer."""
         unchanged = member.protocols == list_protocols(request)
         is_leader = member.member_id == self.leader_id
         missed_answer = self.state is State.COMPLETING_REBALANCE or (self.state is State.STABLE and not is_leader)
         if unchanged and missed_answer:
-            joined.resolve(self.make_join_answer(member.member_id))
+            joined.resolve(self.make_join_group_response(member.member_id))
             return
         # The leader of a stable group may always force a rebalance: it may have found other partitions, say.
         self._update_member(member, request)
-        self.answer_join(member.member_id, make_join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        self.answer_join_group(
+            member.member_id, make_join_group_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+        )
         self.joining[member.member_id] = joined
-        self.rebalance(f"{member.member_id} joins again ({_get_join_reason(request)})")
+        self.begin_or_complete_rebalance(f"{member.member_id} joins again ({_get_join_reason(request)})")
 
     def _update_member(self, member: Member, request: JoinGroupRequest) -> None:
         self.update_member(member, list_protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
@@ -211,7 +213,7 @@ class ClassicGroup(RebalancingGroup):
         reason = f"static member {member.instance_id} is back ({_get_join_reason(request)})"
         if self.state is not State.STABLE:
             # The leader of an incomplete generation knows the old id, and would assign nothing to the new one.
-            self.rebalance(reason)
+            self.begin_or_complete_rebalance(reason)
         elif self.select_protocol() == self.protocol:
             self._rejoin_without_rebalance(caller, member, old, leader_id)
         else:
@@ -224,19 +226,21 @@ class ClassicGroup(RebalancingGroup):
             if self.state is State.DEAD:
                 return  # The write failed and the group was loaded again; its waiting requests were answered.
             if failure is not None:
-                self._restore_member(member, old, leader_id, failure)
+                self._restore_replaced_member(member, old, leader_id, failure)
                 return
             if caller.version >= FIRST_WITH_SKIPPED_ASSIGNMENT:
-                answer = self.make_join_answer(member.member_id, skip_assignment=member.member_id == self.leader_id)
+                answer = self.make_join_group_response(
+                    member.member_id, skip_assignment=member.member_id == self.leader_id
+                )
             else:
                 # It may not assign anything, and does not if the answer names another leader.
-                answer = self.make_join_answer(member.member_id)
+                answer = self.make_join_group_response(member.member_id)
                 answer.leader, answer.members = leader_id or "", []
-            self.answer_join(member.member_id, answer)
+            self.answer_join_group(member.member_id, answer)
 
-        self.append_record_durably(recorded)
+        self.append_group_metadata_durably(recorded)
 
-    def _restore_member(self, member: Member, old: Member, leader_id: str | None, failure: KafkaError) -> None:
+    def _restore_replaced_member(self, member: Member, old: Member, leader_id: str | None, failure: KafkaError) -> None:
         """Let the member be again what it was, as its new id could not be recorded, and refuse its JoinGroup."""
         joined = self.joining.pop(member.member_id, None)
         if member.member_id in self.members:
@@ -257,35 +261,37 @@ class ClassicGroup(RebalancingGroup):
 
     def sync(self, request: SyncGroupRequest, synced: Promise[SyncGroupResponse]) -> None:
         """Answer a member with its assignment, at once or when the leader has sent it. Raises KafkaError."""
-        member = self._find_member(request.generation_id, request.member_id, request.group_instance_id)
+        member = self._get_member_of_generation(request.generation_id, request.member_id, request.group_instance_id)
         if _differs_if_told(request.protocol_type, self.kind) or _differs_if_told(request.protocol_name, self.protocol):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is State.PREPARING_REBALANCE:
-            raise self._make_rebalancing_error()
-        self.note_synced(member.member_id)
+            raise self._make_rebalance_in_progress_error()
+        self.note_member_synced(member.member_id)
         if self.state is State.STABLE:
-            synced.resolve(self.make_sync_answer(member))
+            synced.resolve(self.make_sync_group_response(member))
             return
-        self.answer_sync(member.member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+        self.answer_sync_group(member.member_id, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         self.syncing[member.member_id] = synced
         if member.member_id == self.leader_id:
             self.apply_assignments({given.member_id: given.assignment for given in request.assignments})
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
         """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
-        self.restart_session(self._find_member(request.generation_id, request.member_id, request.group_instance_id))
+        self.restart_session(
+            self._get_member_of_generation(request.generation_id, request.member_id, request.group_instance_id)
+        )
         if self.state is State.PREPARING_REBALANCE:
-            raise self._make_rebalancing_error()
+            raise self._make_rebalance_in_progress_error()
 
-    def _find_member(self, generation: int, member_id: str, instance_id: str | None) -> Member:
-        """Return the member. Raises KafkaError as `check_member`, and ILLEGAL_GENERATION for another generation."""
-        member = self.check_member(member_id, instance_id)
+    def _get_member_of_generation(self, generation: int, member_id: str, instance_id: str | None) -> Member:
+        """Return the member. Raises KafkaError as `get_member`, and ILLEGAL_GENERATION for another generation."""
+        member = self.get_member(member_id, instance_id)
         if generation != self.generation:
             message = f"generation {generation}, and the group's is {self.generation}"
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, message)
         return member
 
-    def _make_rebalancing_error(self) -> KafkaError:
+    def _make_rebalance_in_progress_error(self) -> KafkaError:
         return KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"the group is {self.state}")
 
     def leave(self, members: Sequence[Identity]) -> list[Left]:
@@ -293,10 +299,10 @@ class ClassicGroup(RebalancingGroup):
         answers = [self._remove_leaving_member(member) for member in members]
         gone = [answer.member_id for answer in answers if answer.error_code == ErrorCode.NONE]
         if gone:
-            self.rebalance_after_removal(f"{list_few(gone)} left")
+            self.rebalance_after_removal(f"{format_first_names(gone)} left")
         return answers
 
-    def remove_joining_member(self, joined: Joined) -> None:
+    def remove_member_waiting_to_join(self, joined: Joined) -> None:
         """Remove the member whose JoinGroup waits to be answered by `joined`: it takes too much memory."""
         for member_id, waiting in self.joining.items():
             if waiting is joined:
@@ -307,13 +313,13 @@ class ClassicGroup(RebalancingGroup):
     def _remove_leaving_member(self, member: Identity) -> Left:
         answer = Left(member_id=member.member_id, group_instance_id=member.group_instance_id)
         try:
-            self.remove_member(self._find_leaving_id(member))
+            self.remove_member(self._find_id_of_leaving_member(member))
             log.info("group %s: %s leaves: %s", self.group_id, member.member_id, member.reason or "reason not provided")
         except KafkaError as error:
             answer.error_code = error.code
         return answer
 
-    def _find_leaving_id(self, member: Identity) -> str:
+    def _find_id_of_leaving_member(self, member: Identity) -> str:
         """Return the id of the member. An administrator who removes a static member may know its instance id only."""
         if member.member_id == UNKNOWN_MEMBER:
             member_id = self.static.get(member.group_instance_id or "")
@@ -321,30 +327,30 @@ class ClassicGroup(RebalancingGroup):
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
             return member_id
         if member.member_id not in self.pending:
-            self.check_member(member.member_id, member.group_instance_id)
+            self.get_member(member.member_id, member.group_instance_id)
         return member.member_id
 
     # --- its offsets ------------------------------------------------------------------------------
 
-    def check_commit(
+    def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
         if epoch < 0 and self.state is State.EMPTY:
             return None
         if epoch >= 0 or member_id or instance_id is not None:
-            member = self._find_member(epoch, member_id, instance_id)
+            member = self._get_member_of_generation(epoch, member_id, instance_id)
             if not transactional and self.state in KEPT_ALIVE_BY_COMMITS:
                 self.restart_session(member)
         elif not transactional and self.state is not State.EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has members, and is {self.state_name}")
         if not transactional and self.state is State.COMPLETING_REBALANCE:
-            raise self._make_rebalancing_error()
+            raise self._make_rebalance_in_progress_error()
         return None
 
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
         """Allow it to every client."""
 
-    def check_offset_deletion(self) -> None:
+    def check_offsets_may_be_deleted(self) -> None:
         if self.state is not State.EMPTY and self.kind != CONSUMER_PROTOCOL:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
@@ -379,7 +385,7 @@ class ClassicGroup(RebalancingGroup):
             ],
         )
 
-    def check_deletion(self) -> None:
+    def check_may_be_deleted(self) -> None:
         if self.state is not State.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
@@ -388,22 +394,22 @@ class ClassicGroup(RebalancingGroup):
 
     # --- its beginning and end --------------------------------------------------------------------
 
-    def on_loaded(self) -> None:
+    def restart_timers_after_load(self) -> None:
         for member in self.members.values():
             self.restart_session(member)
         limit: int = self.context.cluster.settings[MAX_SIZE]
         if len(self.members) > limit:
             reason = f"it has {len(self.members)} members, and {limit} are allowed"
-            self.clock.call_later(0, lambda: self.rebalance(reason))
+            self.clock.call_later(0, lambda: self.begin_or_complete_rebalance(reason))
 
-    def close(self, code: ErrorCode) -> None:
+    def close_with_error(self, code: ErrorCode) -> None:
         self.cancel_phase_timer()
         for member_id in list(self.pending):
             self.forget_pending_member(member_id)
         for member in self.members.values():
-            member.end_session()
-            self.answer_join(member.member_id, make_join_error(code, member.member_id))
-            self.answer_sync(member.member_id, SyncGroupResponse(error_code=code))
+            member.cancel_session_timer()
+            self.answer_join_group(member.member_id, make_join_group_error(code, member.member_id))
+            self.answer_sync_group(member.member_id, SyncGroupResponse(error_code=code))
         self.transition_to(State.DEAD)
 
 

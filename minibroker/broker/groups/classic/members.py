@@ -38,12 +38,12 @@ def list_protocols(request: JoinGroupRequest) -> list[Protocol]:
     return list(protocols.values())
 
 
-def make_join_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+def make_join_group_error(code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     """Return the answer to a JoinGroup that is refused."""
     return JoinGroupResponse(member_id=member_id, protocol_name=None, error_code=code)
 
 
-def measure_protocols(protocols: Iterable[Protocol | JoinGroupRequest.JoinGroupRequestProtocol]) -> int:
+def measure_protocol_bytes(protocols: Iterable[Protocol | JoinGroupRequest.JoinGroupRequestProtocol]) -> int:
     """Return about how many bytes of memory the protocols of a member take."""
     return sum(PROTOCOL_BYTES + len(each.name) + len(each.metadata) for each in protocols)
 
@@ -94,7 +94,7 @@ class Member:
         """Return its metadata for a protocol; empty if it does not support it."""
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
-    def vote(self, candidates: set[str]) -> str | None:
+    def vote_for_protocol(self, candidates: set[str]) -> str | None:
         """Return the candidate that it prefers."""
         return next((each.name for each in self.protocols if each.name in candidates), None)
 
@@ -103,7 +103,7 @@ class Member:
         metadata = self.get_metadata(protocol)
         return ConsumerProtocolSubscription.decode_from(metadata, COMMON_VERSION, VERSION_BYTES)[0].topics
 
-    def end_session(self) -> None:
+    def cancel_session_timer(self) -> None:
         """Stop waiting for its heartbeats."""
         if self.session is not None:
             self.session.cancel()
@@ -170,7 +170,7 @@ class Membership:
         """How long a rebalance waits for the members: the longest timeout of all."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+    def get_member(self, member_id: str, instance_id: str | None) -> Member:
         """Return the member of this id. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
         if instance_id is not None:
             present = self.static.get(instance_id)
@@ -199,7 +199,7 @@ class Membership:
         """Remove a member, or an id that was given out; answer its waiting requests with UNKNOWN_MEMBER_ID."""
         member = self.members.pop(member_id, None)
         if member is not None:
-            member.end_session()
+            member.cancel_session_timer()
             self._add_to_protocol_counts(member, -1)
             if member.instance_id is not None:
                 del self.static[member.instance_id]
@@ -208,15 +208,15 @@ class Membership:
         self.forget_pending_member(member_id)
         self.unsynced.discard(member_id)
         code = ErrorCode.UNKNOWN_MEMBER_ID
-        self.answer_join(member_id, make_join_error(code))
-        self.answer_sync(member_id, SyncGroupResponse(error_code=code))
+        self.answer_join_group(member_id, make_join_group_error(code))
+        self.answer_sync_group(member_id, SyncGroupResponse(error_code=code))
 
     def replace_static_member(self, old: Member, member_id: str) -> Member:
         """Give a static member another id; fence the requests that wait under the old one, and end its session."""
         code = ErrorCode.FENCED_INSTANCE_ID
-        self.answer_join(old.member_id, make_join_error(code, old.member_id))
-        self.answer_sync(old.member_id, SyncGroupResponse(error_code=code))
-        old.end_session()
+        self.answer_join_group(old.member_id, make_join_group_error(code, old.member_id))
+        self.answer_sync_group(old.member_id, SyncGroupResponse(error_code=code))
+        old.cancel_session_timer()
         del self.members[old.member_id]
         member = self.members[member_id] = Member(
             member_id,
@@ -253,7 +253,7 @@ class Membership:
             self._supported[protocol.name] += sign
             if not self._supported[protocol.name]:
                 del self._supported[protocol.name]
-        self.protocol_bytes += sign * measure_protocols(member.protocols)
+        self.protocol_bytes += sign * measure_protocol_bytes(member.protocols)
 
     def forget_pending_member(self, member_id: str) -> None:
         """Stop waiting for somebody to join with this id."""
@@ -281,18 +281,18 @@ class Membership:
     def select_protocol(self) -> str | None:
         """Return the protocol with the most votes, of those that all members support; None without members."""
         candidates = {name for name, count in self._supported.items() if count == len(self.members)}
-        votes = Counter(filter(None, (member.vote(candidates) for member in self.members.values())))
+        votes = Counter(filter(None, (member.vote_for_protocol(candidates) for member in self.members.values())))
         return votes.most_common(1)[0][0] if votes else None
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def answer_join(self, member_id: str, response: JoinGroupResponse) -> None:
+    def answer_join_group(self, member_id: str, response: JoinGroupResponse) -> None:
         """Answer the waiting JoinGroup of a member, if there is one."""
         joined = self.joining.pop(member_id, None)
         if joined is not None:
             joined.resolve(response)
 
-    def answer_sync(self, member_id: str, response: SyncGroupResponse) -> bool:
+    def answer_sync_group(self, member_id: str, response: SyncGroupResponse) -> bool:
         """Answer the waiting SyncGroup of a member; return whether there was one."""
         synced = self.syncing.pop(member_id, None)
         if synced is not None:

@@ -1,9 +1,9 @@
 """How a classic group gets from one generation to the next: who is waited for, for how long, and who is answered.
 
-A rebalance begins when a member comes, goes or changes (`rebalance`). All members must join again, within the longest
-of their rebalance timeouts. Then the next generation begins without those who have not joined (`complete_join`): its
-leader has the same time to send the assignment. The first rebalance of an empty group waits for
-`group.initial.rebalance.delay.ms` instead, and again whenever a member has joined meanwhile.
+A rebalance begins when a member comes, goes or changes (`begin_or_complete_rebalance`). All members must join again,
+within the longest of their rebalance timeouts. Then the next generation begins without those who have not joined
+(`complete_join_phase`): its leader has the same time to send the assignment. The first rebalance of an empty group
+waits for `group.initial.rebalance.delay.ms` instead, and again whenever a member has joined meanwhile.
 
 Which state may follow which is in `classic_states`, what the members ask for in `classic_group`.
 """
@@ -21,7 +21,7 @@ from minibroker.broker.groups.group import Group, GroupContext
 from minibroker.broker.groups.group_entries import encode_group_metadata_entry
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.legible import list_few
+from minibroker.protocol.legible import format_first_names
 from minibroker.protocol.messages.group_records import GroupMetadataValue
 from minibroker.protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 from minibroker.protocol.primitives import MalformedMessage
@@ -74,17 +74,17 @@ class RebalancingGroup(Membership, Group):
 
     # --- the members join -------------------------------------------------------------------------
 
-    def rebalance(self, reason: str) -> None:
+    def begin_or_complete_rebalance(self, reason: str) -> None:
         """Begin a rebalance; if one goes on, end it if all members have joined."""
         if self.state in CAN_REBALANCE:
             self.begin_rebalance(reason)
         else:
-            self.complete_if_all_joined()
+            self.complete_join_if_all_joined()
 
     def begin_rebalance(self, reason: str) -> None:
         """Require all members to join again."""
         if self.state is State.COMPLETING_REBALANCE:
-            self.refuse_assignments(ErrorCode.REBALANCE_IN_PROGRESS)
+            self.clear_assignments_and_refuse_syncs(ErrorCode.REBALANCE_IN_PROGRESS)
         self._stop_waiting_for_syncs()
         self.is_first_rebalance = self.state is State.EMPTY
         self.transition_to(State.PREPARING_REBALANCE)
@@ -93,19 +93,19 @@ class RebalancingGroup(Membership, Group):
             delay_ms: int = self.context.cluster.settings[INITIAL_DELAY]
             self._wait_for_initial_members(delay_ms, max(self.rebalance_timeout_ms - delay_ms, 0))
         elif self.have_all_joined:
-            self.complete_join()
+            self.complete_join_phase()
         else:
-            self._start_phase_timer(self.rebalance_timeout_ms, self.complete_join)
+            self._start_phase_timer(self.rebalance_timeout_ms, self.complete_join_phase)
 
-    def complete_if_all_joined(self) -> None:
+    def complete_join_if_all_joined(self) -> None:
         """Begin the next generation if all members have joined; that of an empty group waits for its delay."""
         if self.state is State.PREPARING_REBALANCE and not self.is_first_rebalance and self.have_all_joined:
-            self.complete_join()
+            self.complete_join_phase()
 
     def _wait_for_initial_members(self, delay_ms: int, remaining_ms: int) -> None:
         def is_over() -> None:
             if not self.has_new_member or not remaining_ms:
-                self.complete_join()
+                self.complete_join_phase()
                 return
             self.has_new_member = False
             again_ms = min(self.context.cluster.settings[INITIAL_DELAY], remaining_ms)
@@ -113,7 +113,7 @@ class RebalancingGroup(Membership, Group):
 
         self._start_phase_timer(delay_ms, is_over)
 
-    def complete_join(self) -> None:
+    def complete_join_phase(self) -> None:
         """Begin the next generation with the members who have joined, and the static ones, who may come back later."""
         self.cancel_phase_timer()
         missed = [
@@ -124,12 +124,14 @@ class RebalancingGroup(Membership, Group):
         for member_id in missed:
             self.remove_member(member_id)
         if missed:
-            log.info("group %s goes on without %s, which have not joined in time", self.group_id, list_few(missed))
+            log.info(
+                "group %s goes on without %s, which have not joined in time", self.group_id, format_first_names(missed)
+            )
         if self.elect_joined_leader() or not self.members:
             self._begin_generation()
         else:
             log.warning("group %s waits on: none of its %d static members has joined", self.group_id, len(self.members))
-            self._start_phase_timer(self.rebalance_timeout_ms, self.complete_join)
+            self._start_phase_timer(self.rebalance_timeout_ms, self.complete_join_phase)
 
     def _begin_generation(self) -> None:
         self.generation += 1
@@ -138,27 +140,27 @@ class RebalancingGroup(Membership, Group):
         self.update_subscribed_topics()
         self.unsynced.clear()
         if not self.members:
-            self._become_empty()
+            self._transition_to_empty()
             return
         self.transition_to(State.COMPLETING_REBALANCE)
         log.info("group %s is in generation %d with %d members", self.group_id, self.generation, len(self.members))
         for member_id, member in self.members.items():
-            self.answer_join(member_id, self.make_join_answer(member_id))
+            self.answer_join_group(member_id, self.make_join_group_response(member_id))
             self.restart_session(member)
             member.is_new = False
             self.unsynced.add(member_id)
-        self._start_phase_timer(self.rebalance_timeout_ms, self._expire_syncs)
+        self._start_phase_timer(self.rebalance_timeout_ms, self._remove_members_without_sync)
 
-    def _become_empty(self) -> None:
+    def _transition_to_empty(self) -> None:
         self.transition_to(State.EMPTY)
         log.info("group %s is empty after generation %d", self.group_id, self.generation)
         try:
-            self.append_record()
+            self.append_group_metadata()
         except KafkaError as error:
             # After a start the members of the generation before are waited for again, and time out.
             log.warning("it is not recorded that group %s is empty: %s", self.group_id, error)
 
-    def make_join_answer(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+    def make_join_group_response(self, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
         """Return the answer to a JoinGroup in the present generation; the leader's has the list of members."""
         listed = self.members.values() if member_id == self.leader_id else ()
         return JoinGroupResponse(
@@ -188,37 +190,37 @@ class RebalancingGroup(Membership, Group):
             if self.state is not State.COMPLETING_REBALANCE or self.generation != generation:
                 return  # a member has come or gone meanwhile
             if failure is not None:
-                self.refuse_assignments(failure.code)
+                self.clear_assignments_and_refuse_syncs(failure.code)
                 self.begin_rebalance(f"the assignment of generation {generation} could not be kept: {failure}")
                 return
             for member_id, member in self.members.items():
                 member.assignment = assignments.get(member_id, b"")
             self.transition_to(State.STABLE)
-            self._answer_syncs()
+            self._answer_waiting_syncs()
 
         left_out = [member_id for member_id in self.members if member_id not in assignments]
         if left_out:
-            log.warning("the leader of group %s assigns nothing to %s", self.group_id, list_few(left_out))
-        self.append_record_durably(recorded, assignments)
+            log.warning("the leader of group %s assigns nothing to %s", self.group_id, format_first_names(left_out))
+        self.append_group_metadata_durably(recorded, assignments)
 
-    def _answer_syncs(self) -> None:
+    def _answer_waiting_syncs(self) -> None:
         for member_id, member in list(self.members.items()):
-            if self.answer_sync(member_id, self.make_sync_answer(member)):
+            if self.answer_sync_group(member_id, self.make_sync_group_response(member)):
                 # While its request waited, its session could not expire, and no timer ran.
                 self.restart_session(member)
 
-    def refuse_assignments(self, code: ErrorCode) -> None:
+    def clear_assignments_and_refuse_syncs(self, code: ErrorCode) -> None:
         """Take all assignments back, and answer the waiting SyncGroups with an error."""
         for member_id, member in list(self.members.items()):
             member.assignment = b""
-            if self.answer_sync(member_id, SyncGroupResponse(error_code=code)):
+            if self.answer_sync_group(member_id, SyncGroupResponse(error_code=code)):
                 self.restart_session(member)
 
-    def make_sync_answer(self, member: Member) -> SyncGroupResponse:
+    def make_sync_group_response(self, member: Member) -> SyncGroupResponse:
         """Return the answer to a SyncGroup, with the member's assignment."""
         return SyncGroupResponse(protocol_type=self.kind, protocol_name=self.protocol, assignment=member.assignment)
 
-    def note_synced(self, member_id: str) -> None:
+    def note_member_synced(self, member_id: str) -> None:
         """Note that a member has asked for its assignment; after the last one, nobody is waited for."""
         self.unsynced.discard(member_id)
         if not self.unsynced:
@@ -228,12 +230,12 @@ class RebalancingGroup(Membership, Group):
         self.unsynced.clear()
         self.cancel_phase_timer()
 
-    def _expire_syncs(self) -> None:
+    def _remove_members_without_sync(self) -> None:
         """Go on without the members that have joined and then not asked for their assignment."""
         silent = list(self.unsynced)
         for member_id in silent:
             self.remove_member(member_id)
-        self.begin_rebalance(f"{list_few(silent)} joined and did not ask for their assignment")
+        self.begin_rebalance(f"{format_first_names(silent)} joined and did not ask for their assignment")
 
     # --- members go -------------------------------------------------------------------------------
 
@@ -242,7 +244,7 @@ class RebalancingGroup(Membership, Group):
         if self.state in (State.STABLE, State.COMPLETING_REBALANCE):
             self.begin_rebalance(reason)
         else:
-            self.complete_if_all_joined()
+            self.complete_join_if_all_joined()
 
     # --- time -------------------------------------------------------------------------------------
 
@@ -273,20 +275,20 @@ class RebalancingGroup(Membership, Group):
         self.remove_member(member.member_id)
         self.rebalance_after_removal(f"{member.member_id} fell silent")
 
-    def expect_pending_member(self, member_id: str, timeout_ms: int) -> None:
+    def add_pending_member(self, member_id: str, timeout_ms: int) -> None:
         """Wait for a member to join with an id that was given out, and hold the next generation back for so long."""
 
         def expire() -> None:
             log.info("group %s: nobody has joined as %s", self.group_id, member_id)
             self.forget_pending_member(member_id)
             if self.state is State.PREPARING_REBALANCE and self.have_all_joined:
-                self.complete_join()
+                self.complete_join_phase()
 
         self.pending[member_id] = self.clock.call_later(timeout_ms, expire)
 
     # --- its record -------------------------------------------------------------------------------
 
-    def encode_entry(self, assignments: Mapping[str, bytes] | None = None) -> Entry:
+    def encode_group_metadata_entry(self, assignments: Mapping[str, bytes] | None = None) -> Entry:
         """Return the record of the group, with these assignments by member id, or those that it has."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type,
@@ -303,16 +305,16 @@ class RebalancingGroup(Membership, Group):
         )
         return encode_group_metadata_entry(self.group_id, value)
 
-    def append_record(self, assignments: Mapping[str, bytes] | None = None) -> None:
+    def append_group_metadata(self, assignments: Mapping[str, bytes] | None = None) -> None:
         """Append the record of the group, as `entry` makes it. Raises KafkaError with the code for the client."""
-        self.context.append(self.group_id, [self.encode_entry(assignments)])
+        self.context.append_entries(self.group_id, [self.encode_group_metadata_entry(assignments)])
 
-    def append_record_durably(
+    def append_group_metadata_durably(
         self, then: Callable[[KafkaError | None], None], assignments: Mapping[str, bytes] | None = None
     ) -> None:
         """Append the record of the group, then call `then` once it is durable, or with the failure."""
         try:
-            self.append_record(assignments)
+            self.append_group_metadata(assignments)
             self.context.call_when_durable(self.group_id, then)
         except KafkaError as error:
             then(error)

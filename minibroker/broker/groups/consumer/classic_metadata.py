@@ -17,7 +17,7 @@ from minibroker.protocol.primitives import MalformedMessage
 VERSION = Struct(">h")
 
 
-def _read_version(data: bytes, message: type[Message]) -> int:
+def _read_message_version(data: bytes, message: type[Message]) -> int:
     """Return the version that the data begin with, or the newest known one: newer ones only add fields at the end."""
     version = int.from_bytes(data[: VERSION.size], "big", signed=True)
     if len(data) < VERSION.size or version < 0:
@@ -27,7 +27,7 @@ def _read_version(data: bytes, message: type[Message]) -> int:
 
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     """Return a member's subscription. Raises MalformedMessage."""
-    version = _read_version(metadata, ConsumerProtocolSubscription)
+    version = _read_message_version(metadata, ConsumerProtocolSubscription)
     return ConsumerProtocolSubscription.decode_from(metadata, version, VERSION.size)[0]
 
 
@@ -35,11 +35,11 @@ def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
     """Return a member's assignment; an empty one if it has none yet. Raises MalformedMessage."""
     if not data:
         return ConsumerProtocolAssignment()
-    version = _read_version(data, ConsumerProtocolAssignment)
+    version = _read_message_version(data, ConsumerProtocolAssignment)
     return ConsumerProtocolAssignment.decode_from(data, version, VERSION.size)[0]
 
 
-def group_by_topic_id(partitions: Mapping[str, list[int]], image: Image) -> Partitions:
+def convert_names_to_topic_ids(partitions: Mapping[str, list[int]], image: Image) -> Partitions:
     """Return partitions by topic id, of those by topic name."""
     return {
         image.topics[name].topic_id: frozenset(indexes)
@@ -50,17 +50,17 @@ def group_by_topic_id(partitions: Mapping[str, list[int]], image: Image) -> Part
 
 def get_owned_partitions(said: ConsumerProtocolSubscription, image: Image) -> Partitions:
     """Return the partitions that a member reports to own."""
-    return group_by_topic_id({each.topic: each.partitions for each in said.owned_partitions}, image)
+    return convert_names_to_topic_ids({each.topic: each.partitions for each in said.owned_partitions}, image)
 
 
 def get_assigned_partitions(given: ConsumerProtocolAssignment, image: Image) -> Partitions:
     """Return the partitions of an assignment."""
-    return group_by_topic_id({each.topic: each.partitions for each in given.assigned_partitions}, image)
+    return convert_names_to_topic_ids({each.topic: each.partitions for each in given.assigned_partitions}, image)
 
 
 def encode_assignment(partitions: Partitions, image: Image, metadata: bytes) -> bytes:
     """Return an assignment as its member reads it, in the version of its subscription. Raises MalformedMessage."""
-    version = _read_version(metadata, ConsumerProtocolAssignment)
+    version = _read_message_version(metadata, ConsumerProtocolAssignment)
     given = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
-from minibroker.broker.groups.consumer.member import ConsumerMember, without_epochs
+from minibroker.broker.groups.consumer.member import ConsumerMember, remove_epochs_from_partitions
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.updating import find_preferred_assignor
 from minibroker.broker.groups.hash_order import iterate_in_hash_order
@@ -18,7 +18,7 @@ CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
-def describe_group(group: ConsumerGroupState) -> Described:
+def describe_consumer_group(group: ConsumerGroupState) -> Described:
     """Return the group with its members, their assignments and their targets."""
     cluster = group.context.cluster
     return Described(
@@ -52,8 +52,8 @@ def _describe_member(member: ConsumerMember, target: Partitions, image: Image) -
 
 def _list_held_partitions(member: ConsumerMember) -> Partitions:
     """Return the partitions that it has, and those that it has still to revoke."""
-    owned = dict(without_epochs(member.assigned))
-    for topic_id, partitions in without_epochs(member.pending_revocation).items():
+    owned = dict(remove_epochs_from_partitions(member.assigned))
+    for topic_id, partitions in remove_epochs_from_partitions(member.pending_revocation).items():
         owned[topic_id] = owned.get(topic_id, frozenset()) | partitions
     return owned
 

@@ -21,14 +21,14 @@ from minibroker.broker.groups.consumer.member import (
     ClassicProtocol,
     ConsumerMember,
     MemberState,
-    without_epochs,
+    remove_epochs_from_partitions,
 )
 from minibroker.broker.groups.consumer.state import CONSUMER_PROTOCOL, ConsumerGroupState
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.consumer.updating import Update
 from minibroker.broker.groups.group import Caller
 from minibroker.protocol.errors import ErrorCode, KafkaError
-from minibroker.protocol.legible import list_few
+from minibroker.protocol.legible import format_first_names
 from minibroker.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from minibroker.protocol.messages.groups import (
     HeartbeatRequest,
@@ -57,23 +57,23 @@ class ConsumerGroup(ConsumerGroupState):
 
     def join(self, caller: Caller, request: JoinGroupRequest, joined: Promise[JoinGroupResponse]) -> None:
         """Add a member, or bring it a step nearer to its target. Raises KafkaError."""
-        migration.check_classic_member(self)
+        migration.check_classic_member_allowed(self)
         is_new = request.member_id == UNKNOWN_MEMBER
         member_id = str(self.make_uuid()) if is_new else request.member_id
         update = Update(self)
-        update.check_room(member_id, request.group_instance_id)
-        self._check_protocols(member_id, request)
+        update.check_room_for_member(member_id, request.group_instance_id)
+        self._check_classic_protocols(member_id, request)
         if is_new and request.group_instance_id is None and caller.version >= FIRST_WITH_MEMBER_ID_REQUIRED:
             joined.resolve(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
             return
         subscription = _decode_subscription(request)
         static = self.find_static_member(request.group_instance_id)
         before = self._find_or_make_member(update, member_id, request, is_new=is_new)
-        after = _apply_request(before, caller, request, subscription)
-        subscription_changed = update.set_member(before, after)
-        update.refresh_topics(changed=subscription_changed)
+        after = _apply_join_group(before, caller, request, subscription)
+        subscription_changed = update.record_member_and_note_changes(before, after)
+        update.refresh_subscribed_topics(changed=subscription_changed)
         owned = classic_metadata.get_owned_partitions(subscription, self.context.cluster.image)
-        if static is not None and migration.must_downgrade_without(self, {static.member_id}):
+        if static is not None and migration.must_downgrade_without_members(self, {static.member_id}):
             after = self._downgrade_to_classic(update, after, owned, subscription_changed=subscription_changed)
         else:
             update.make_target_if_due()
@@ -104,7 +104,7 @@ class ConsumerGroup(ConsumerGroupState):
         migration.downgrade_group(self, update.members.values(), update.target, reason, rebalances=rebalances)
         return member
 
-    def _check_protocols(self, member_id: str, request: JoinGroupRequest) -> None:
+    def _check_classic_protocols(self, member_id: str, request: JoinGroupRequest) -> None:
         """Check that all members with the classic protocol support one of the protocols."""
         classic = [member.classic for member in self.members.values() if member.classic is not None]
         common = [
@@ -124,11 +124,11 @@ class ConsumerGroup(ConsumerGroupState):
         if instance_id is None:
             return self.members.get(member_id) or ConsumerMember(member_id)
         if not is_new:
-            return self.check_member(member_id, instance_id)
+            return self.get_member(member_id, instance_id)
         static = self.find_static_member(instance_id)
         if static is None:
             return ConsumerMember(member_id)
-        self.timers.cancel(static.member_id)
+        self.timers.cancel_timers(static.member_id)
         return update.replace_static_member(static, member_id)
 
     # --- SyncGroup, Heartbeat ---------------------------------------------------------------------
@@ -139,17 +139,19 @@ class ConsumerGroup(ConsumerGroupState):
         first = classic.protocols[0]
         if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, first.name):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        if self._has_later_target(member) and member.state is not MemberState.UNREVOKED_PARTITIONS:
+        if self._must_rejoin_for_target(member) and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._schedule_join_timeout(member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self.timers.cancel(member.member_id, Purpose.SYNC)
+        self.timers.cancel_timers(member.member_id, Purpose.SYNC)
         self.restart_session(member.member_id)
         image = self.context.cluster.image
         synced.resolve(
             SyncGroupResponse(
                 protocol_type=request.protocol_type,
                 protocol_name=request.protocol_name,
-                assignment=classic_metadata.encode_assignment(without_epochs(member.assigned), image, first.metadata),
+                assignment=classic_metadata.encode_assignment(
+                    remove_epochs_from_partitions(member.assigned), image, first.metadata
+                ),
             )
         )
 
@@ -158,14 +160,14 @@ class ConsumerGroup(ConsumerGroupState):
         member, _ = self._find_classic_member(request)
         self.restart_session(member.member_id)
         if (
-            self._has_later_target(member)
+            self._must_rejoin_for_target(member)
             or member.state is MemberState.UNREVOKED_PARTITIONS
-            or (member.state is MemberState.UNRELEASED_PARTITIONS and not self._waits_for_others(member))
+            or (member.state is MemberState.UNRELEASED_PARTITIONS and not self._waits_for_revocations_of_others(member))
         ):
             self._schedule_join_timeout(member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def _has_later_target(self, member: ConsumerMember) -> bool:
+    def _must_rejoin_for_target(self, member: ConsumerMember) -> bool:
         """Return whether there is a target for a later epoch than the member's, or its JoinGroup would make one.
 
         Heartbeats of the new protocol make targets. In a group that may not go back, and where nobody sends them, Kafka
@@ -174,13 +176,13 @@ class ConsumerGroup(ConsumerGroupState):
         if member.epoch < self.assignment_epoch:
             return True
         is_left_to_classic = all(each.classic is not None for each in self.members.values())
-        return is_left_to_classic and Update(self).may_assign
+        return is_left_to_classic and Update(self).is_assignment_due
 
-    def _waits_for_others(self, member: ConsumerMember) -> bool:
+    def _waits_for_revocations_of_others(self, member: ConsumerMember) -> bool:
         """Return whether another member still has a partition of this member's target."""
         target = self.target.get(member.member_id, {})
         return any(
-            self.is_taken(topic_id, partition)
+            self.is_partition_owned(topic_id, partition)
             for topic_id, partitions in target.items()
             for partition in partitions - member.assigned.get(topic_id, {}).keys()
         )
@@ -189,7 +191,7 @@ class ConsumerGroup(ConsumerGroupState):
         self, request: SyncGroupRequest | HeartbeatRequest
     ) -> tuple[ConsumerMember, ClassicMember]:
         """Return the member of a request; it must speak the classic protocol and know its epoch. Raises KafkaError."""
-        member = self.check_member(request.member_id, request.group_instance_id)
+        member = self.get_member(request.member_id, request.group_instance_id)
         if member.classic is None:
             message = f"Member {request.member_id} does not use the classic protocol."
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
@@ -217,7 +219,7 @@ class ConsumerGroup(ConsumerGroupState):
         """Return the member. An administrator who removes a static member may know its instance id only."""
         instance_id = identity.group_instance_id
         if instance_id is None or identity.member_id != UNKNOWN_MEMBER:
-            return self.check_member(identity.member_id, instance_id)
+            return self.get_member(identity.member_id, instance_id)
         member = self.find_static_member(instance_id)
         if member is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -235,22 +237,22 @@ class ConsumerGroup(ConsumerGroupState):
             return
         gone = {member.member_id for member in members}
         staying = [member for member_id, member in self.members.items() if member_id not in gone]
-        if staying and migration.must_downgrade_without(self, gone):
-            reason = f"{list_few(gone)} left, who spoke the new protocol"
+        if staying and migration.must_downgrade_without_members(self, gone):
+            reason = f"{format_first_names(gone)} left, who spoke the new protocol"
             migration.downgrade_group(self, staying, self.target, reason, rebalances=True)
             return
         update = Update(self)
         update.remove_members(members)
-        update.refresh_topics(changed=True)
+        update.refresh_subscribed_topics(changed=True)
         if not staying:
             update.make_empty_target()
         update.append_changes()
         for member in members:
-            self.timers.cancel(member.member_id)
+            self.timers.cancel_timers(member.member_id)
 
     # --- timeouts ---------------------------------------------------------------------------------
 
-    def on_loaded(self) -> None:
+    def restart_timers_after_load(self) -> None:
         for member in list(self.members.values()):
             self.restart_session(member.member_id)
             if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
@@ -264,7 +266,9 @@ class ConsumerGroup(ConsumerGroupState):
             if classic is None
             else classic.session_timeout_ms
         )
-        self.remove_member_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
+        self.start_timer_to_remove_member(
+            member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
+        )
 
     def schedule_rebalance_timeout(self, before: ConsumerMember, after: ConsumerMember) -> None:
         """Give a member its rebalance timeout to revoke partitions, if it must since this change."""
@@ -273,19 +277,19 @@ class ConsumerGroup(ConsumerGroupState):
         if after.state is MemberState.UNREVOKED_PARTITIONS:
             self.schedule_revocation_timeout(after, "partitions")
         else:
-            self.timers.cancel(after.member_id, Purpose.REVOCATION)
+            self.timers.cancel_timers(after.member_id, Purpose.REVOCATION)
 
     def _schedule_join_timeout(self, member: ConsumerMember) -> None:
         """Give a member its rebalance timeout to join again, as it is told to now."""
-        if not self.timers.runs(member.member_id, Purpose.JOIN):
+        if not self.timers.is_running(member.member_id, Purpose.JOIN):
             reason = f"it did not join again within {member.rebalance_timeout_ms} ms"
-            self.remove_member_after(member.member_id, Purpose.JOIN, member.rebalance_timeout_ms, reason)
+            self.start_timer_to_remove_member(member.member_id, Purpose.JOIN, member.rebalance_timeout_ms, reason)
 
     def _schedule_sync_timeout(self, member: ConsumerMember) -> None:
         """Give a member that has joined its rebalance timeout to ask for its assignment."""
-        self.timers.cancel(member.member_id, Purpose.JOIN)
+        self.timers.cancel_timers(member.member_id, Purpose.JOIN)
         reason = f"it did not sync within {member.rebalance_timeout_ms} ms"
-        self.remove_member_after(member.member_id, Purpose.SYNC, member.rebalance_timeout_ms, reason)
+        self.start_timer_to_remove_member(member.member_id, Purpose.SYNC, member.rebalance_timeout_ms, reason)
 
 
 # --- what a JoinGroup says --------------------------------------------------------------------------
@@ -300,7 +304,7 @@ def _decode_subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscript
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from None
 
 
-def _apply_request(
+def _apply_join_group(
     member: ConsumerMember, caller: Caller, request: JoinGroupRequest, said: ConsumerProtocolSubscription
 ) -> ConsumerMember:
     """Return the member with what the request says of it."""

@@ -13,7 +13,7 @@ from minibroker.broker.groups.classic.classic_group import ClassicGroup
 from minibroker.broker.groups.consumer import consumer_records, migration
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.consumer_group import ConsumerGroup
-from minibroker.broker.groups.consumer.heartbeat_checks import check_epoch
+from minibroker.broker.groups.consumer.heartbeat_checks import check_member_epoch
 from minibroker.broker.groups.consumer.member import ConsumerMember, PartitionEpochs
 from minibroker.broker.groups.consumer.updating import Update
 from minibroker.broker.groups.group import Caller
@@ -21,8 +21,8 @@ from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
-    choose_given_or_known,
-    make_unreleased_error,
+    get_given_or_known,
+    make_unreleased_instance_error,
 )
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -38,7 +38,7 @@ TopicPartitions = ConsumerGroupHeartbeatResponse.TopicPartitions
 def heartbeat(
     coordinator: GroupCoordinator, request: ConsumerGroupHeartbeatRequest, caller: Caller
 ) -> ConsumerGroupHeartbeatResponse:
-    """Return the answer to a heartbeat that has passed `check_request`, after appending what it changed.
+    """Return the answer to a heartbeat that has passed `check_heartbeat_request`, after appending what it changed.
 
     Raises KafkaError with the answer's code, and nothing has changed.
     """
@@ -46,22 +46,22 @@ def heartbeat(
         _remove_leaving_member(coordinator.get_consumer_group(request.group_id), request)
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     group, update = _find_group_to_update(coordinator, request)
-    update.check_room(request.member_id, request.instance_id)
+    update.check_room_for_member(request.member_id, request.instance_id)
     member_id = request.member_id or format_uuid(coordinator.cluster.make_uuid())
     owned = _read_owned_partitions(request.topic_partitions)
-    before = _find_member(update, request, member_id, owned)
-    after = _apply_request(before, request, caller)
-    subscription_changed = update.set_member(before, after)
-    update.refresh_topics(changed=update.wants_other_topics(before, after))
+    before = _find_or_make_member(update, request, member_id, owned)
+    after = _apply_heartbeat(before, request, caller)
+    subscription_changed = update.record_member_and_note_changes(before, after)
+    update.refresh_subscribed_topics(changed=update.has_subscription_changed(before, after))
     update.make_target_if_due()
     after = update.reconcile_member(after, owned, subscription_changed=subscription_changed)
     group.last_caller = caller
     update.append_changes()
     if update.replaced is not None:
-        group.on_loaded()
+        group.restart_timers_after_load()
     group.restart_session(after.member_id)
     group.schedule_rebalance_timeout(before, after)
-    return _make_response(group, request, before.assigned, after)
+    return _make_heartbeat_response(group, request, before.assigned, after)
 
 
 def _find_group_to_update(
@@ -86,7 +86,7 @@ def _find_group_to_update(
 
 def _remove_leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> None:
     """Remove the member that asks for it. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or as `commit`."""
-    member = group.check_member(request.member_id, request.instance_id)
+    member = group.get_member(request.member_id, request.instance_id)
     if request.instance_id is None or request.member_epoch != LEAVING_FOR_A_WHILE_EPOCH:
         group.remove_members([member])
         return
@@ -102,7 +102,7 @@ def _remove_leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeat
 # --- who it is ----------------------------------------------------------------------------------
 
 
-def _find_member(
+def _find_or_make_member(
     update: Update, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Partitions | None
 ) -> ConsumerMember:
     """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""
@@ -111,8 +111,8 @@ def _find_member(
         return _find_or_make_static_member(update, member_id, instance_id)
     if joins and member_id not in update.members:
         return ConsumerMember(member_id)
-    member = update.group.check_member(member_id, instance_id)
-    check_epoch(member, request.member_epoch, owned)
+    member = update.group.get_member(member_id, instance_id)
+    check_member_epoch(member, request.member_epoch, owned)
     return member
 
 
@@ -122,25 +122,25 @@ def _find_or_make_static_member(update: Update, member_id: str, instance_id: str
     if static is None:
         return update.members.get(member_id) or ConsumerMember(member_id)
     if static.classic is None and static.epoch != LEAVING_FOR_A_WHILE_EPOCH:
-        raise make_unreleased_error(member_id, instance_id, static.member_id)
+        raise make_unreleased_instance_error(member_id, instance_id, static.member_id)
     return update.replace_static_member(static, member_id)
 
 
 # --- what it says -------------------------------------------------------------------------------
 
 
-def _apply_request(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
+def _apply_heartbeat(member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, caller: Caller) -> ConsumerMember:
     """Return the member with what the request says of it; the rest stays."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     return member._replace(
-        instance_id=choose_given_or_known(request.instance_id, member.instance_id),
-        rack_id=choose_given_or_known(request.rack_id, member.rack_id),
+        instance_id=get_given_or_known(request.instance_id, member.instance_id),
+        rack_id=get_given_or_known(request.rack_id, member.rack_id),
         client_id=caller.client_id,
         client_host=caller.client_host,
         topic_names=member.topic_names if names is None else frozenset(names),
-        topic_regex=choose_given_or_known(request.subscribed_topic_regex, member.topic_regex) or "",
+        topic_regex=get_given_or_known(request.subscribed_topic_regex, member.topic_regex) or "",
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
-        server_assignor=choose_given_or_known(request.server_assignor, member.server_assignor),
+        server_assignor=get_given_or_known(request.server_assignor, member.server_assignor),
         classic=None,
     )
 
@@ -157,7 +157,7 @@ def _read_owned_partitions(said: Sequence[ConsumerGroupHeartbeatRequest.TopicPar
 # --- the answer ---------------------------------------------------------------------------------
 
 
-def _make_response(
+def _make_heartbeat_response(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, had: PartitionEpochs, member: ConsumerMember
 ) -> ConsumerGroupHeartbeatResponse:
     """Return the answer, with the assignment if it has changed, or the member joins, or the request is a full one."""
@@ -174,7 +174,7 @@ def _make_response(
     if (
         full
         or request.member_epoch == JOINING_EPOCH
-        or _collect_partitions(had) != _collect_partitions(member.assigned)
+        or _group_partitions_by_topic(had) != _group_partitions_by_topic(member.assigned)
     ):
         response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
             topic_partitions=[
@@ -185,5 +185,5 @@ def _make_response(
     return response
 
 
-def _collect_partitions(epochs: PartitionEpochs) -> dict[bytes, set[int]]:
+def _group_partitions_by_topic(epochs: PartitionEpochs) -> dict[bytes, set[int]]:
     return {topic_id: set(partitions) for topic_id, partitions in epochs.items()}

@@ -66,7 +66,7 @@ class ConsumerMember(NamedTuple):
     assigned: PartitionEpochs = {}
     pending_revocation: PartitionEpochs = {}
 
-    def with_epoch(
+    def with_epoch_and_assignment(
         self, epoch: int, state: MemberState, assigned: PartitionEpochs, pending_revocation: PartitionEpochs
     ) -> ConsumerMember:
         """Return this member in another epoch; the present one is its previous one then."""
@@ -106,7 +106,7 @@ class ConsumerMember(NamedTuple):
             classic_member_metadata=None if self.classic is None else _encode_classic_member(self.classic),
         )
 
-    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+    def with_recorded_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
         """Return this member with what a record says of it."""
         return self._replace(
             instance_id=value.instance_id,
@@ -130,7 +130,7 @@ class ConsumerMember(NamedTuple):
             partitions_pending_revocation=_encode_partition_epochs(self.pending_revocation),
         )
 
-    def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+    def with_recorded_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
         """Return this member with the epochs, state and partitions of a record."""
         known = value.state in MemberState.__members__.values()
         return self._replace(
@@ -142,12 +142,12 @@ class ConsumerMember(NamedTuple):
         )
 
 
-def without_epochs(partitions: PartitionEpochs) -> Partitions:
+def remove_epochs_from_partitions(partitions: PartitionEpochs) -> Partitions:
     """Return the partitions alone."""
     return {topic_id: frozenset(epochs) for topic_id, epochs in partitions.items()}
 
 
-def assign_in_epoch(epoch: int, partitions: Partitions) -> PartitionEpochs:
+def add_epoch_to_partitions(epoch: int, partitions: Partitions) -> PartitionEpochs:
     """Return the partitions, all assigned in this epoch."""
     return {topic_id: dict.fromkeys(indexes, epoch) for topic_id, indexes in partitions.items() if indexes}
 

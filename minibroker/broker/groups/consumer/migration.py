@@ -20,8 +20,8 @@ from minibroker.broker.groups.consumer.member import (
     ClassicProtocol,
     ConsumerMember,
     MemberState,
-    assign_in_epoch,
-    without_epochs,
+    add_epoch_to_partitions,
+    remove_epochs_from_partitions,
 )
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.group_entries import Change
@@ -42,7 +42,7 @@ def _get_migration_policy(cluster: Cluster) -> str:
     return policy.lower()
 
 
-def check_classic_member(group: ConsumerGroupState) -> None:
+def check_classic_member_allowed(group: ConsumerGroupState) -> None:
     """Raise KafkaError(INCONSISTENT_GROUP_PROTOCOL) if nobody may join with the classic protocol."""
     if _get_migration_policy(group.context.cluster) == "disabled":
         message = f"Group {group.group_id} uses the new protocol, and group.consumer.migration.policy is disabled."
@@ -90,7 +90,9 @@ def _make_upgrade_records(classic: ClassicGroup) -> list[Change]:
         *(consumer_records.make_member_metadata_record(group_id, member) for member in members),
         consumer_records.make_group_epoch_record(group_id, epoch, 0),
         *(
-            consumer_records.make_target_assignment_record(group_id, member.member_id, without_epochs(member.assigned))
+            consumer_records.make_target_assignment_record(
+                group_id, member.member_id, remove_epochs_from_partitions(member.assigned)
+            )
             for member in members
         ),
         consumer_records.make_target_epoch_record(group_id, epoch, 0),
@@ -123,7 +125,7 @@ def _convert_to_consumer_member(classic: ClassicGroup, member: Member) -> Consum
         epoch=classic.generation,
         previous_epoch=classic.generation,
         state=MemberState.STABLE,
-        assigned=assign_in_epoch(
+        assigned=add_epoch_to_partitions(
             classic.generation, classic_metadata.get_assigned_partitions(given, classic.context.cluster.image)
         ),
     )
@@ -132,7 +134,7 @@ def _convert_to_consumer_member(classic: ClassicGroup, member: Member) -> Consum
 # --- back to the classic protocol -------------------------------------------------------------------
 
 
-def must_downgrade_without(group: ConsumerGroupState, gone: Collection[str]) -> bool:
+def must_downgrade_without_members(group: ConsumerGroupState, gone: Collection[str]) -> bool:
     """Return whether the group becomes a classic one when these members are gone, or speak the classic protocol."""
     staying = [member for member in group.members.values() if member.member_id not in gone]
     if not all(member.classic for member in staying):
@@ -166,9 +168,9 @@ def downgrade_group(
         classic.add_member(_convert_to_classic_member(group, member, target.get(member.member_id, {})))
     classic.protocol = classic.select_protocol()
     classic.update_subscribed_topics()
-    context.append(group.group_id, [*group.make_tombstones(), classic.encode_entry()])
+    context.append_entries(group.group_id, [*group.make_tombstones(), classic.encode_group_metadata_entry()])
     context.groups[group.group_id] = classic
-    group.close(ErrorCode.NOT_COORDINATOR)
+    group.close_with_error(ErrorCode.NOT_COORDINATOR)
     log.info("group %s is a classic one now: %s", group.group_id, reason)
     for each in classic.members.values():
         classic.restart_session(each)

@@ -28,7 +28,7 @@ class Circumstances(NamedTuple):
     subscription_changed: bool
     is_taken: Callable[[bytes, int], bool]
 
-    def still_owns(self, revoked: PartitionEpochs) -> bool:
+    def may_still_own(self, revoked: PartitionEpochs) -> bool:
         """Return whether the member may still own some of these: without a report it may own all."""
         if self.owned is None:
             return True
@@ -45,28 +45,28 @@ def reconcile_member(member: ConsumerMember, circumstances: Circumstances) -> Co
     return NEXT[member.state](member, circumstances)
 
 
-def _reconcile_stable(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _reconcile_stable_member(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     if member.epoch != circumstances.target_epoch:
-        return _move_toward_target(member, circumstances)
-    return _revoke_unsubscribed(member, circumstances)
+        return _move_member_toward_target(member, circumstances)
+    return _revoke_unsubscribed_topics(member, circumstances)
 
 
-def _await_revocation(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
-    if not circumstances.still_owns(member.pending_revocation):
-        return _move_toward_target(member, circumstances)
-    return _revoke_unsubscribed(member, circumstances) if circumstances.subscription_changed else member
+def _reconcile_revoking_member(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+    if not circumstances.may_still_own(member.pending_revocation):
+        return _move_member_toward_target(member, circumstances)
+    return _revoke_unsubscribed_topics(member, circumstances) if circumstances.subscription_changed else member
 
 
-def _reconcile_unknown(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _reconcile_member_in_unknown_state(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     if circumstances.owned is None or circumstances.owned:
         message = "The consumer group member is in a unknown state. "
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH, f"{message}The member must abandon all its partitions and rejoin."
         )
-    return _move_toward_target(member._replace(epoch=circumstances.target_epoch), circumstances)
+    return _move_member_toward_target(member._replace(epoch=circumstances.target_epoch), circumstances)
 
 
-def _revoke_unsubscribed(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _revoke_unsubscribed_topics(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     """Revoke at once what the member no longer subscribes to; the target may only change later."""
     assigned, revoked = {}, {topic_id: dict(epochs) for topic_id, epochs in member.pending_revocation.items()}
     for topic_id, epochs in member.assigned.items():
@@ -76,12 +76,12 @@ def _revoke_unsubscribed(member: ConsumerMember, circumstances: Circumstances) -
             revoked.setdefault(topic_id, {}).update(epochs)
     if len(assigned) == len(member.assigned):
         return member
-    if circumstances.still_owns(revoked):
-        return member.with_epoch(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoked)
-    return member.with_epoch(member.epoch, member.state, assigned, member.pending_revocation)
+    if circumstances.may_still_own(revoked):
+        return member.with_epoch_and_assignment(member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoked)
+    return member.with_epoch_and_assignment(member.epoch, member.state, assigned, member.pending_revocation)
 
 
-def _move_toward_target(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
+def _move_member_toward_target(member: ConsumerMember, circumstances: Circumstances) -> ConsumerMember:
     kept: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     unreleased = False
@@ -92,8 +92,10 @@ def _move_toward_target(member: ConsumerMember, circumstances: Circumstances) ->
         mine = kept[topic_id] = {each: epoch for each, epoch in has.items() if each in wanted}
         if len(mine) < len(has):
             revoked[topic_id] = {each: epoch for each, epoch in has.items() if each not in wanted}
-    if revoked and circumstances.still_owns(revoked):
-        return member.with_epoch(member.epoch, MemberState.UNREVOKED_PARTITIONS, _drop_empty_topics(kept), revoked)
+    if revoked and circumstances.may_still_own(revoked):
+        return member.with_epoch_and_assignment(
+            member.epoch, MemberState.UNREVOKED_PARTITIONS, _drop_empty_topics(kept), revoked
+        )
     for topic_id, mine in kept.items():
         if topic_id in circumstances.topic_ids:
             for partition in sorted(target.get(topic_id, frozenset()) - mine.keys()):
@@ -104,7 +106,7 @@ def _move_toward_target(member: ConsumerMember, circumstances: Circumstances) ->
                 else:
                     unreleased = True
     state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
-    return member.with_epoch(target_epoch, state, _drop_empty_topics(kept), {})
+    return member.with_epoch_and_assignment(target_epoch, state, _drop_empty_topics(kept), {})
 
 
 def _drop_empty_topics(partitions: dict[bytes, dict[int, int]]) -> PartitionEpochs:
@@ -112,8 +114,8 @@ def _drop_empty_topics(partitions: dict[bytes, dict[int, int]]) -> PartitionEpoc
 
 
 NEXT: dict[MemberState, Callable[[ConsumerMember, Circumstances], ConsumerMember]] = {
-    MemberState.STABLE: _reconcile_stable,
-    MemberState.UNREVOKED_PARTITIONS: _await_revocation,
-    MemberState.UNRELEASED_PARTITIONS: _move_toward_target,
-    MemberState.UNKNOWN: _reconcile_unknown,
+    MemberState.STABLE: _reconcile_stable_member,
+    MemberState.UNREVOKED_PARTITIONS: _reconcile_revoking_member,
+    MemberState.UNRELEASED_PARTITIONS: _move_member_toward_target,
+    MemberState.UNKNOWN: _reconcile_member_in_unknown_state,
 }

@@ -14,7 +14,7 @@ from minibroker.broker.groups.consumer.assignors.specification import Partitions
 from minibroker.broker.groups.consumer.member import ConsumerMember
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import Caller, CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import encode_entries
+from minibroker.broker.groups.group_entries import encode_changes
 from minibroker.broker.groups.heartbeats import LEAVING_EPOCH
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import NEVER, ReconcilingGroup
@@ -57,7 +57,7 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
 
     # --- its offsets --------------------------------------------------------------------------------
 
-    def has_epochs(self, member: ConsumerMember) -> bool:
+    def has_member_epochs(self, member: ConsumerMember) -> bool:
         return member.classic is None
 
     def make_epoch_check(self, member: ConsumerMember, epoch: int) -> CheckPartition:
@@ -77,62 +77,66 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
     # --- its end --------------------------------------------------------------------------------
 
     def make_tombstones(self) -> list[Entry]:
-        return encode_entries(consumer_records.make_group_tombstones(self.group_id, self.members, self.patterns))
+        return encode_changes(consumer_records.make_group_tombstones(self.group_id, self.members, self.patterns))
 
     # --- look-up --------------------------------------------------------------------------------
 
-    def is_taken(self, topic_id: bytes, partition: int) -> bool:
+    def is_partition_owned(self, topic_id: bytes, partition: int) -> bool:
         """Return whether a member owns the partition, or has still to revoke it."""
         return (topic_id, partition) in self.owners
 
     # --- the fold -------------------------------------------------------------------------------
 
-    def _apply_epoch(self, key: Message, value: Any) -> None:
+    def _apply_group_epoch_record(self, key: Message, value: Any) -> None:
         self.epoch = value.epoch
         self.metadata_hash = value.metadata_hash
 
-    def _apply_partition_metadata(self, key: Message, value: Any) -> None:
+    def _apply_partition_metadata_record(self, key: Message, value: Any) -> None:
         self.has_partition_metadata = value is not None
 
-    def _apply_member_metadata(self, key: messages.ConsumerGroupMemberMetadataKey, value: Any) -> None:
+    def _apply_member_metadata_record(self, key: messages.ConsumerGroupMemberMetadataKey, value: Any) -> None:
         if value is None:
             self.remove_member(key.member_id)
         else:
             member = self.members.get(key.member_id) or ConsumerMember(key.member_id)
-            self.set_member(member.with_metadata(value))
+            self.add_or_replace_member(member.with_recorded_metadata(value))
 
-    def _apply_target_epoch(self, key: Message, value: Any) -> None:
+    def _apply_target_epoch_record(self, key: Message, value: Any) -> None:
         self.assignment_epoch = NO_ASSIGNMENT_EPOCH if value is None else value.assignment_epoch
         self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
-    def _apply_target(self, key: messages.ConsumerGroupTargetAssignmentMemberKey, value: Any) -> None:
+    def _apply_target_assignment_record(self, key: messages.ConsumerGroupTargetAssignmentMemberKey, value: Any) -> None:
         if value is None:
             self.target.pop(key.member_id, None)
         else:
             self.target[key.member_id] = {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
 
-    def _apply_assignment(self, key: messages.ConsumerGroupCurrentMemberAssignmentKey, value: Any) -> None:
+    def _apply_current_assignment_record(
+        self, key: messages.ConsumerGroupCurrentMemberAssignmentKey, value: Any
+    ) -> None:
         member = self.members.get(key.member_id)
         if value is not None:
-            self.set_member((member or ConsumerMember(key.member_id)).with_assignment(value))
+            self.add_or_replace_member((member or ConsumerMember(key.member_id)).with_recorded_assignment(value))
         elif member is not None:
             gone = LEAVING_EPOCH
-            self.set_member(member._replace(epoch=gone, previous_epoch=gone, assigned={}, pending_revocation={}))
+            self.add_or_replace_member(
+                member._replace(epoch=gone, previous_epoch=gone, assigned={}, pending_revocation={})
+            )
 
-    def _apply_pattern(self, key: messages.ConsumerGroupRegularExpressionKey, value: Any) -> None:
+    def _apply_pattern_record(self, key: messages.ConsumerGroupRegularExpressionKey, value: Any) -> None:
         if value is None:
             self.patterns.pop(key.regular_expression, None)
         else:
             resolved = ResolvedPattern(frozenset(value.topics), value.version, value.timestamp)
             self.patterns[key.regular_expression] = resolved
 
-    def note_owned(self, member: ConsumerMember) -> None:
+    def note_owned_by_member(self, member: ConsumerMember) -> None:
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, epochs in partitions.items():
                 for partition in epochs:
                     self.owners[topic_id, partition] = member.member_id
 
-    def forget_owned(self, member_id: str) -> None:
+    def forget_owned_by_member(self, member_id: str) -> None:
         member = self.members.get(member_id)
         for partitions in () if member is None else (member.assigned, member.pending_revocation):
             for topic_id, epochs in partitions.items():
@@ -141,11 +145,11 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
                         del self.owners[topic_id, partition]
 
     applied = {
-        messages.ConsumerGroupMetadataKey: _apply_epoch,
-        messages.ConsumerGroupPartitionMetadataKey: _apply_partition_metadata,
-        messages.ConsumerGroupMemberMetadataKey: _apply_member_metadata,
-        messages.ConsumerGroupTargetAssignmentMetadataKey: _apply_target_epoch,
-        messages.ConsumerGroupTargetAssignmentMemberKey: _apply_target,
-        messages.ConsumerGroupCurrentMemberAssignmentKey: _apply_assignment,
-        messages.ConsumerGroupRegularExpressionKey: _apply_pattern,
+        messages.ConsumerGroupMetadataKey: _apply_group_epoch_record,
+        messages.ConsumerGroupPartitionMetadataKey: _apply_partition_metadata_record,
+        messages.ConsumerGroupMemberMetadataKey: _apply_member_metadata_record,
+        messages.ConsumerGroupTargetAssignmentMetadataKey: _apply_target_epoch_record,
+        messages.ConsumerGroupTargetAssignmentMemberKey: _apply_target_assignment_record,
+        messages.ConsumerGroupCurrentMemberAssignmentKey: _apply_current_assignment_record,
+        messages.ConsumerGroupRegularExpressionKey: _apply_pattern_record,
     }

@@ -26,7 +26,7 @@ class ResolvedPattern(NamedTuple):
     timestamp_ms: int
 
 
-def compile_pattern(pattern: str) -> Pattern:
+def compile_subscribed_pattern(pattern: str) -> Pattern:
     """Return the compiled pattern. Raises KafkaError(INVALID_REGULAR_EXPRESSION)."""
     try:
         return Pattern(pattern)
@@ -35,12 +35,12 @@ def compile_pattern(pattern: str) -> Pattern:
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
 
 
-def collect_patterns(members: Iterable[ConsumerMember]) -> set[str]:
+def collect_subscribed_patterns(members: Iterable[ConsumerMember]) -> set[str]:
     """Return the patterns that members subscribe to."""
     return {member.topic_regex for member in members if member.topic_regex}
 
 
-def find_topic_ids(
+def find_subscribed_topic_ids(
     topic_names: frozenset[str], topic_regex: str, patterns: Mapping[str, ResolvedPattern], image: Image
 ) -> frozenset[bytes]:
     """Return the ids of the existing topics of a subscription."""
@@ -50,7 +50,7 @@ def find_topic_ids(
     return frozenset(image.topics[name].topic_id for name in names if name in image.topics)
 
 
-def hash_metadata(topic_names: Iterable[str], image: Image) -> int:
+def hash_topic_metadata(topic_names: Iterable[str], image: Image) -> int:
     """Return a hash (int64) of these topics and their numbers of partitions; 0 without topics.
 
     Kafka has another hash function. After a group has moved from one broker to the other, its hash differs once, which

@@ -24,9 +24,9 @@ class MemberTimers:
         self._clock = clock
         self._timers: dict[tuple[str, Purpose], Timer] = {}
 
-    def start(self, member_id: str, purpose: Purpose, delay_ms: float, expired: Callable[[], None]) -> None:
+    def start_timer(self, member_id: str, purpose: Purpose, delay_ms: float, expired: Callable[[], None]) -> None:
         """Call `expired` after the delay; a timer that runs already is restarted."""
-        self.cancel(member_id, purpose)
+        self.cancel_timers(member_id, purpose)
 
         def expire() -> None:
             del self._timers[member_id, purpose]
@@ -34,11 +34,11 @@ class MemberTimers:
 
         self._timers[member_id, purpose] = self._clock.call_later(delay_ms, expire)
 
-    def runs(self, member_id: str, purpose: Purpose) -> bool:
+    def is_running(self, member_id: str, purpose: Purpose) -> bool:
         """Return whether the member's timer for this runs."""
         return (member_id, purpose) in self._timers
 
-    def cancel(self, member_id: str, *purposes: Purpose) -> None:
+    def cancel_timers(self, member_id: str, *purposes: Purpose) -> None:
         """Cancel the member's timers for these purposes, or all."""
         for purpose in purposes or Purpose:
             timer = self._timers.pop((member_id, purpose), None)

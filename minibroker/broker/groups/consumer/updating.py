@@ -2,7 +2,7 @@
 
 Nothing changes before `Update.append_changes`, which appends all records or none. Patterns are matched after the answer
 to the heartbeat that brought them, as in Kafka: a later heartbeat brings their topics. There may be many topics: they
-are looked through in slices (`resolve_patterns_soon`).
+are looked through in slices (`resolve_subscribed_patterns_soon`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from minibroker.broker.clock import run_in_slices
+from minibroker.broker.clock import run_chore_in_slices
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.groups.consumer import consumer_records
 from minibroker.broker.groups.consumer.assignors import ASSIGNORS
@@ -21,10 +21,10 @@ from minibroker.broker.groups.consumer.reconciliation import Circumstances, reco
 from minibroker.broker.groups.consumer.state import ConsumerGroupState
 from minibroker.broker.groups.consumer.subscriptions import (
     ResolvedPattern,
-    collect_patterns,
-    compile_pattern,
-    find_topic_ids,
-    hash_metadata,
+    collect_subscribed_patterns,
+    compile_subscribed_pattern,
+    find_subscribed_topic_ids,
+    hash_topic_metadata,
 )
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.group_entries import Change
@@ -60,7 +60,7 @@ class Update:
 
     # --- members --------------------------------------------------------------------------------
 
-    def check_room(self, member_id: str, instance_id: str | None) -> None:
+    def check_room_for_member(self, member_id: str, instance_id: str | None) -> None:
         """Check that the group may have this member. Raises KafkaError(GROUP_MAX_SIZE_REACHED)."""
         limit = self._cluster.settings["group.consumer.max.size"]
         known = member_id in self.members or instance_id in self.group.static
@@ -68,14 +68,14 @@ class Update:
             message = f"The consumer group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
-    def set_member(self, before: ConsumerMember, member: ConsumerMember) -> bool:
+    def record_member_and_note_changes(self, before: ConsumerMember, member: ConsumerMember) -> bool:
         """Record what a member says of itself; return whether its subscription differs from that of `before`.
 
         Raises KafkaError(INVALID_REGULAR_EXPRESSION).
         """
         new_pattern = member.topic_regex if member.topic_regex != before.topic_regex else ""
         if new_pattern and new_pattern not in self._patterns:
-            compile_pattern(new_pattern)
+            compile_subscribed_pattern(new_pattern)
             self._resolves = True
         self._forgets = self._forgets or member.topic_regex != before.topic_regex
         if member != before or member.member_id not in self.members:
@@ -83,7 +83,7 @@ class Update:
             self.members = {**self.members, member.member_id: member}
         return member.topic_names != before.topic_names or member.topic_regex != before.topic_regex
 
-    def wants_other_topics(self, before: ConsumerMember, member: ConsumerMember) -> bool:
+    def has_subscription_changed(self, before: ConsumerMember, member: ConsumerMember) -> bool:
         """Return whether the member reads other topics than before, as far as its pattern is resolved."""
         is_known = not member.topic_regex or member.topic_regex in self._patterns
         return member.topic_names != before.topic_names or (member.topic_regex != before.topic_regex and is_known)
@@ -114,13 +114,13 @@ class Update:
 
     # --- the group's epoch ------------------------------------------------------------------------
 
-    def refresh_topics(self, *, changed: bool) -> None:
+    def refresh_subscribed_topics(self, *, changed: bool) -> None:
         """Begin another epoch if the members (`changed`) or the topics that they subscribe to have changed."""
         if self._forgets:
             self._remove_unused_patterns()
         if not changed and self.group.looked_at_commit == self._cluster.commits:
             return
-        self._begin_epoch(changed=changed)
+        self._begin_group_epoch_if_changed(changed=changed)
 
     def record_pattern_topics(self, found: Mapping[str, frozenset[str]]) -> None:
         """Record the topics of patterns, and begin another epoch if those of any have changed."""
@@ -130,11 +130,11 @@ class Update:
             if known is None or known.topics != topics:
                 changed = changed or topics != (known.topics if known else frozenset())
                 version = self._cluster.metadata_log.storage.log_end_offset - 1
-                self._set_pattern(pattern, ResolvedPattern(topics, version, self._cluster.clock.wall_ms()))
-        self._begin_epoch(changed=changed)
+                self._record_pattern(pattern, ResolvedPattern(topics, version, self._cluster.clock.wall_ms()))
+        self._begin_group_epoch_if_changed(changed=changed)
 
-    def _begin_epoch(self, *, changed: bool) -> None:
-        found = hash_metadata(self._collect_subscribed_topics(), self._image)
+    def _begin_group_epoch_if_changed(self, *, changed: bool) -> None:
+        found = hash_topic_metadata(self._collect_subscribed_topics(), self._image)
         if changed or found != self.group.metadata_hash:
             self.epoch += 1
             self.changes.append(consumer_records.make_group_epoch_record(self.group.group_id, self.epoch, found))
@@ -143,10 +143,10 @@ class Update:
 
     def _remove_unused_patterns(self) -> None:
         """Remove the patterns that nobody subscribes to any more."""
-        for pattern in self._patterns.keys() - collect_patterns(self.members.values()):
-            self._set_pattern(pattern, None)
+        for pattern in self._patterns.keys() - collect_subscribed_patterns(self.members.values()):
+            self._record_pattern(pattern, None)
 
-    def _set_pattern(self, pattern: str, resolved: ResolvedPattern | None) -> None:
+    def _record_pattern(self, pattern: str, resolved: ResolvedPattern | None) -> None:
         self.changes.append(consumer_records.make_pattern_topics_record(self.group.group_id, pattern, resolved))
         self._patterns = {**self._patterns}
         if resolved is None:
@@ -161,17 +161,17 @@ class Update:
     # --- the target -------------------------------------------------------------------------------
 
     @property
-    def may_assign(self) -> bool:
+    def is_assignment_due(self) -> bool:
         """Whether the group's epoch has no target, and the assignment interval is over."""
         return self.epoch > self.assignment_epoch and self._cluster.clock.wall_ms() >= self._get_next_assignment_ms()
 
     def make_target_if_due(self) -> None:
         """Make a target assignment for the group's epoch, if there is none and the assignment interval is over."""
-        if not self.may_assign:
+        if not self.is_assignment_due:
             return
         group_id, now_ms = self.group.group_id, self._cluster.clock.wall_ms()
         counts = {topic_id: len(topic.partitions) for topic_id, topic in self._image.topics_by_id.items()}
-        target = ASSIGNORS[self._choose_assignor()](self._make_specifications(), counts)
+        target = ASSIGNORS[self._choose_assignor()](self._make_member_specifications(), counts)
         for member_id, partitions in target.items():
             before = self.target.get(member_id)
             if before is not partitions and before != partitions:
@@ -191,9 +191,9 @@ class Update:
     def _choose_assignor(self) -> str:
         return find_preferred_assignor(self.members.values(), self._cluster.settings["group.consumer.assignors"])
 
-    def _make_specifications(self) -> dict[str, MemberSpecification]:
+    def _make_member_specifications(self) -> dict[str, MemberSpecification]:
         wanted = {
-            subscription: find_topic_ids(*subscription, self._patterns, self._image)
+            subscription: find_subscribed_topic_ids(*subscription, self._patterns, self._image)
             for subscription in {(member.topic_names, member.topic_regex) for member in self.members.values()}
         }
         return {
@@ -215,9 +215,9 @@ class Update:
                 self.assignment_epoch,
                 self.target.get(member.member_id, {}),
                 owned,
-                find_topic_ids(member.topic_names, member.topic_regex, self._patterns, self._image),
+                find_subscribed_topic_ids(member.topic_names, member.topic_regex, self._patterns, self._image),
                 subscription_changed,
-                self.group.is_taken,
+                self.group.is_partition_owned,
             ),
         )
         if after != member:
@@ -232,7 +232,7 @@ class Update:
         group.append_changes(self.changes, self.replaced)
         group.looked_at_commit = commits
         if self._resolves or group.resolved_commit != commits:
-            resolve_patterns_soon(group)
+            resolve_subscribed_patterns_soon(group)
 
 
 def find_preferred_assignor(members: Iterable[ConsumerMember], available: Sequence[str]) -> str:
@@ -244,15 +244,15 @@ def find_preferred_assignor(members: Iterable[ConsumerMember], available: Sequen
 # --- patterns -----------------------------------------------------------------------------------
 
 
-def resolve_patterns_soon(group: ConsumerGroupState) -> None:
+def resolve_subscribed_patterns_soon(group: ConsumerGroupState) -> None:
     """Match the group's patterns with the topics in a later turn of the loop, unless that goes on already."""
     cluster = group.context.cluster
-    if not collect_patterns(group.members.values()):
+    if not collect_subscribed_patterns(group.members.values()):
         group.resolved_commit = cluster.commits
     elif not group.is_resolving and (group.last_caller is not None or cluster.authorizer is None):
         group.is_resolving = True
         cluster.clock.call_later(
-            0, lambda: run_in_slices(cluster.clock, _do_nothing, _resolve_patterns(group), _do_nothing)
+            0, lambda: run_chore_in_slices(cluster.clock, _do_nothing, _resolve_subscribed_patterns(group), _do_nothing)
         )
 
 
@@ -260,19 +260,19 @@ def _do_nothing(*_: None) -> None:
     """Do nothing: the steps do it."""
 
 
-def _resolve_patterns(group: ConsumerGroupState) -> Steps[None]:
+def _resolve_subscribed_patterns(group: ConsumerGroupState) -> Steps[None]:
     context = group.context
     seen_commit, names = context.cluster.commits, list(context.cluster.image.topics)
-    patterns = collect_patterns(group.members.values())
+    patterns = collect_subscribed_patterns(group.members.values())
     topics_by_pattern: dict[str, frozenset[str]] = {}
     try:
         for pattern in sorted(patterns):
-            topics_by_pattern[pattern] = yield from _match_pattern(group, pattern, names)
+            topics_by_pattern[pattern] = yield from _find_topics_matching_pattern(group, pattern, names)
     finally:
         group.is_resolving = False
     if context.groups.get(group.group_id) is not group:
         return  # it was deleted or replaced meanwhile
-    wanted = collect_patterns(group.members.values())
+    wanted = collect_subscribed_patterns(group.members.values())
     update = Update(group)
     update.record_pattern_topics(
         {pattern: topics for pattern, topics in topics_by_pattern.items() if pattern in wanted}
@@ -285,10 +285,12 @@ def _resolve_patterns(group: ConsumerGroupState) -> Steps[None]:
         group.resolved_commit = seen_commit - 1  # so that the next heartbeat begins this again
         return
     if wanted - patterns:
-        resolve_patterns_soon(group)
+        resolve_subscribed_patterns_soon(group)
 
 
-def _match_pattern(group: ConsumerGroupState, pattern: str, names: Iterable[str]) -> Steps[frozenset[str]]:
+def _find_topics_matching_pattern(
+    group: ConsumerGroupState, pattern: str, names: Iterable[str]
+) -> Steps[frozenset[str]]:
     """Return the topics of a pattern; those that it had, if matching so many takes too long."""
     try:
         topics = yield from Pattern(pattern).select_matching(names)
@@ -307,7 +309,9 @@ def _filter_describable_topics(group: ConsumerGroupState, topics: frozenset[str]
     allowed = []
     for portion in split_into_portions(list(topics)):
         allowed += [
-            name for name in portion if authorizer.allows(caller.principal, caller.address, DESCRIBE_TOPIC, name)
+            name
+            for name in portion
+            if authorizer.allows_operation(caller.principal, caller.address, DESCRIBE_TOPIC, name)
         ]
         yield
     return frozenset(allowed)

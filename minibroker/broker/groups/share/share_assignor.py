@@ -13,7 +13,7 @@ from heapq import merge
 from minibroker.broker.groups.consumer.assignors.specification import (
     Partitions,
     TopicPartition,
-    group_by_topic,
+    group_partitions_by_topic,
     list_partitions,
 )
 from minibroker.protocol.steps import CHUNK_ITEMS, Steps, split_into_portions
@@ -37,12 +37,12 @@ def assign_partitions(
                 yield
         readers = sorted(member_id for member_id, subscribed in members.items() if topic_ids <= subscribed)
         if wanted:
-            for member_id, share in (yield from _share_out_evenly(readers, wanted, present)).items():
+            for member_id, share in (yield from _distribute_evenly(readers, wanted, present)).items():
                 shares[member_id].append(share)
         yield
     target = {}
     for member_id, given in shares.items():
-        target[member_id] = group_by_topic(one for share in given for one in share)
+        target[member_id] = group_partitions_by_topic(one for share in given for one in share)
         yield
     return target
 
@@ -51,12 +51,12 @@ def _iterate_partitions(topic_id: bytes, indexes: Iterable[int]) -> Iterator[Top
     return (TopicPartition(index, topic_id) for index in sorted(indexes))
 
 
-def _share_out_evenly(
+def _distribute_evenly(
     members: list[str], wanted: Collection[TopicPartition], present: Mapping[str, Partitions]
 ) -> Steps[dict[str, set[TopicPartition]]]:
     """Assign partitions to members that subscribe to all of them."""
     sharing = -(-len(members) // len(wanted))  # the members of each partition
-    quotas = _make_quotas(members, sharing * len(wanted))
+    quotas = _compute_partition_quotas(members, sharing * len(wanted))
     readers: dict[TopicPartition, set[str]] = {}
     for portion in split_into_portions(list(wanted)):
         readers.update((one, set()) for one in portion)
@@ -70,16 +70,16 @@ def _share_out_evenly(
                     share.add(one)
                     readers[one].add(member_id)
             yield
-    yield from _revoke_surplus(readers, shares, quotas, sharing)
+    yield from _revoke_partitions_above_quota(readers, shares, quotas, sharing)
     unfilled = deque(member_id for member_id in members if len(shares[member_id]) < quotas[member_id])
     for portion in split_into_portions(list(wanted)):
         for one in portion:
-            _assign_to_members(one, readers[one], sharing, unfilled, shares, quotas)
+            _assign_partition_to_members(one, readers[one], sharing, unfilled, shares, quotas)
         yield
     return shares
 
 
-def _assign_to_members(
+def _assign_partition_to_members(
     one: TopicPartition,
     readers: set[str],
     sharing: int,
@@ -100,14 +100,14 @@ def _assign_to_members(
             unfilled.append(member_id)
 
 
-def _make_quotas(members: Iterable[str], total: int) -> dict[str, int]:
+def _compute_partition_quotas(members: Iterable[str], total: int) -> dict[str, int]:
     """Return the number of partitions for each member: together they are `total`."""
     listed_members = list(members)
     ends = [-(-total * position // len(listed_members)) for position in range(len(listed_members) + 1)]
     return {member_id: ends[place + 1] - ends[place] for place, member_id in enumerate(listed_members)}
 
 
-def _revoke_surplus(
+def _revoke_partitions_above_quota(
     readers: Mapping[TopicPartition, set[str]],
     shares: Mapping[str, set[TopicPartition]],
     quotas: Mapping[str, int],

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
-from minibroker.broker.groups.consumer.subscriptions import hash_metadata
+from minibroker.broker.groups.consumer.subscriptions import hash_topic_metadata
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import Change, encode_entries
-from minibroker.broker.groups.heartbeats import make_fenced_error
+from minibroker.broker.groups.group_entries import Change, encode_changes
+from minibroker.broker.groups.heartbeats import make_fenced_epoch_error
 from minibroker.broker.groups.offsets_of_group import CommittedOffset, CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, HeartbeatGroup
 from minibroker.broker.groups.share.share_assignor import assign_partitions
@@ -48,7 +48,7 @@ class ShareMember(NamedTuple):
     previous_epoch: int = 0
     assigned: Partitions = {}
 
-    def with_epoch(self, epoch: int, assigned: Partitions) -> ShareMember:
+    def with_epoch_and_assignment(self, epoch: int, assigned: Partitions) -> ShareMember:
         """Return this member with an assignment; if that is of another epoch, the present one is its previous one."""
         previous = self.previous_epoch if epoch == self.epoch else self.epoch
         return self._replace(epoch=epoch, previous_epoch=previous, assigned=assigned)
@@ -91,7 +91,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     # --- members ------------------------------------------------------------------------------------
 
-    def check_member(self, member_id: str, epoch: int) -> ShareMember:
+    def get_member_of_epoch(self, member_id: str, epoch: int) -> ShareMember:
         """Return the member of a heartbeat. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
         member = self.members.get(member_id)
         if member is None:
@@ -99,10 +99,10 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, message)
         if epoch not in (0, member.epoch, member.previous_epoch):
             older = f", and it does not match the previous member epoch ({member.previous_epoch})"
-            raise make_fenced_error("share", epoch, member.epoch, older if epoch < member.epoch else "")
+            raise make_fenced_epoch_error("share", epoch, member.epoch, older if epoch < member.epoch else "")
         return member
 
-    def process_heartbeat(self, member: ShareMember, begun: StatesOf) -> Steps[ShareMember]:
+    def apply_heartbeat(self, member: ShareMember, begun: StatesOf) -> Steps[ShareMember]:
         """Record what a member says, and bring it to the group's target; return it as it is then.
 
         `begun` has the partitions that the group reads from now on. While `is_assigning`, no other heartbeat may come.
@@ -115,27 +115,27 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             changes.append(_make_member_metadata_record(self.group_id, member))
         changed = before is None or before.topic_names != member.topic_names
         initialized = {**self.initialized, **self._record_new_partitions(changes, begun)}
-        epoch = self._begin_epoch_if_changed(changes, members, changed=changed or initialized != self.initialized)
+        epoch = self._begin_group_epoch_if_changed(changes, members, changed=changed or initialized != self.initialized)
         has_begun_epoch = epoch > self.epoch
         target, target_epoch = self.target, self.assignment_epoch
-        if epoch > target_epoch and not self._is_early():
+        if epoch > target_epoch and not self._is_before_assignment_interval():
             indexes = {topic_id: partitions for topic_id, (_, partitions) in initialized.items()}
             if len(members) + sum(map(len, indexes.values())) < SMALL:
-                target = run_all_steps(self._make_target(members, indexes))
+                target = run_all_steps(self._make_target_assignment(members, indexes))
                 changes += [change for each in self._iterate_target_records(target, epoch) for change in each]
             else:
                 self.append_changes(changes)
-                self._begin_session(member.member_id)
-                target, changes = (yield from self._assign_in_steps(members, indexes, epoch)), []
+                self._restart_session(member.member_id)
+                target, changes = (yield from self._make_and_record_target_in_steps(members, indexes, epoch)), []
                 if self.members.get(member.member_id) is None:
                     raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} was removed meanwhile.")
             target_epoch = epoch
         if member.epoch != target_epoch or has_begun_epoch:
-            reconciled = member.with_epoch(target_epoch, self._get_subscribed_target(member, target))
+            reconciled = member.with_epoch_and_assignment(target_epoch, self._get_subscribed_target(member, target))
             if reconciled != member:
                 changes.append(_make_current_assignment_record(self.group_id, reconciled))
         self.append_changes(changes)
-        self._begin_session(member.member_id)
+        self._restart_session(member.member_id)
         return self.members[member.member_id]
 
     def remove_members(self, members: Sequence[ShareMember]) -> None:
@@ -151,33 +151,33 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
                 messages.ShareGroupMemberMetadataKey,
             )
         ]
-        epoch = self._begin_epoch_if_changed(changes, remaining, changed=True)
+        epoch = self._begin_group_epoch_if_changed(changes, remaining, changed=True)
         if not remaining:  # nobody waits for a target, and no interval begins
             changes.append(_make_target_epoch_record(self.group_id, epoch, 0))
         self.append_changes(changes)
         for member_id in removed:
-            self.timers.cancel(member_id)
+            self.timers.cancel_timers(member_id)
 
-    def begin_epoch(self) -> None:
+    def begin_group_epoch(self) -> None:
         """Begin another epoch; the next heartbeat makes a new target. Raises KafkaError."""
         changes: list[Change] = []
-        self._begin_epoch_if_changed(changes, self.members, changed=True)
+        self._begin_group_epoch_if_changed(changes, self.members, changed=True)
         self.append_changes(changes)
 
     # --- epochs and targets -------------------------------------------------------------------------
 
     def _record_new_partitions(self, changes: list[Change], begun: StatesOf) -> StatesOf:
         """Record the partitions that are new to the group; return their topics with all their partitions."""
-        ready = self._list_ready_topics(begun)
+        ready = self._list_topics_with_new_states(begun)
         if ready:
             changes.append(_make_state_partitions_record(self.group_id, {**self.initialized, **ready}))
         return ready
 
-    def _begin_epoch_if_changed(
+    def _begin_group_epoch_if_changed(
         self, changes: list[Change], members: Mapping[str, ShareMember], *, changed: bool
     ) -> int:
         """Begin another epoch if members or topics have changed; return the epoch."""
-        found = hash_metadata({name for member in members.values() for name in member.topic_names}, self._image)
+        found = hash_topic_metadata({name for member in members.values() for name in member.topic_names}, self._image)
         if not changed and found == self.metadata_hash:
             return self.epoch
         changes.append(_make_group_epoch_record(self.group_id, self.epoch + 1, found))
@@ -187,13 +187,13 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
     def _image(self) -> Image:
         return self.context.cluster.image
 
-    def _is_early(self) -> bool:
+    def _is_before_assignment_interval(self) -> bool:
         """Return whether `share.assignment.interval.ms` after the last target is not over."""
         interval_ms = get_group_config(self.context.cluster, self.group_id, "share.assignment.interval.ms")
         made_ms = self.assignment_timestamp_ms
         return bool(made_ms and self.clock.wall_ms() < made_ms + interval_ms)
 
-    def _make_target(
+    def _make_target_assignment(
         self, members: Mapping[str, ShareMember], indexes: Mapping[bytes, frozenset[int]]
     ) -> Steps[dict[str, Partitions]]:
         topics = self._image.topics
@@ -217,7 +217,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
                 yield [_make_target_assignment_record(self.group_id, member_id, partitions)]
         yield [_make_target_epoch_record(self.group_id, epoch, self.clock.wall_ms())]
 
-    def _assign_in_steps(
+    def _make_and_record_target_in_steps(
         self, members: Mapping[str, ShareMember], indexes: Mapping[bytes, frozenset[int]], epoch: int
     ) -> Steps[dict[str, Partitions]]:
         """Make and record a target while other requests are served; return it.
@@ -228,22 +228,22 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         self.is_assigning = True
         try:
             yield  # the records so far may be long
-            target = yield from self._make_target(members, indexes)
+            target = yield from self._make_target_assignment(members, indexes)
             for changes in self._iterate_target_records(target, epoch):
                 yield
                 if self.context.groups.get(self.group_id) is not self:
                     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group has been unloaded or deleted.")
-                self.append_changes([each for each in changes if self._is_of_member(each)])
+                self.append_changes([each for each in changes if self._concerns_present_member(each)])
             yield
             return target
         finally:
             self.is_assigning = False
 
-    def _is_of_member(self, change: Change) -> bool:
+    def _concerns_present_member(self, change: Change) -> bool:
         """Return whether the record of a target is of the group, or of a member that has not been removed."""
         return getattr(change.key, "member_id", None) in (None, *self.members)
 
-    def _list_ready_topics(self, begun: StatesOf) -> StatesOf:
+    def _list_topics_with_new_states(self, begun: StatesOf) -> StatesOf:
         """Return the topics with partitions that are new to the group, with all their partitions that have a state."""
         ready = {}
         for topic_id, (name, indexes) in begun.items():
@@ -263,10 +263,12 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     # --- changes --------------------------------------------------------------------------------------
 
-    def _apply_epoch(self, key: messages.ShareGroupMetadataKey, value: messages.ShareGroupMetadataValue) -> None:
+    def _apply_group_epoch_record(
+        self, key: messages.ShareGroupMetadataKey, value: messages.ShareGroupMetadataValue
+    ) -> None:
         self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
 
-    def _apply_member(
+    def _apply_member_metadata_record(
         self, key: messages.ShareGroupMemberMetadataKey, value: messages.ShareGroupMemberMetadataValue | None
     ) -> None:
         if value is None:
@@ -280,7 +282,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             topic_names=frozenset(value.subscribed_topic_names),
         )
 
-    def _apply_target_epoch(
+    def _apply_target_epoch_record(
         self,
         key: messages.ShareGroupTargetAssignmentMetadataKey,
         value: messages.ShareGroupTargetAssignmentMetadataValue | None,
@@ -288,7 +290,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         if value is not None:
             self.assignment_epoch, self.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
 
-    def _apply_target(
+    def _apply_target_assignment_record(
         self,
         key: messages.ShareGroupTargetAssignmentMemberKey,
         value: messages.ShareGroupTargetAssignmentMemberValue | None,
@@ -298,7 +300,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         else:
             self.target[key.member_id] = {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
 
-    def _apply_assignment(
+    def _apply_current_assignment_record(
         self,
         key: messages.ShareGroupCurrentMemberAssignmentKey,
         value: messages.ShareGroupCurrentMemberAssignmentValue | None,
@@ -311,7 +313,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
                 assigned={each.topic_id: frozenset(each.partitions) for each in value.assigned_partitions},
             )
 
-    def _apply_state_partitions(
+    def _apply_state_partitions_record(
         self,
         key: messages.ShareGroupStatePartitionMetadataKey,
         value: messages.ShareGroupStatePartitionMetadataValue | None,
@@ -337,15 +339,15 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     # --- offsets, which it has none of ----------------------------------------------------------------
 
-    def check_commit(
+    def check_offset_commit(
         self, member_id: str, instance_id: str | None, epoch: int, *, transactional: bool, version: int
     ) -> CheckPartition | None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
-    def check_fetch(self, member_id: str | None, epoch: int) -> None:
+    def check_offset_fetch(self, member_id: str | None, epoch: int) -> None:
         """Allow it to anyone, as in Kafka: the group just has no offsets."""
 
-    def check_offset_deletion(self) -> None:
+    def check_offsets_may_be_deleted(self) -> None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
     def get_expiration_base_ms(self, committed: CommittedOffset) -> int | None:
@@ -353,7 +355,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     # --- its end --------------------------------------------------------------------------------------
 
-    def check_deletion(self) -> None:
+    def check_may_be_deleted(self) -> None:
         if self.members:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
 
@@ -363,24 +365,26 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             messages.ShareGroupStatePartitionMetadataKey,
             messages.ShareGroupMetadataKey,
         )
-        return encode_entries(Change(kind(group_id=self.group_id), None) for kind in kinds)
+        return encode_changes(Change(kind(group_id=self.group_id), None) for kind in kinds)
 
-    def on_loaded(self) -> None:
+    def restart_timers_after_load(self) -> None:
         for member_id in list(self.members):
-            self._begin_session(member_id)
+            self._restart_session(member_id)
 
-    def _begin_session(self, member_id: str) -> None:
+    def _restart_session(self, member_id: str) -> None:
         """Restart a member's session, after which it is removed."""
         timeout_ms = get_group_config(self.context.cluster, self.group_id, "share.session.timeout.ms")
-        self.remove_member_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
+        self.start_timer_to_remove_member(
+            member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
+        )
 
     applied = {
-        messages.ShareGroupMetadataKey: _apply_epoch,
-        messages.ShareGroupMemberMetadataKey: _apply_member,
-        messages.ShareGroupTargetAssignmentMetadataKey: _apply_target_epoch,
-        messages.ShareGroupTargetAssignmentMemberKey: _apply_target,
-        messages.ShareGroupCurrentMemberAssignmentKey: _apply_assignment,
-        messages.ShareGroupStatePartitionMetadataKey: _apply_state_partitions,
+        messages.ShareGroupMetadataKey: _apply_group_epoch_record,
+        messages.ShareGroupMemberMetadataKey: _apply_member_metadata_record,
+        messages.ShareGroupTargetAssignmentMetadataKey: _apply_target_epoch_record,
+        messages.ShareGroupTargetAssignmentMemberKey: _apply_target_assignment_record,
+        messages.ShareGroupCurrentMemberAssignmentKey: _apply_current_assignment_record,
+        messages.ShareGroupStatePartitionMetadataKey: _apply_state_partitions_record,
     }
 
 

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.groups.group import Caller
-from minibroker.broker.groups.heartbeats import JOINING_EPOCH, LEAVING_EPOCH, check_not_empty, make_invalid_request
+from minibroker.broker.groups.heartbeats import (
+    JOINING_EPOCH,
+    LEAVING_EPOCH,
+    check_not_empty,
+    make_invalid_request_error,
+)
 from minibroker.broker.groups.share.share_group import ShareGroup, ShareMember, StatesOf
 from minibroker.broker.share.states import UNSET, ShareKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -23,18 +28,18 @@ log = logging.getLogger("minibroker.groups")
 TopicPartitions = ShareGroupHeartbeatResponse.TopicPartitions
 
 
-def check_request(request: ShareGroupHeartbeatRequest) -> None:
+def check_heartbeat_request(request: ShareGroupHeartbeatRequest) -> None:
     """Check a request by itself. Raises KafkaError(INVALID_REQUEST)."""
     check_not_empty(request.member_id, "MemberId")
     check_not_empty(request.group_id, "GroupId")
     check_not_empty(request.rack_id, "RackId")
     if request.member_epoch == JOINING_EPOCH and not request.subscribed_topic_names:
-        raise make_invalid_request("SubscribedTopicNames must be set in first request.")
+        raise make_invalid_request_error("SubscribedTopicNames must be set in first request.")
     if request.member_epoch < LEAVING_EPOCH:
-        raise make_invalid_request("MemberEpoch is invalid.")
+        raise make_invalid_request_error("MemberEpoch is invalid.")
 
 
-def initialize_states(
+def initialize_share_states(
     coordinator: GroupCoordinator, states: ShareCoordinator, request: ShareGroupHeartbeatRequest
 ) -> Steps[StatesOf]:
     """Begin the delivery states of partitions that are new to the group of a heartbeat; return these partitions.
@@ -45,14 +50,14 @@ def initialize_states(
     if request.member_epoch == LEAVING_EPOCH:
         return begun
     group = _find_or_make_group(coordinator, request)
-    _find_member(group, request)
+    _find_or_make_member(group, request)
     topics_by_id = coordinator.cluster.image.topics_by_id
     for topic, missing in list(group.iterate_partitions_without_state(request.subscribed_topic_names or ())):
         try:
             for index in missing:
                 key = ShareKey(group.group_id, topic.topic_id, index)
-                if topic.topic_id in topics_by_id and states.find_state(key) is None:
-                    states.initialize_state(key, group.epoch + 1, UNSET)
+                if topic.topic_id in topics_by_id and states.find_share_state(key) is None:
+                    states.initialize_share_state(key, group.epoch + 1, UNSET)
                 yield
         except KafkaError as error:
             log.info("share group %s: the state of %s cannot be begun yet: %s", group.group_id, topic.name, error)
@@ -64,18 +69,18 @@ def initialize_states(
 def heartbeat(
     coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest, caller: Caller, begun: StatesOf
 ) -> Steps[ShareGroupHeartbeatResponse]:
-    """Return the answer to a heartbeat that has passed `check_request`, after appending what it changed.
+    """Return the answer to a heartbeat that has passed `check_heartbeat_request`, after appending what it changed.
 
-    `begun` is of `initialize_states`. Raises KafkaError with the answer's code, and nothing has changed.
+    `begun` is of `initialize_share_states`. Raises KafkaError with the answer's code, and nothing has changed.
     """
     if request.member_epoch == LEAVING_EPOCH:
         group = coordinator.get_share_group(request.group_id)
-        member = group.members.get(request.member_id) or group.check_member(request.member_id, LEAVING_EPOCH)
+        member = group.members.get(request.member_id) or group.get_member_of_epoch(request.member_id, LEAVING_EPOCH)
         group.remove_members([member])
         return ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVING_EPOCH)
     while (group := _find_or_make_group(coordinator, request)).is_assigning:
         yield WAITING
-    before = _find_member(group, request)
+    before = _find_or_make_member(group, request)
     names = request.subscribed_topic_names
     said = before._replace(
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
@@ -83,7 +88,7 @@ def heartbeat(
         client_host=caller.client_host,
         topic_names=before.topic_names if names is None else frozenset(names),
     )
-    after = yield from group.process_heartbeat(said, begun)
+    after = yield from group.apply_heartbeat(said, begun)
     interval_ms = get_group_config(coordinator.cluster, group.group_id, "share.heartbeat.interval.ms")
     response = ShareGroupHeartbeatResponse(
         member_id=after.member_id, member_epoch=after.epoch, heartbeat_interval_ms=interval_ms
@@ -106,7 +111,7 @@ def _find_or_make_group(coordinator: GroupCoordinator, request: ShareGroupHeartb
     return coordinator.get_share_group(request.group_id)
 
 
-def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
+def _find_or_make_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> ShareMember:
     """Return the member as it was before this request. Raises KafkaError."""
     if request.member_epoch == JOINING_EPOCH and request.member_id not in group.members:
         limit = group.context.cluster.settings["group.share.max.size"]
@@ -114,4 +119,4 @@ def _find_member(group: ShareGroup, request: ShareGroupHeartbeatRequest) -> Shar
             message = f"The share group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
         return ShareMember(request.member_id)
-    return group.check_member(request.member_id, request.member_epoch)
+    return group.get_member_of_epoch(request.member_id, request.member_epoch)

@@ -38,7 +38,7 @@ class _Process:
         self.tasks: set[TaskId] = set()
         self.load = 0.0
 
-    def add_task(self, member_id: str, task: TaskId) -> int:
+    def add_task_to_member(self, member_id: str, task: TaskId) -> int:
         """Add a task to a member; return how many it has then."""
         self.tasks.add(task)
         self.counts[member_id] += 1
@@ -46,7 +46,7 @@ class _Process:
         return self.counts[member_id]
 
     @property
-    def rank(self) -> tuple[float, int]:
+    def load_rank(self) -> tuple[float, int]:
         """Return its load, and the number of tasks of the member with the fewest, which decides between equal ones."""
         return self.load, min(self.counts.values())
 
@@ -63,7 +63,7 @@ class _Quota:
         self._members = member_count
         self.value = -(-task_count // member_count)
 
-    def count_member(self, has: int) -> None:
+    def update_for_member(self, has: int) -> None:
         """Take note of how many tasks a member has now; one with a full share leaves the others theirs."""
         if has == self.value:
             self._members -= 1
@@ -91,7 +91,7 @@ class _Assignment:
 
     # --- who has state ----------------------------------------------------------------------------
 
-    def rank_previous_owners(self, members: Mapping[str, MemberSpecification]) -> Steps[None]:
+    def note_previous_owners(self, members: Mapping[str, MemberSpecification]) -> Steps[None]:
         """Note who has some of each task's state: first its standbys, then others, each by their offsets."""
         candidates: dict[TaskId, list[tuple[bool, int, str]]] = {}
         for member_id, member in members.items():
@@ -108,37 +108,37 @@ class _Assignment:
 
     # --- active tasks -----------------------------------------------------------------------------
 
-    def assign_active(self, tasks: Iterable[TaskId]) -> Steps[None]:
+    def assign_active_tasks(self, tasks: Iterable[TaskId]) -> Steps[None]:
         """Assign each task to one member."""
         left = sorted(tasks, key=lambda task: (task.partition, task.subtopology_id))
-        for had in (self._had_active.get, self._find_least_loaded):
+        for had in (self._had_active.get, self._find_least_loaded_member):
             others = []
             for portion in split_into_portions(left):
-                others += [task for task in portion if not self._give_active(had(task), task)]
+                others += [task for task in portion if not self._assign_active_unless_full(had(task), task)]
                 yield
             left = others
-        heap = self._make_heap()
+        heap = self._make_heap_of_processes()
         for portion in split_into_portions(sorted(left)):
             for task in portion:
                 *_, position, process = heappop(heap)
-                self._add_active(process.find_least_loaded_member(), task)
-                heappush(heap, (*process.rank, position, process))
+                self._add_active_task(process.find_least_loaded_member(), task)
+                heappush(heap, (*process.load_rank, position, process))
             yield
 
-    def _give_active(self, member_id: str | None, task: TaskId) -> bool:
+    def _assign_active_unless_full(self, member_id: str | None, task: TaskId) -> bool:
         """Assign a task to a member unless it has its share; return whether it got it."""
         if member_id is None or self._process_of[member_id].counts[member_id] >= self._active_quota.value:
             return False
-        self._add_active(member_id, task)
+        self._add_active_task(member_id, task)
         return True
 
-    def _add_active(self, member_id: str, task: TaskId) -> None:
+    def _add_active_task(self, member_id: str, task: TaskId) -> None:
         self.active[member_id].append(task)
-        has = self._process_of[member_id].add_task(member_id, task)
-        self._active_quota.count_member(has)
-        self._quota.count_member(has)
+        has = self._process_of[member_id].add_task_to_member(member_id, task)
+        self._active_quota.update_for_member(has)
+        self._quota.update_for_member(has)
 
-    def _find_least_loaded(self, task: TaskId, *, without: bool = False) -> str | None:
+    def _find_least_loaded_member(self, task: TaskId, *, without: bool = False) -> str | None:
         """Return the first of those that had some of the task's state, or a later one with less load in both respects.
 
         With `without`, the process must not have the task yet.
@@ -153,67 +153,67 @@ class _Assignment:
                 found, least = member_id, (load, count)
         return found
 
-    def _make_heap(self) -> list[tuple[float, int, int, _Process]]:
-        heap = [(*process.rank, position, process) for position, process in enumerate(self._processes.values())]
+    def _make_heap_of_processes(self) -> list[tuple[float, int, int, _Process]]:
+        heap = [(*process.load_rank, position, process) for position, process in enumerate(self._processes.values())]
         heapify(heap)
         return heap
 
     # --- standbys ---------------------------------------------------------------------------------
 
-    def assign_standbys(self, tasks: Iterable[TaskId]) -> Steps[None]:
+    def assign_standby_tasks(self, tasks: Iterable[TaskId]) -> Steps[None]:
         """Assign the standbys of each task, to as many processes as there are."""
         left: list[tuple[TaskId, int]] = []
         for portion in split_into_portions(
             sorted(tasks, key=lambda task: (task.partition, task.subtopology_id), reverse=True)
         ):
             for task in portion:
-                missing = self._give_standbys_to_previous_owners(task)
+                missing = self._assign_standbys_to_previous_owners(task)
                 if missing:
                     left.append((task, missing))
             yield
-        heap, short = self._make_heap(), 0
+        heap, short = self._make_heap_of_processes(), 0
         for some in split_into_portions(sorted(left, reverse=True)):
             for task, missing in some:
-                short += missing - sum(self._give_to_least_loaded(heap, task) for _ in range(missing))
+                short += missing - sum(self._assign_standby_to_least_loaded(heap, task) for _ in range(missing))
                 yield
         if short:
             log.info("%d standby tasks are not assigned, as each needs another process than its task", short)
 
-    def _give_standbys_to_previous_owners(self, task: TaskId) -> int:
+    def _assign_standbys_to_previous_owners(self, task: TaskId) -> int:
         """Assign standbys of a task to members that had it; return how many are missing then."""
         for given in range(self._standby_count):
             if not (
-                self._give_standby(self._had_active.get(task), task)
-                or self._give_standby(self._find_least_loaded(task, without=True), task)
+                self._assign_standby_unless_present(self._had_active.get(task), task)
+                or self._assign_standby_unless_present(self._find_least_loaded_member(task, without=True), task)
             ):
                 return self._standby_count - given
         return 0
 
-    def _give_standby(self, member_id: str | None, task: TaskId) -> bool:
+    def _assign_standby_unless_present(self, member_id: str | None, task: TaskId) -> bool:
         process = None if member_id is None else self._process_of[member_id]
         if member_id is None or process is None or task in process.tasks:
             return False
         if process.counts[member_id] >= self._quota.value:
             return False
-        self._add_standby(member_id, task)
+        self._add_standby_task(member_id, task)
         return True
 
-    def _give_to_least_loaded(self, heap: list[tuple[float, int, int, _Process]], task: TaskId) -> bool:
+    def _assign_standby_to_least_loaded(self, heap: list[tuple[float, int, int, _Process]], task: TaskId) -> bool:
         """Assign a standby to the process with the least load that does not have the task; return whether one has."""
         passed, found = [], False
         while heap and not found:
             *_, position, process = heappop(heap)
             if task not in process.tasks:
-                self._add_standby(process.find_least_loaded_member(), task)
+                self._add_standby_task(process.find_least_loaded_member(), task)
                 found = True
-            passed.append((*process.rank, position, process))
+            passed.append((*process.load_rank, position, process))
         for each in passed:
             heappush(heap, each)
         return found
 
-    def _add_standby(self, member_id: str, task: TaskId) -> None:
+    def _add_standby_task(self, member_id: str, task: TaskId) -> None:
         self.standby[member_id].append(task)
-        self._quota.count_member(self._process_of[member_id].add_task(member_id, task))
+        self._quota.update_for_member(self._process_of[member_id].add_task_to_member(member_id, task))
 
 
 def assign_tasks(
@@ -225,9 +225,9 @@ def assign_tasks(
     every, kept = list(tasks), list(stateful) if standby_count else []
     members = dict(sorted(members.items()))
     assignment = _Assignment(members, every, kept, standby_count)
-    yield from assignment.rank_previous_owners(members)
-    yield from assignment.assign_active(every)
-    yield from assignment.assign_standbys(kept)
+    yield from assignment.note_previous_owners(members)
+    yield from assignment.assign_active_tasks(every)
+    yield from assignment.assign_standby_tasks(kept)
     target: dict[str, Tasks] = {}
     for portion in split_into_portions(list(members)):
         for member_id in portion:

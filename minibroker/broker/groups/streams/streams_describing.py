@@ -19,7 +19,7 @@ TaskIds = StreamsGroupDescribeResponse.TaskIds
 KeyValue = StreamsGroupDescribeResponse.KeyValue
 
 
-def describe_group(group: StreamsGroup) -> Described:
+def describe_streams_group(group: StreamsGroup) -> Described:
     """Return the group with its topology, and its members with their tasks and their targets."""
     return Described(
         group_id=group.group_id,
@@ -43,10 +43,10 @@ def _describe_topology(group: StreamsGroup, topology: Topology) -> Described.Top
                 subtopology_id=subtopology_id,
                 source_topics=sorted(each.source_topics),
                 repartition_sink_topics=sorted(each.repartition_sink_topics),
-                state_changelog_topics=_describe_topics(
+                state_changelog_topics=_describe_topology_topics(
                     each.state_changelog_topics, {} if ready is None else ready[subtopology_id].partition_counts
                 ),
-                repartition_source_topics=_describe_topics(
+                repartition_source_topics=_describe_topology_topics(
                     each.repartition_source_topics, {} if ready is None else ready[subtopology_id].partition_counts
                 ),
             )
@@ -55,7 +55,7 @@ def _describe_topology(group: StreamsGroup, topology: Topology) -> Described.Top
     )
 
 
-def _describe_topics(topics: Iterable[TopicInfo], counts: Mapping[str, int]) -> list[DescribedTopic]:
+def _describe_topology_topics(topics: Iterable[TopicInfo], counts: Mapping[str, int]) -> list[DescribedTopic]:
     return [
         DescribedTopic(
             name=topic.name,
@@ -82,14 +82,14 @@ def _describe_member(group: StreamsGroup, member: StreamsMember) -> Described.Me
         if endpoint is None
         else StreamsGroupDescribeResponse.Endpoint(host=endpoint.host, port=endpoint.port),
         client_tags=[KeyValue(key=key, value=value) for key, value in member.client_tags],
-        task_offsets=_describe_offsets(offsets.restored),
-        task_end_offsets=_describe_offsets(offsets.ends),
+        task_offsets=_describe_task_offsets(offsets.restored),
+        task_end_offsets=_describe_task_offsets(offsets.ends),
         assignment=_describe_assignment(member.assigned),
-        target_assignment=_describe_assignment(group.get_target(member.member_id)),
+        target_assignment=_describe_assignment(group.get_target_of_member(member.member_id)),
     )
 
 
-def _describe_offsets(offsets: Mapping[TaskId, int]) -> list[StreamsGroupDescribeResponse.TaskOffset]:
+def _describe_task_offsets(offsets: Mapping[TaskId, int]) -> list[StreamsGroupDescribeResponse.TaskOffset]:
     return [
         StreamsGroupDescribeResponse.TaskOffset(
             subtopology_id=task.subtopology_id, partition=task.partition, offset=each

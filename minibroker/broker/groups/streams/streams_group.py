@@ -14,7 +14,7 @@ from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.coordination.coordinator_logs import Entry
 from minibroker.broker.groups.consumer.timers import Purpose
 from minibroker.broker.groups.group import CheckPartition, GroupContext, GroupType
-from minibroker.broker.groups.group_entries import Change, encode_entries
+from minibroker.broker.groups.group_entries import Change, encode_changes
 from minibroker.broker.groups.heartbeats import LEAVING_EPOCH
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.reconciling_group import FIRST_EPOCH, NEVER, ReconcilingGroup
@@ -70,7 +70,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         self.is_assigning = False
 
     @property
-    def is_ready(self) -> bool:
+    def is_ready_for_target(self) -> bool:
         return self.topology is not None and self.topology.epoch == self.validated_epoch
 
     @property
@@ -101,32 +101,32 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
     # --- its end --------------------------------------------------------------------------------
 
     def make_tombstones(self) -> list[Entry]:
-        return encode_entries(streams_recording.make_group_tombstones(self.group_id, self.members))
+        return encode_changes(streams_recording.make_group_tombstones(self.group_id, self.members))
 
-    def close(self, code: ErrorCode) -> None:
-        super().close(code)
-        self.end_initial_delay()
+    def close_with_error(self, code: ErrorCode) -> None:
+        super().close_with_error(code)
+        self.cancel_initial_rebalance_delay()
 
     # --- look-up --------------------------------------------------------------------------------
 
-    def is_active(self, task: TaskId) -> bool:
+    def is_task_active(self, task: TaskId) -> bool:
         """Return whether a member has the task as an active one, or has still to give it up."""
         return task in self.active_owners
 
-    def is_active_in(self, process_id: str, task: TaskId) -> bool:
+    def is_task_active_in_process(self, process_id: str, task: TaskId) -> bool:
         """Return whether a member of the process has the task as an active one, or has still to give it up."""
         owner = self.members.get(self.active_owners.get(task, ""))
         return owner is not None and owner.process_id == process_id
 
-    def is_standby_in(self, process_id: str, task: TaskId) -> bool:
+    def is_task_standby_in_process(self, process_id: str, task: TaskId) -> bool:
         """Return whether a member of the process has the task as a standby, or has still to give it up."""
-        return self._is_kept(self.standby_keepers.get(task, ()), process_id)
+        return self._has_member_in_process(self.standby_keepers.get(task, ()), process_id)
 
-    def is_warmup_in(self, process_id: str, task: TaskId) -> bool:
+    def is_task_warmup_in_process(self, process_id: str, task: TaskId) -> bool:
         """Return whether a member of the process has the task as a warm-up, or has still to give it up."""
-        return self._is_kept(self.warmup_keepers.get(task, ()), process_id)
+        return self._has_member_in_process(self.warmup_keepers.get(task, ()), process_id)
 
-    def _is_kept(self, keepers: Iterable[str], process_id: str) -> bool:
+    def _has_member_in_process(self, keepers: Iterable[str], process_id: str) -> bool:
         return any(self.members[each].process_id == process_id for each in keepers if each in self.members)
 
     def remember_task_offsets(self, member_id: str, offsets: TaskOffsets) -> None:
@@ -137,11 +137,11 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
     # --- members come and go ----------------------------------------------------------------------
 
-    def begin_epoch(self) -> None:
+    def begin_group_epoch(self) -> None:
         """Begin another epoch, for which the next heartbeat makes a target. Raises KafkaError."""
-        self.append_changes([self._next_epoch()])
+        self.append_changes([self._make_next_epoch_record()])
 
-    def _next_epoch(self) -> Change:
+    def _make_next_epoch_record(self) -> Change:
         said = self.metadata_hash, self.validated_epoch, self.assignment_configs
         return streams_recording.make_group_epoch_record(self.group_id, self.epoch + 1, *said)
 
@@ -153,16 +153,16 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
             for member in members
             for change in streams_recording.make_member_tombstones(self.group_id, member.member_id)
         ]
-        changes.append(self._next_epoch())
+        changes.append(self._make_next_epoch_record())
         if len(members) == len(self.members):  # nobody waits for a target, and no interval begins
             changes.append(streams_recording.make_target_epoch_record(self.group_id, self.epoch + 1, 0))
         self.append_changes(changes)
         for member in members:
-            self.timers.cancel(member.member_id)
+            self.timers.cancel_timers(member.member_id)
         if not self.members:
             self.shutdown_member_id = None
 
-    def on_loaded(self) -> None:
+    def restart_timers_after_load(self) -> None:
         for member in list(self.members.values()):
             self.restart_session(member.member_id)
             self.schedule_rebalance_timeout(member)
@@ -170,16 +170,18 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
     def restart_session(self, member_id: str) -> None:
         """Restart a member's session, after which it is removed."""
         timeout_ms = get_group_config(self.context.cluster, self.group_id, "streams.session.timeout.ms")
-        self.remove_member_after(member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms")
+        self.start_timer_to_remove_member(
+            member_id, Purpose.SESSION, timeout_ms, f"it was not heard of for {timeout_ms} ms"
+        )
 
     def schedule_rebalance_timeout(self, member: StreamsMember) -> None:
         """Give a member its rebalance timeout to give up tasks, if it must."""
         if member.state is MemberState.UNREVOKED_TASKS:
             self.schedule_revocation_timeout(member, "tasks")
         else:
-            self.timers.cancel(member.member_id, Purpose.REVOCATION)
+            self.timers.cancel_timers(member.member_id, Purpose.REVOCATION)
 
-    def begin_initial_delay(self, then: Callable[[], None]) -> None:
+    def begin_initial_rebalance_delay(self, then: Callable[[], None]) -> None:
         """Call `then` when the first members have had time to join, unless that time runs already or is 0."""
         delay_ms = get_group_config(self.context.cluster, self.group_id, "streams.initial.rebalance.delay.ms")
         if delay_ms and self.initial_delay is None:
@@ -190,7 +192,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
             self.initial_delay = self.clock.call_later(delay_ms, ended)
 
-    def end_initial_delay(self) -> None:
+    def cancel_initial_rebalance_delay(self) -> None:
         """Cancel the time that the first members have to join."""
         if self.initial_delay is not None:
             self.initial_delay.cancel()
@@ -198,27 +200,29 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
     # --- the fold -------------------------------------------------------------------------------
 
-    def _apply_epoch(self, key: Message, value: messages.StreamsGroupMetadataValue) -> None:
+    def _apply_group_epoch_record(self, key: Message, value: messages.StreamsGroupMetadataValue) -> None:
         self.epoch = value.epoch
         self.metadata_hash = value.metadata_hash
         self.validated_epoch = value.validated_topology_epoch
         self.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
 
-    def _apply_topology(self, key: Message, value: messages.StreamsGroupTopologyValue | None) -> None:
+    def _apply_topology_record(self, key: Message, value: messages.StreamsGroupTopologyValue | None) -> None:
         self.topology = None if value is None else Topology(value)
         self.configured = None
 
-    def _apply_member(self, key: messages.StreamsGroupMemberMetadataKey, value: Any) -> None:
+    def _apply_member_metadata_record(self, key: messages.StreamsGroupMemberMetadataKey, value: Any) -> None:
         if value is None:
             self.remove_member(key.member_id)
         else:
-            self.set_member((self.members.get(key.member_id) or StreamsMember(key.member_id)).with_metadata(value))
+            self.add_or_replace_member(
+                (self.members.get(key.member_id) or StreamsMember(key.member_id)).with_recorded_metadata(value)
+            )
 
-    def _apply_target_epoch(self, key: Message, value: Any) -> None:
+    def _apply_target_epoch_record(self, key: Message, value: Any) -> None:
         self.assignment_epoch = FIRST_EPOCH if value is None else value.assignment_epoch
         self.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 
-    def _apply_target(self, key: messages.StreamsGroupTargetAssignmentMemberKey, value: Any) -> None:
+    def _apply_target_assignment_record(self, key: messages.StreamsGroupTargetAssignmentMemberKey, value: Any) -> None:
         if value is None:
             self.target.pop(key.member_id, None)
         else:
@@ -228,14 +232,16 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
                 parse_task_set(value.warmup_tasks),
             )
 
-    def _apply_assignment(self, key: messages.StreamsGroupCurrentMemberAssignmentKey, value: Any) -> None:
+    def _apply_current_assignment_record(
+        self, key: messages.StreamsGroupCurrentMemberAssignmentKey, value: Any
+    ) -> None:
         member = self.members.get(key.member_id)
         if value is not None:
-            self.set_member((member or StreamsMember(key.member_id)).with_assignment(value))
+            self.add_or_replace_member((member or StreamsMember(key.member_id)).with_recorded_assignment(value))
         elif member is not None:
             gone = LEAVING_EPOCH
             nothing = NOTHING_ASSIGNED
-            self.set_member(
+            self.add_or_replace_member(
                 member._replace(epoch=gone, previous_epoch=gone, assigned=nothing, pending_revocation=nothing)
             )
 
@@ -244,7 +250,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         self.task_offsets.pop(member_id, None)
         self.warms_up.pop(member_id, None)
 
-    def note_owned(self, member: StreamsMember) -> None:
+    def note_owned_by_member(self, member: StreamsMember) -> None:
         for tasks in (member.assigned, member.pending_revocation):
             self.active_owners.update(dict.fromkeys(list_tasks(tasks.active), member.member_id))
             for task in list_tasks(tasks.standby):
@@ -252,32 +258,32 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
             for task in list_tasks(tasks.warmup):
                 self.warmup_keepers.setdefault(task, set()).add(member.member_id)
 
-    def forget_owned(self, member_id: str) -> None:
+    def forget_owned_by_member(self, member_id: str) -> None:
         member = self.members.get(member_id)
         for tasks in () if member is None else (member.assigned, member.pending_revocation):
             for task in list_tasks(tasks.active):
                 if self.active_owners.get(task) == member_id:
                     del self.active_owners[task]
             for task in list_tasks(tasks.standby):
-                _remove_keeper(self.standby_keepers, task, member_id)
+                _remove_member_of_task(self.standby_keepers, task, member_id)
             for task in list_tasks(tasks.warmup):
-                _remove_keeper(self.warmup_keepers, task, member_id)
+                _remove_member_of_task(self.warmup_keepers, task, member_id)
 
-    def get_target(self, member_id: str) -> Tasks:
+    def get_target_of_member(self, member_id: str) -> Tasks:
         """Return the target of a member."""
         return self.target.get(member_id, NO_TASKS)
 
     applied = {
-        messages.StreamsGroupMetadataKey: _apply_epoch,
-        messages.StreamsGroupTopologyKey: _apply_topology,
-        messages.StreamsGroupMemberMetadataKey: _apply_member,
-        messages.StreamsGroupTargetAssignmentMetadataKey: _apply_target_epoch,
-        messages.StreamsGroupTargetAssignmentMemberKey: _apply_target,
-        messages.StreamsGroupCurrentMemberAssignmentKey: _apply_assignment,
+        messages.StreamsGroupMetadataKey: _apply_group_epoch_record,
+        messages.StreamsGroupTopologyKey: _apply_topology_record,
+        messages.StreamsGroupMemberMetadataKey: _apply_member_metadata_record,
+        messages.StreamsGroupTargetAssignmentMetadataKey: _apply_target_epoch_record,
+        messages.StreamsGroupTargetAssignmentMemberKey: _apply_target_assignment_record,
+        messages.StreamsGroupCurrentMemberAssignmentKey: _apply_current_assignment_record,
     }
 
 
-def _remove_keeper(keepers: dict[TaskId, set[str]], task: TaskId, member_id: str) -> None:
+def _remove_member_of_task(keepers: dict[TaskId, set[str]], task: TaskId, member_id: str) -> None:
     members = keepers.get(task, set())
     members.discard(member_id)
     if not members:

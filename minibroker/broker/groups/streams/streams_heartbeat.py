@@ -15,14 +15,18 @@ from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
-    choose_given_or_known,
-    make_unreleased_error,
+    get_given_or_known,
+    make_unreleased_instance_error,
 )
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
 from minibroker.broker.groups.streams.streams_group import StreamsGroup
 from minibroker.broker.groups.streams.streams_member import Endpoint, StreamsMember
-from minibroker.broker.groups.streams.streams_updating import Update, leave_for_a_while, make_targets_soon
-from minibroker.broker.groups.streams.streams_validation import check_epoch, parse_owned_tasks
+from minibroker.broker.groups.streams.streams_updating import (
+    Update,
+    keep_leaving_static_member,
+    make_target_assignments_soon,
+)
+from minibroker.broker.groups.streams.streams_validation import check_member_epoch, parse_owned_tasks
 from minibroker.broker.groups.streams.tasks import AnyTasks, Tasks
 from minibroker.broker.groups.streams.topology import NewTopic, Problem, Status
 from minibroker.broker.groups.streams.warm_ups import FIRST_WITH_WARM_UPS
@@ -46,7 +50,7 @@ class Answer(NamedTuple):
 def heartbeat(
     coordinator: GroupCoordinator, request: StreamsGroupHeartbeatRequest, caller: Caller, version: int
 ) -> Answer:
-    """Return the answer to a heartbeat that has passed `validation.check_request`, after appending what it changed.
+    """Return the answer to a heartbeat that has passed `check_heartbeat_request`, after appending what it changed.
 
     Raises KafkaError with the answer's code, and nothing has changed.
     """
@@ -59,16 +63,16 @@ def heartbeat(
     is_new, was_empty = coordinator.groups.get(group.group_id) is not group, group.is_empty
     update = Update(group, replaced)
     if request.member_epoch == JOINING_EPOCH:
-        update.check_room(request.member_id, request.instance_id)
-    before = _find_member(update, request, owned)
-    after = _apply_request(before, request, caller)
-    update.set_member(before, after)
-    update.set_topology(request.topology, after)
-    update.refresh_topics(owned)
-    update.note_reported_offsets(request, version)
-    update.begin_epoch(after.member_id)
+        update.check_room_for_member(request.member_id, request.instance_id)
+    before = _find_or_make_member(update, request, owned)
+    after = _apply_heartbeat(before, request, caller)
+    update.record_member_and_note_changes(before, after)
+    update.check_or_set_topology(request.topology, after)
+    update.refresh_topology_topics(owned)
+    update.remember_reported_task_offsets(request, version)
+    update.begin_group_epoch_if_changed(after.member_id)
     if was_empty:
-        group.begin_initial_delay(lambda: make_targets_soon(group))
+        group.begin_initial_rebalance_delay(lambda: make_target_assignments_soon(group))
     in_place = version >= FIRST_WITH_WARM_UPS
     after = update.reconcile_member(after, update.find_or_make_target(after), owned, in_place=in_place)
     update.append_changes()
@@ -77,7 +81,7 @@ def heartbeat(
         group.schedule_rebalance_timeout(after)
     if request.shutdown_application:
         group.shutdown_member_id = after.member_id
-    response = _make_response(update, request, before, after, is_new=is_new)
+    response = _make_heartbeat_response(update, request, before, after, is_new=is_new)
     response.task_offset_interval_ms = update.get_group_config("streams.task.offset.interval.ms")
     if version >= FIRST_WITH_WARM_UPS:
         _add_warm_up_status(update, after, response)
@@ -112,11 +116,11 @@ def _remove_leaving_member(group: StreamsGroup, request: StreamsGroupHeartbeatRe
     if request.shutdown_application:
         group.shutdown_member_id = request.member_id
     if request.instance_id is None:
-        group.remove_members([group.check_member(request.member_id)])
+        group.remove_members([group.get_member(request.member_id)])
         return
-    member = group.check_member(request.member_id, request.instance_id)
+    member = group.get_member(request.member_id, request.instance_id)
     if request.member_epoch == LEAVING_FOR_A_WHILE_EPOCH:
-        leave_for_a_while(group, member, LEAVING_FOR_A_WHILE_EPOCH)
+        keep_leaving_static_member(group, member, LEAVING_FOR_A_WHILE_EPOCH)
     else:
         group.remove_members([member])
 
@@ -124,15 +128,15 @@ def _remove_leaving_member(group: StreamsGroup, request: StreamsGroupHeartbeatRe
 # --- who it is ----------------------------------------------------------------------------------
 
 
-def _find_member(update: Update, request: StreamsGroupHeartbeatRequest, owned: Tasks | None) -> StreamsMember:
+def _find_or_make_member(update: Update, request: StreamsGroupHeartbeatRequest, owned: Tasks | None) -> StreamsMember:
     """Return the member as it was before this request. Raises KafkaError if it is unknown or fenced."""
     group, member_id, instance_id = update.group, request.member_id, request.instance_id
     if request.member_epoch == JOINING_EPOCH:
         if instance_id is not None:
             return _find_or_make_static_member(update, member_id, instance_id)
         return group.members.get(member_id) or StreamsMember(member_id)
-    member = group.check_member(member_id, instance_id)
-    check_epoch(member, request.member_epoch, owned)
+    member = group.get_member(member_id, instance_id)
+    check_member_epoch(member, request.member_epoch, owned)
     return member
 
 
@@ -142,24 +146,24 @@ def _find_or_make_static_member(update: Update, member_id: str, instance_id: str
     if static is None:
         return update.group.members.get(member_id) or StreamsMember(member_id)
     if static.epoch != LEAVING_FOR_A_WHILE_EPOCH:
-        raise make_unreleased_error(member_id, instance_id, static.member_id)
+        raise make_unreleased_instance_error(member_id, instance_id, static.member_id)
     return update.replace_static_member(static, member_id)
 
 
 # --- what it says -------------------------------------------------------------------------------
 
 
-def _apply_request(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: Caller) -> StreamsMember:
+def _apply_heartbeat(member: StreamsMember, request: StreamsGroupHeartbeatRequest, caller: Caller) -> StreamsMember:
     """Return the member with what the request says of it; the rest stays."""
     timeout_ms, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
     return member._replace(
-        instance_id=choose_given_or_known(request.instance_id, member.instance_id),
-        rack_id=choose_given_or_known(request.rack_id, member.rack_id),
+        instance_id=get_given_or_known(request.instance_id, member.instance_id),
+        rack_id=get_given_or_known(request.rack_id, member.rack_id),
         client_id=caller.client_id,
         client_host=caller.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
         topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
-        process_id=choose_given_or_known(request.process_id, member.process_id) or "",
+        process_id=get_given_or_known(request.process_id, member.process_id) or "",
         user_endpoint=member.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
         client_tags=member.client_tags
         if tags is None
@@ -170,7 +174,7 @@ def _apply_request(member: StreamsMember, request: StreamsGroupHeartbeatRequest,
 # --- the answer ---------------------------------------------------------------------------------
 
 
-def _make_response(
+def _make_heartbeat_response(
     update: Update,
     request: StreamsGroupHeartbeatRequest,
     before: StreamsMember,
@@ -186,16 +190,16 @@ def _make_response(
         heartbeat_interval_ms=update.get_group_config("streams.heartbeat.interval.ms"),
         status=[
             StreamsGroupHeartbeatResponse.Status(status_code=each.status, status_detail=each.detail)
-            for each in _iterate_status(update)
+            for each in _iterate_status_problems(update)
         ],
     )
     if request.member_epoch == JOINING_EPOCH or before.assigned != member.assigned:
-        response.active_tasks = _make_task_ids(member.assigned.active)
-        response.standby_tasks = _make_task_ids(member.assigned.standby)
-        response.warmup_tasks = _make_task_ids(member.assigned.warmup)
+        response.active_tasks = _encode_task_ids(member.assigned.active)
+        response.standby_tasks = _encode_task_ids(member.assigned.standby)
+        response.warmup_tasks = _encode_task_ids(member.assigned.warmup)
         group.endpoint_epoch += member.user_endpoint is not None
     if group.endpoint_epoch != request.endpoint_information_epoch:
-        response.partitions_by_user_endpoint = _list_endpoints(group)
+        response.partitions_by_user_endpoint = _list_partitions_of_endpoints(group)
     if is_new:
         group.endpoint_epoch = 0
     response.endpoint_information_epoch = group.endpoint_epoch
@@ -213,7 +217,7 @@ def _add_warm_up_status(update: Update, member: StreamsMember, response: Streams
         response.status = [*(response.status or ()), status]
 
 
-def _iterate_status(update: Update) -> Iterable[Problem]:
+def _iterate_status_problems(update: Update) -> Iterable[Problem]:
     """Yield what the answer says about the group."""
     yield from update.status
     if update.configured is not None and update.configured.problem is not None:
@@ -223,29 +227,29 @@ def _iterate_status(update: Update) -> Iterable[Problem]:
         yield Problem(Status.SHUTDOWN_APPLICATION, f"{detail}shutdown for the entire application.")
 
 
-def _make_task_ids(tasks: AnyTasks) -> list[TaskIds]:
+def _encode_task_ids(tasks: AnyTasks) -> list[TaskIds]:
     return [
         TaskIds(subtopology_id=subtopology_id, partitions=sorted(partitions))
         for subtopology_id, partitions in sorted(tasks.items())
     ]
 
 
-def _list_endpoints(group: StreamsGroup) -> list[EndpointToPartitions]:
+def _list_partitions_of_endpoints(group: StreamsGroup) -> list[EndpointToPartitions]:
     """Return which partitions' state each application answers queries for."""
     return [
         EndpointToPartitions(
             user_endpoint=StreamsGroupHeartbeatResponse.Endpoint(
                 host=member.user_endpoint.host, port=member.user_endpoint.port
             ),
-            active_partitions=_list_partitions(group, member.assigned.active),
-            standby_partitions=_list_partitions(group, member.assigned.standby),
+            active_partitions=_list_partitions_of_tasks(group, member.assigned.active),
+            standby_partitions=_list_partitions_of_tasks(group, member.assigned.standby),
         )
         for member in group.members.values()
         if member.user_endpoint is not None
     ]
 
 
-def _list_partitions(group: StreamsGroup, tasks: AnyTasks) -> list[TopicPartition]:
+def _list_partitions_of_tasks(group: StreamsGroup, tasks: AnyTasks) -> list[TopicPartition]:
     found = {} if group.configured is None else group.configured.subtopologies or {}
     topics = group.context.cluster.image.topics
     return [

@@ -55,7 +55,7 @@ class StreamsMember(NamedTuple):
     assigned: AssignedTasks = NOTHING_ASSIGNED
     pending_revocation: AssignedTasks = NOTHING_ASSIGNED
 
-    def with_epoch(
+    def with_epoch_and_assignment(
         self, epoch: int, state: MemberState, assigned: AssignedTasks, pending_revocation: AssignedTasks
     ) -> StreamsMember:
         """Return this member in another epoch; the present one is its previous one then."""
@@ -96,7 +96,7 @@ class StreamsMember(NamedTuple):
             client_tags=[kind.KeyValue(key=key, value=value) for key, value in self.client_tags],
         )
 
-    def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
+    def with_recorded_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
         """Return this member with what a record says of it."""
         endpoint = value.user_endpoint
         return self._replace(
@@ -126,7 +126,7 @@ class StreamsMember(NamedTuple):
             warmup_tasks_pending_revocation=_encode_tasks(revoked.warmup),
         )
 
-    def with_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
+    def with_recorded_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
         """Return this member with the epochs, state and tasks of a record."""
         known = value.state in MemberState.__members__.values()
         return self._replace(

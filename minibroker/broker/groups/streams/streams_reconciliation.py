@@ -49,13 +49,13 @@ class Circumstances(NamedTuple):
     is_warmup_here: IsTaken
     in_place: bool = False
 
-    def still_has(self, revoked: AssignedTasks) -> bool:
+    def may_still_run(self, revoked: AssignedTasks) -> bool:
         """Return whether the member may still run some of these: without a report it may run all."""
-        return self.owned is None or self.owned.shares_some(revoked)
+        return self.owned is None or self.owned.has_common_task(revoked)
 
-    def must_wait_for(self, revoked: AssignedTasks) -> bool:
+    def must_wait_for_revocation(self, revoked: AssignedTasks) -> bool:
         """Return whether there is anything to give up, and the member may still run some of it."""
-        return not revoked.is_empty and self.still_has(revoked)
+        return not revoked.is_empty and self.may_still_run(revoked)
 
 
 def reconcile_member(member: StreamsMember, circumstances: Circumstances) -> StreamsMember:
@@ -66,29 +66,29 @@ def reconcile_member(member: StreamsMember, circumstances: Circumstances) -> Str
     if member.is_reconciled_to(circumstances.target_epoch):
         return member
     if member.state is MemberState.UNREVOKED_TASKS:
-        if circumstances.still_has(member.pending_revocation):
+        if circumstances.may_still_run(member.pending_revocation):
             return member
-        return _move_toward_target(member, circumstances, member.epoch + 1)
+        return _move_member_toward_target(member, circumstances, member.epoch + 1)
     if member.state is MemberState.UNKNOWN:
         if circumstances.owned is None or any(circumstances.owned):
             message = (
                 "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin."
             )
             raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
-        return _move_toward_target(member, circumstances, circumstances.target_epoch)
-    return _move_toward_target(member, circumstances, member.epoch)
+        return _move_member_toward_target(member, circumstances, circumstances.target_epoch)
+    return _move_member_toward_target(member, circumstances, member.epoch)
 
 
-def _move_toward_target(member: StreamsMember, circumstances: Circumstances, epoch: int) -> StreamsMember:
+def _move_member_toward_target(member: StreamsMember, circumstances: Circumstances, epoch: int) -> StreamsMember:
     """Return the member with the tasks that it may have now; `epoch` is its own while it has tasks to give up."""
     assigned, target = member.assigned, circumstances.target
     kept = AssignedTasks(
-        _select_active(assigned.active, target.active, wanted=True),
+        _select_active_tasks(assigned.active, target.active, wanted=True),
         _intersect_tasks(assigned.standby, target.standby),
         _intersect_tasks(assigned.warmup, target.warmup),
     )
     revoked = AssignedTasks(
-        _select_active(assigned.active, target.active, wanted=False),
+        _select_active_tasks(assigned.active, target.active, wanted=False),
         _subtract_tasks(assigned.standby, target.standby),
         _subtract_tasks(assigned.warmup, target.warmup),
     )
@@ -97,24 +97,24 @@ def _move_toward_target(member: StreamsMember, circumstances: Circumstances, epo
         _subtract_tasks(target.standby, kept.standby),
         _subtract_tasks(target.warmup, kept.warmup),
     )
-    given = _select_free(wanted, circumstances, assigned if circumstances.in_place else NOTHING_ASSIGNED)
+    given = _select_free_tasks(wanted, circumstances, assigned if circumstances.in_place else NOTHING_ASSIGNED)
     if circumstances.in_place:
-        kept, revoked = _revoke_changed_roles(assigned, given, kept, revoked)
-        kept, revoked = _revoke_promoted(assigned, given, kept, revoked, circumstances)
-    if circumstances.must_wait_for(revoked):
-        return member.with_epoch(epoch, MemberState.UNREVOKED_TASKS, kept, revoked)
+        kept, revoked = _revoke_tasks_with_changed_role(assigned, given, kept, revoked)
+        kept, revoked = _revoke_tasks_becoming_active(assigned, given, kept, revoked, circumstances)
+    if circumstances.must_wait_for_revocation(revoked):
+        return member.with_epoch_and_assignment(epoch, MemberState.UNREVOKED_TASKS, kept, revoked)
     active = dict(kept.active)
     for each, partitions in given.active.items():
         active[each] = {**active.get(each, {}), **dict.fromkeys(sorted(partitions), circumstances.target_epoch)}
     after = AssignedTasks(active, _join_tasks(kept.standby, given.standby), _join_tasks(kept.warmup, given.warmup))
     state = MemberState.STABLE if given == wanted else MemberState.UNRELEASED_TASKS
-    return member.with_epoch(circumstances.target_epoch, state, after, NOTHING_ASSIGNED)
+    return member.with_epoch_and_assignment(circumstances.target_epoch, state, after, NOTHING_ASSIGNED)
 
 
 # --- roles that change in place -------------------------------------------------------------------
 
 
-def _revoke_changed_roles(
+def _revoke_tasks_with_changed_role(
     assigned: AssignedTasks, given: Tasks, kept: AssignedTasks, revoked: AssignedTasks
 ) -> tuple[AssignedTasks, AssignedTasks]:
     """Return what is kept, and what is to be given up, if tasks change to standbys or warm-ups at once.
@@ -134,7 +134,7 @@ def _revoke_changed_roles(
     )
 
 
-def _revoke_promoted(
+def _revoke_tasks_becoming_active(
     assigned: AssignedTasks, given: Tasks, kept: AssignedTasks, revoked: AssignedTasks, circumstances: Circumstances
 ) -> tuple[AssignedTasks, AssignedTasks]:
     """Return what is kept and what is to be given up, if tasks become active: until then they are kept."""
@@ -142,7 +142,7 @@ def _revoke_promoted(
     revoked = revoked._replace(
         standby=_subtract_tasks(revoked.standby, target), warmup=_subtract_tasks(revoked.warmup, target)
     )
-    now: TaskSet = {} if circumstances.must_wait_for(revoked) else given.active
+    now: TaskSet = {} if circumstances.must_wait_for_revocation(revoked) else given.active
     return (
         kept._replace(
             standby=_join_tasks(kept.standby, _subtract_tasks(_intersect_tasks(assigned.standby, target), now)),
@@ -155,7 +155,7 @@ def _revoke_promoted(
 # --- sets of tasks --------------------------------------------------------------------------------
 
 
-def _select_active(active: EpochTasks, target: TaskSet, *, wanted: bool) -> EpochTasks:
+def _select_active_tasks(active: EpochTasks, target: TaskSet, *, wanted: bool) -> EpochTasks:
     """Return those of the active tasks that are in the target, or those that are not."""
     return {
         each: some
@@ -177,7 +177,7 @@ def _join_tasks(tasks: TaskSet, others: Mapping[str, frozenset[int]]) -> TaskSet
     return {each: tasks.get(each, frozenset()) | others.get(each, frozenset()) for each in {**tasks, **others}}
 
 
-def _select_free(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks) -> Tasks:
+def _select_free_tasks(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks) -> Tasks:
     """Return those of the tasks that nobody has who must give them up first; the member's `own` change in place."""
     at = circumstances
 
@@ -191,12 +191,14 @@ def _select_free(wanted: Tasks, circumstances: Circumstances, own: AssignedTasks
         return at.is_active_here(task) and not contains_task(own.active, task)
 
     return Tasks(
-        _drop_taken(wanted.active, lambda task: at.is_active(task) or is_standby(task) or is_warmup(task)),
-        _drop_taken(wanted.standby, lambda task: is_active(task) or at.is_standby_here(task) or is_warmup(task)),
-        _drop_taken(wanted.warmup, lambda task: at.is_active_here(task) or is_standby(task) or at.is_warmup_here(task)),
+        _drop_taken_tasks(wanted.active, lambda task: at.is_active(task) or is_standby(task) or is_warmup(task)),
+        _drop_taken_tasks(wanted.standby, lambda task: is_active(task) or at.is_standby_here(task) or is_warmup(task)),
+        _drop_taken_tasks(
+            wanted.warmup, lambda task: at.is_active_here(task) or is_standby(task) or at.is_warmup_here(task)
+        ),
     )
 
 
-def _drop_taken(tasks: TaskSet, is_taken: IsTaken) -> TaskSet:
+def _drop_taken_tasks(tasks: TaskSet, is_taken: IsTaken) -> TaskSet:
     free: Iterable[TaskId] = (task for task in list_tasks(tasks) if not is_taken(task))
     return group_by_subtopology(free)

@@ -11,9 +11,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
-from minibroker.broker.clock import run_in_slices
+from minibroker.broker.clock import run_chore_in_slices
 from minibroker.broker.configs.group_settings import RACK_TAGS, get_group_config
-from minibroker.broker.groups.consumer.subscriptions import hash_metadata
+from minibroker.broker.groups.consumer.subscriptions import hash_topic_metadata
 from minibroker.broker.groups.group import Group
 from minibroker.broker.groups.group_entries import Change
 from minibroker.broker.groups.heartbeats import JOINING_EPOCH
@@ -40,7 +40,7 @@ from minibroker.broker.groups.streams.warm_ups import (
     Situation,
     Step,
     WarmUpSettings,
-    choose_next_step,
+    choose_next_step_to_target,
 )
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatRequest
@@ -89,7 +89,7 @@ class Update:
 
     # --- members and topology ---------------------------------------------------------------------
 
-    def check_room(self, member_id: str, instance_id: str | None) -> None:
+    def check_room_for_member(self, member_id: str, instance_id: str | None) -> None:
         """Check that the group may have this member. Raises KafkaError(GROUP_MAX_SIZE_REACHED)."""
         limit = self._cluster.settings["group.streams.max.size"]
         known = member_id in self.members or instance_id in self.group.static
@@ -97,7 +97,7 @@ class Update:
             message = f"The streams group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
-    def set_member(self, before: StreamsMember, member: StreamsMember) -> None:
+    def record_member_and_note_changes(self, before: StreamsMember, member: StreamsMember) -> None:
         """Record what a member says of itself, if it is new or has changed."""
         if member != before or member.member_id not in self.members:
             self._changes.append(streams_recording.make_member_metadata_record(self.group.group_id, member))
@@ -106,7 +106,7 @@ class Update:
 
     def replace_static_member(self, member: StreamsMember, member_id: str) -> StreamsMember:
         """Give a static member that joins again a new id, with its target and tasks; return it."""
-        group_id, target = self.group.group_id, self.group.get_target(member.member_id)
+        group_id, target = self.group.group_id, self.group.get_target_of_member(member.member_id)
         replacement = member._replace(member_id=member_id, epoch=JOINING_EPOCH, previous_epoch=JOINING_EPOCH)
         del self.members[member.member_id]
         self._gone.append(member.member_id)
@@ -122,14 +122,14 @@ class Update:
         ]
         return replacement
 
-    def note_reported_offsets(self, request: StreamsGroupHeartbeatRequest, version: int) -> None:
+    def remember_reported_task_offsets(self, request: StreamsGroupHeartbeatRequest, version: int) -> None:
         """Take note of the offsets that a heartbeat reports. Raises KafkaError(INVALID_REQUEST)."""
         member_id, said, ends = request.member_id, request.task_offsets, request.task_end_offsets
         if said is not None or ends is not None:
-            self._offsets[member_id] = self._get_offsets(member_id).make_updated(said, ends)
+            self._offsets[member_id] = self._get_task_offsets(member_id).make_updated_offsets(said, ends)
         self._warms_up[member_id] = version >= FIRST_WITH_WARM_UPS
 
-    def set_topology(self, said: SaidTopology | None, member: StreamsMember) -> None:
+    def check_or_set_topology(self, said: SaidTopology | None, member: StreamsMember) -> None:
         """Take the topology of the first member to join; the others must have the same, or an older one.
 
         Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
@@ -146,11 +146,11 @@ class Update:
             detail = f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch "
             self.status.append(Problem(Status.STALE_TOPOLOGY, f"{detail}{present.epoch}."))
 
-    def refresh_topics(self, owned: Tasks | None) -> None:
+    def refresh_topology_topics(self, owned: Tasks | None) -> None:
         """Find out which of the topology's topics there are. Raises KafkaError for tasks that there are not."""
         topology, image = self._get_known_topology(), self._cluster.image
         if self.configured is None or self.group.looked_at_commit != self._cluster.commits:
-            found = hash_metadata(topology.topic_names, image)
+            found = hash_topic_metadata(topology.topic_names, image)
             self._changed = self._changed or found != self._metadata_hash
             if self.configured is None or found != self._metadata_hash:
                 self.configured = configure_topology(topology, image)
@@ -165,7 +165,7 @@ class Update:
 
     # --- epochs and targets -------------------------------------------------------------------------
 
-    def begin_epoch(self, member_id: str) -> None:
+    def begin_group_epoch_if_changed(self, member_id: str) -> None:
         """Begin another epoch if members, topology, topics or the settings of the assignor have changed.
 
         Begin one as well if this member's heartbeat allows another step to the target.
@@ -177,7 +177,7 @@ class Update:
         validated = topology.epoch if self.configured and self.configured.is_ready else NOT_VALIDATED
         if self._changed or validated != group.validated_epoch or configs != group.assignment_configs:
             self._refines = False
-        elif self._may_take_step(member_id):
+        elif self._may_take_step_to_target(member_id):
             self._refines = True
         else:
             return
@@ -192,12 +192,12 @@ class Update:
         """Return a config of the group."""
         return get_group_config(self._cluster, self.group.group_id, name)
 
-    def _may_take_step(self, member_id: str) -> bool:
+    def _may_take_step_to_target(self, member_id: str) -> bool:
         step = self.group.step
         return (
             step is not None
             and step.epoch == self.group.epoch
-            and step.is_over(member_id, self._get_offsets(member_id), self._make_warm_up_settings())
+            and step.allows_next_step(member_id, self._get_task_offsets(member_id), self._make_warm_up_settings())
             and self.group.state_name == State.STABLE
         )
 
@@ -213,43 +213,43 @@ class Update:
         None if the step to the target must be chosen first, which goes on in later turns of the loop.
         """
         if self.group.initial_delay is not None:
-            self._delay_assignment("initial rebalance delay")
+            self._report_assignment_delayed("initial rebalance delay")
             return Target(self._assignment_epoch, NO_TASKS)
-        if self._is_early():
-            self._delay_assignment("assignment interval")
-        self._assigns_later = self.has_work and not self._is_small()
-        if self._wants_target and not self._assigns_later:
+        if self._must_delay_target():
+            self._report_assignment_delayed("assignment interval")
+        self._assigns_later = self.is_target_or_step_due and not self._is_small_assignment()
+        if self._is_target_due and not self._assigns_later:
             run_all_steps(self._assign_tasks())
-        step = self._present_step
+        step = self._step_to_target
         if step is None and self._assigns_later and member.epoch != JOINING_EPOCH:
             return None
-        tasks = (step or run_all_steps(self._choose_step())).tasks.get(member.member_id)
+        tasks = (step or run_all_steps(self._choose_step_to_target())).tasks.get(member.member_id)
         target = self._target.get(member.member_id, NO_TASKS) if tasks is None else tasks
         return Target(self._assignment_epoch, target)
 
     @property
-    def has_work(self) -> bool:
+    def is_target_or_step_due(self) -> bool:
         """Whether a target is due, or a step to it."""
-        return self._wants_target or self._present_step is None
+        return self._is_target_due or self._step_to_target is None
 
     @property
-    def _present_step(self) -> Step | None:
+    def _step_to_target(self) -> Step | None:
         return self._step if self._step is not None and self._step.epoch == self._assignment_epoch else None
 
     @property
-    def _wants_target(self) -> bool:
-        return self._epoch > self._assignment_epoch and not self._is_early()
+    def _is_target_due(self) -> bool:
+        return self._epoch > self._assignment_epoch and not self._must_delay_target()
 
-    def _is_small(self) -> bool:
+    def _is_small_assignment(self) -> bool:
         """Return whether an assignment takes so little time that a heartbeat may wait for it."""
         return len(self.members) + sum(1 for _ in islice(self._list_tasks(), SMALL)) < SMALL
 
     def _list_tasks(self, *, stateful_only: bool = False) -> Iterable[TaskId]:
         """Return the tasks, none while a topic is missing."""
         found = self.configured
-        return found.task_ids(stateful_only=stateful_only) if found is not None and found.is_ready else ()
+        return found.iterate_task_ids(stateful_only=stateful_only) if found is not None and found.is_ready else ()
 
-    def _is_early(self) -> bool:
+    def _must_delay_target(self) -> bool:
         """Return whether a new target has to wait; a step to the present one has not."""
         if self._refines or self._epoch == self._assignment_epoch:
             return False
@@ -257,48 +257,48 @@ class Update:
         last_ms = self.group.assignment_timestamp_ms
         return bool(last_ms and interval_ms and self._cluster.clock.wall_ms() < last_ms + interval_ms)
 
-    def _delay_assignment(self, reason: str) -> None:
+    def _report_assignment_delayed(self, reason: str) -> None:
         detail = f"Assignment delayed due to the configured {reason}."
         self.status.append(Problem(Status.ASSIGNMENT_DELAYED, detail))
 
     def make_target_if_due(self) -> Steps[None]:
         """Make a target for the group's epoch, if that is due, and choose the step to it."""
-        if self._wants_target:
+        if self._is_target_due:
             yield from self._assign_tasks()
-        yield from self._choose_step()
+        yield from self._choose_step_to_target()
 
     def _assign_tasks(self) -> Steps[None]:
         """Make a target for the group's epoch; one that began only for another step has the same as before."""
         made_ms = self.group.assignment_timestamp_ms
         if not self._refines:
-            yield from self._make_target()
+            yield from self._make_target_assignment()
             made_ms = self._cluster.clock.wall_ms()
         self._changes.append(streams_recording.make_target_epoch_record(self.group.group_id, self._epoch, made_ms))
         self._assignment_epoch = self._epoch
 
-    def _choose_step(self) -> Steps[Step]:
+    def _choose_step_to_target(self) -> Steps[Step]:
         found = self.configured.subtopologies or {} if self.configured and self.configured.is_ready else {}
         situation = Situation(
             self.members,
             self._target,
             {name for name, each in found.items() if each.is_stateful},
-            self._collect_known_offsets(),
+            self._collect_task_offsets(),
             {**self.group.warms_up, **self._warms_up},
         )
-        step = self._step = yield from choose_next_step(
+        step = self._step = yield from choose_next_step_to_target(
             situation, self._assignment_epoch, self._make_warm_up_settings()
         )
         return step
 
-    def _collect_known_offsets(self) -> dict[str, TaskOffsets]:
+    def _collect_task_offsets(self) -> dict[str, TaskOffsets]:
         return {**self.group.task_offsets, **self._offsets}
 
-    def _get_offsets(self, member_id: str) -> TaskOffsets:
+    def _get_task_offsets(self, member_id: str) -> TaskOffsets:
         return self._offsets.get(member_id) or self.group.task_offsets.get(member_id, NO_OFFSETS)
 
-    def _make_target(self) -> Steps[None]:
+    def _make_target_assignment(self) -> Steps[None]:
         """Make a target: without tasks while a topic is missing."""
-        offsets = self._collect_known_offsets()
+        offsets = self._collect_task_offsets()
         members = {
             member_id: MemberSpecification(
                 member.process_id,
@@ -337,10 +337,10 @@ class Update:
                 target.epoch,
                 target.tasks,
                 owned,
-                group.is_active,
-                partial(group.is_active_in, process_id),
-                partial(group.is_standby_in, process_id),
-                partial(group.is_warmup_in, process_id),
+                group.is_task_active,
+                partial(group.is_task_active_in_process, process_id),
+                partial(group.is_task_standby_in_process, process_id),
+                partial(group.is_task_warmup_in_process, process_id),
                 in_place,
             ),
         )
@@ -355,15 +355,15 @@ class Update:
         self.group.configured = self.configured
         self.group.looked_at_commit = commits
         for member_id in self._gone:
-            self.group.timers.cancel(member_id)
+            self.group.timers.cancel_timers(member_id)
         for member_id, offsets in self._offsets.items():
             self.group.remember_task_offsets(member_id, offsets)
         self.group.warms_up.update(self._warms_up)
-        self._set_step()
+        self._set_step_of_group()
         if self._assigns_later:
-            make_targets_soon(self.group)
+            make_target_assignments_soon(self.group)
 
-    def _set_step(self) -> None:
+    def _set_step_of_group(self) -> None:
         self.group.step = self._step
         if self._refines:
             self.group.refining_epoch = self._epoch
@@ -379,7 +379,7 @@ class Update:
             self.group.append_changes(portion)
             yield
         if not self.is_obsolete:
-            self._set_step()
+            self._set_step_of_group()
 
     @property
     def is_obsolete(self) -> bool:
@@ -390,22 +390,24 @@ class Update:
 # --- large groups ---------------------------------------------------------------------------------
 
 
-def make_targets_soon(group: StreamsGroup) -> None:
+def make_target_assignments_soon(group: StreamsGroup) -> None:
     """Make a target in later turns of the loop, unless that goes on already. Members learn of it by heartbeats."""
     if not group.is_assigning:
         group.is_assigning = True
         cluster = group.context.cluster
-        cluster.clock.call_later(0, lambda: run_in_slices(cluster.clock, _do_nothing, make_targets(group), _do_nothing))
+        cluster.clock.call_later(
+            0, lambda: run_chore_in_slices(cluster.clock, _do_nothing, make_target_assignments(group), _do_nothing)
+        )
 
 
 def _do_nothing(*_: None) -> None:
     """Do nothing: the steps do it."""
 
 
-def make_targets(group: StreamsGroup) -> Steps[None]:
+def make_target_assignments(group: StreamsGroup) -> Steps[None]:
     """Make targets until there is one for the group's present epoch."""
     try:
-        while not group.is_empty and group.configured is not None and (update := Update(group)).has_work:
+        while not group.is_empty and group.configured is not None and (update := Update(group)).is_target_or_step_due:
             yield from update.make_target_if_due()
             yield from update.append_changes_in_portions()
             if group.context.groups.get(group.group_id) is not group:
@@ -416,7 +418,7 @@ def make_targets(group: StreamsGroup) -> Steps[None]:
         group.is_assigning = False
 
 
-def leave_for_a_while(group: StreamsGroup, member: StreamsMember, epoch: int) -> None:
+def keep_leaving_static_member(group: StreamsGroup, member: StreamsMember, epoch: int) -> None:
     """Keep the place of a static member that leaves, until its session ends. Raises KafkaError."""
     active = {each: dict.fromkeys(epochs, 0) for each, epochs in member.assigned.active.items()}
     away = member._replace(

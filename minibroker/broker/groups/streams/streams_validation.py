@@ -7,8 +7,8 @@ from minibroker.broker.groups.heartbeats import (
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
     check_not_empty,
-    make_fenced_error,
-    make_invalid_request,
+    make_fenced_epoch_error,
+    make_invalid_request_error,
 )
 from minibroker.broker.groups.streams.streams_member import StreamsMember
 from minibroker.broker.groups.streams.tasks import Tasks, parse_task_set
@@ -24,39 +24,41 @@ from minibroker.protocol.messages.streams_groups import StreamsGroupHeartbeatReq
 MAXIMUM_TAGS = 100
 
 
-def check_request(request: StreamsGroupHeartbeatRequest) -> None:
+def check_heartbeat_request(request: StreamsGroupHeartbeatRequest) -> None:
     """Check a request by itself. Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
     topology = request.topology
     if topology is not None and any(each.source_topic_regex for each in topology.subtopologies):
-        raise make_invalid_request("Regular expressions for source topics are not supported yet.")
+        raise make_invalid_request_error("Regular expressions for source topics are not supported yet.")
     check_not_empty(request.member_id, "MemberId")
     check_not_empty(request.group_id, "GroupId")
     check_not_empty(request.instance_id, "InstanceId")
     check_not_empty(request.rack_id, "RackId")
     if request.member_epoch == JOINING_EPOCH:
-        _check_join(request)
+        _check_joining_heartbeat(request)
     elif request.member_epoch == LEAVING_FOR_A_WHILE_EPOCH and request.instance_id is None:
-        raise make_invalid_request("InstanceId can't be null.")
+        raise make_invalid_request_error("InstanceId can't be null.")
     elif request.member_epoch < LEAVING_FOR_A_WHILE_EPOCH:
-        raise make_invalid_request(f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
+        raise make_invalid_request_error(
+            f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
+        )
     task_lists = request.active_tasks, request.standby_tasks, request.warmup_tasks
     if any(tasks is not None for tasks in task_lists) and any(tasks is None for tasks in task_lists):
-        raise make_invalid_request("If one task-type is non-null, all must be non-null.")
+        raise make_invalid_request_error("If one task-type is non-null, all must be non-null.")
     if request.member_epoch != JOINING_EPOCH and topology is not None:
-        raise make_invalid_request("Topology can only be provided when (re-)joining.")
+        raise make_invalid_request_error("Topology can only be provided when (re-)joining.")
     if len(request.client_tags or ()) > MAXIMUM_TAGS:
-        raise make_invalid_request(f"A member may have {MAXIMUM_TAGS} tags at most.")
+        raise make_invalid_request_error(f"A member may have {MAXIMUM_TAGS} tags at most.")
 
 
-def _check_join(request: StreamsGroupHeartbeatRequest) -> None:
+def _check_joining_heartbeat(request: StreamsGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == UNKNOWN_TIMEOUT_MS:
-        raise make_invalid_request("RebalanceTimeoutMs must be provided in first request.")
+        raise make_invalid_request_error("RebalanceTimeoutMs must be provided in first request.")
     task_lists = ("Active", request.active_tasks), ("Standby", request.standby_tasks), ("Warmup", request.warmup_tasks)
     for name, tasks in task_lists:
         if tasks is None or tasks:
-            raise make_invalid_request(f"{name}Tasks must be empty when (re-)joining.")
+            raise make_invalid_request_error(f"{name}Tasks must be empty when (re-)joining.")
     if request.topology is None:
-        raise make_invalid_request("Topology must be non-null when (re-)joining.")
+        raise make_invalid_request_error("Topology must be non-null when (re-)joining.")
     for subtopology in request.topology.subtopologies:
         for topic in subtopology.state_changelog_topics:
             if topic.partitions:
@@ -71,9 +73,9 @@ def parse_owned_tasks(request: StreamsGroupHeartbeatRequest) -> Tasks | None:
     if active is None or standby is None or warmup is None:
         return None
     if len(active) + len(standby) + len(warmup) > MAXIMUM_NAMES:
-        raise make_invalid_request(f"A member may have tasks of {MAXIMUM_NAMES} subtopologies at most.")
+        raise make_invalid_request_error(f"A member may have tasks of {MAXIMUM_NAMES} subtopologies at most.")
     if sum(len(each.partitions) for tasks in (active, standby, warmup) for each in tasks) > MAXIMUM_TASKS:
-        raise make_invalid_request(f"A member may have {MAXIMUM_TASKS} tasks at most.")
+        raise make_invalid_request_error(f"A member may have {MAXIMUM_TASKS} tasks at most.")
     return Tasks(parse_task_set(active), parse_task_set(standby), parse_task_set(warmup))
 
 
@@ -82,25 +84,25 @@ def check_owned_tasks(owned: Tasks | None, configured: Configured) -> None:
     if owned is not None and configured.subtopologies is not None:
         for tasks in owned:
             for subtopology_id, partitions in tasks.items():
-                _check_task(subtopology_id, partitions, configured.subtopologies.get(subtopology_id))
+                _check_owned_task(subtopology_id, partitions, configured.subtopologies.get(subtopology_id))
 
 
-def _check_task(subtopology_id: str, partitions: frozenset[int], found: ConfiguredSubtopology | None) -> None:
+def _check_owned_task(subtopology_id: str, partitions: frozenset[int], found: ConfiguredSubtopology | None) -> None:
     if found is None:
-        raise make_invalid_request(f"Subtopology {subtopology_id} does not exist in the topology.")
+        raise make_invalid_request_error(f"Subtopology {subtopology_id} does not exist in the topology.")
     for partition in (min(partitions), max(partitions)):
         if not 0 <= partition < found.task_count:
             message = f"Task {partition} for subtopology {subtopology_id} is invalid. "
-            raise make_invalid_request(f"{message}Number of tasks for this subtopology: {found.task_count}")
+            raise make_invalid_request_error(f"{message}Number of tasks for this subtopology: {found.task_count}")
 
 
-def check_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
+def check_member_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:
     """Check that the epoch is the member's. Raises KafkaError(FENCED_MEMBER_EPOCH).
 
     The previous epoch is valid while the member has nothing that it must give up: it may have missed an answer.
     """
     if epoch in (JOINING_EPOCH, member.epoch):
         return
-    if epoch < member.epoch and epoch == member.previous_epoch and owned and owned.is_within(member.assigned):
+    if epoch < member.epoch and epoch == member.previous_epoch and owned and owned.is_subset_of(member.assigned):
         return
-    raise make_fenced_error("streams", epoch, member.epoch)
+    raise make_fenced_epoch_error("streams", epoch, member.epoch)

@@ -30,7 +30,9 @@ class TaskOffsets(NamedTuple):
     restored: Mapping[TaskId, int] = {}
     ends: Mapping[TaskId, int] = {}
 
-    def make_updated(self, restored: Sequence[SaidOffset] | None, ends: Sequence[SaidOffset] | None) -> TaskOffsets:
+    def make_updated_offsets(
+        self, restored: Sequence[SaidOffset] | None, ends: Sequence[SaidOffset] | None
+    ) -> TaskOffsets:
         """Return the offsets after a heartbeat; None means as before. Raises KafkaError(INVALID_REQUEST)."""
         return TaskOffsets(
             self.restored if restored is None else _group_by_task(restored),

@@ -26,20 +26,20 @@ class Tasks(NamedTuple):
     standby: TaskSet = {}
     warmup: TaskSet = {}
 
-    def shares_some(self, others: AssignedTasks) -> bool:
+    def has_common_task(self, others: AssignedTasks) -> bool:
         """Return whether any task, in its role, is also one of the others."""
         return (
-            _share_a_task(self.active, others.active)
-            or _share_a_task(self.standby, others.standby)
-            or _share_a_task(self.warmup, others.warmup)
+            _have_common_task(self.active, others.active)
+            or _have_common_task(self.standby, others.standby)
+            or _have_common_task(self.warmup, others.warmup)
         )
 
-    def is_within(self, others: AssignedTasks) -> bool:
+    def is_subset_of(self, others: AssignedTasks) -> bool:
         """Return whether all tasks, in their roles, are among the others."""
         return (
-            _are_all_among(self.active, others.active)
-            and _are_all_among(self.standby, others.standby)
-            and _are_all_among(self.warmup, others.warmup)
+            _is_subset_of(self.active, others.active)
+            and _is_subset_of(self.standby, others.standby)
+            and _is_subset_of(self.warmup, others.warmup)
         )
 
 
@@ -50,7 +50,7 @@ class AssignedTasks(NamedTuple):
     standby: TaskSet = {}
     warmup: TaskSet = {}
 
-    def without_epochs(self) -> Tasks:
+    def get_tasks_without_epochs(self) -> Tasks:
         """Return the tasks alone."""
         active = {subtopology_id: frozenset(epochs) for subtopology_id, epochs in self.active.items()}
         return Tasks(active, self.standby, self.warmup)
@@ -67,11 +67,11 @@ NOTHING_ASSIGNED = AssignedTasks()
 AnyTasks = TaskSet | EpochTasks
 
 
-def _share_a_task(tasks: TaskSet, others: AnyTasks) -> bool:
+def _have_common_task(tasks: TaskSet, others: AnyTasks) -> bool:
     return any(not partitions.isdisjoint(others.get(each, ())) for each, partitions in tasks.items())
 
 
-def _are_all_among(tasks: TaskSet, others: AnyTasks) -> bool:
+def _is_subset_of(tasks: TaskSet, others: AnyTasks) -> bool:
     return all(partition in others.get(each, ()) for each, partitions in tasks.items() for partition in partitions)
 
 

@@ -120,7 +120,7 @@ def check_topology_size(said: SaidTopology) -> None:
     if said.epoch < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology epoch must be non-negative.")
     if len({each.subtopology_id for each in said.subtopologies[:MAXIMUM_NAMES]}) < len(said.subtopologies):
-        raise _make_invalid_topology(f"A topology may have {MAXIMUM_NAMES} subtopologies at most, each once.")
+        raise _make_invalid_topology_error(f"A topology may have {MAXIMUM_NAMES} subtopologies at most, each once.")
     count = 0
     for subtopology in said.subtopologies:
         groups = subtopology.copartition_groups
@@ -131,10 +131,10 @@ def check_topology_size(said: SaidTopology) -> None:
             len(group.source_topics) + len(group.repartition_source_topics) for group in groups[:MAXIMUM_NAMES]
         )
         if count > MAXIMUM_NAMES or max(map(len, infos)) > MAXIMUM_NAMES:
-            raise _make_invalid_topology(f"A topology may have {MAXIMUM_NAMES} topics and configs at most.")
+            raise _make_invalid_topology_error(f"A topology may have {MAXIMUM_NAMES} topics and configs at most.")
 
 
-def list_topic_names(said: SaidTopology) -> dict[str, None]:
+def list_topology_topic_names(said: SaidTopology) -> dict[str, None]:
     """Return the names of all topics of a topology, each once, as the client lists them."""
     return {
         name: None
@@ -182,7 +182,7 @@ class Configured(NamedTuple):
     missing: Mapping[str, NewTopic] = {}
     problem: Problem | None = None
 
-    def task_ids(self, *, stateful_only: bool = False) -> Iterator[TaskId]:
+    def iterate_task_ids(self, *, stateful_only: bool = False) -> Iterator[TaskId]:
         """Yield the tasks of all subtopologies, or of those with state."""
         for subtopology_id, each in (self.subtopologies or {}).items():
             if each.is_stateful or not stateful_only:
@@ -208,28 +208,28 @@ def configure_topology(topology: Topology, image: Image) -> Configured:
     Raises KafkaError(STREAMS_INVALID_TOPOLOGY) for a topology that cannot work with any topics.
     """
     try:
-        _check_sources(topology, image)
+        _check_source_topics_exist(topology, image)
         counts = _Counts(topology, image)
         subtopologies = {each: _configure_subtopology(one, counts) for each, one in topology.subtopologies.items()}
         if sum(each.task_count for each in subtopologies.values()) > MAXIMUM_TASKS:
-            raise _make_invalid_topology(f"A topology may have {MAXIMUM_TASKS} tasks at most.")
+            raise _make_invalid_topology_error(f"A topology may have {MAXIMUM_TASKS} tasks at most.")
         missing = _find_missing_topics(topology, image, counts)
     except _Misconfigured as failure:
         return Configured(None, {}, failure.problem)
     if not missing:
         return Configured(subtopologies)
-    detail = f"Internal topics are missing: {_format_names(sorted(missing))}"
+    detail = f"Internal topics are missing: {_format_topic_names(sorted(missing))}"
     return Configured(subtopologies, missing, Problem(Status.MISSING_INTERNAL_TOPICS, detail))
 
 
-def _check_sources(topology: Topology, image: Image) -> None:
+def _check_source_topics_exist(topology: Topology, image: Image) -> None:
     sources = {name for each in topology.subtopologies.values() for name in each.source_topics}
     missing = sorted(sources - image.topics.keys())
     if missing:
-        raise _Misconfigured(Status.MISSING_SOURCE_TOPICS, f"Source topics {_format_names(missing)} are missing.")
+        raise _Misconfigured(Status.MISSING_SOURCE_TOPICS, f"Source topics {_format_topic_names(missing)} are missing.")
 
 
-def _format_names(names: list[str]) -> str:
+def _format_topic_names(names: list[str]) -> str:
     shown = ", ".join(names[:LISTED])
     return f"{shown} and {len(names) - LISTED} additional topics" if len(names) > LISTED else shown
 
@@ -273,12 +273,12 @@ class _Counts:
         self._image = image
         self._subtopologies = topology.subtopologies.values()
         self.decided: dict[str, int] = {}
-        self._fixed = self._read_given_counts()
+        self._fixed = self._collect_given_partition_counts()
         self._internal = {topic.name for each in self._subtopologies for topic in each.repartition_source_topics}
-        self._decide_repartition_topics()
+        self._decide_repartition_topic_counts()
         for subtopology in self._subtopologies:
             for group in _iterate_copartition_groups(subtopology):
-                self._make_equal(group)
+                self._equalize_copartitioned_counts(group)
         for each in self._subtopologies:
             count = max(self.get_partition_count(name) for name in _iterate_read_topics(each))
             sources = set(each.source_topics)
@@ -293,10 +293,10 @@ class _Counts:
         """Return the number of partitions. Raises KafkaError(STREAMS_INVALID_TOPOLOGY)."""
         count = self.find_partition_count(name)
         if count is None:
-            raise _make_invalid_topology(f"Number of partitions is not set for topic: {name}")
+            raise _make_invalid_topology_error(f"Number of partitions is not set for topic: {name}")
         return count
 
-    def _read_given_counts(self) -> dict[str, int]:
+    def _collect_given_partition_counts(self) -> dict[str, int]:
         return {
             topic.name: topic.partitions
             for each in self._subtopologies
@@ -304,7 +304,7 @@ class _Counts:
             if topic.partitions != NOT_SAID
         }
 
-    def _decide_repartition_topics(self) -> None:
+    def _decide_repartition_topic_counts(self) -> None:
         """Follow the data from the sources on, until all repartition topics have a number of partitions."""
         self.decided.update(self._fixed)
         readers: dict[str, list[Subtopology]] = {}
@@ -315,21 +315,21 @@ class _Counts:
         left = {each.subtopology_id for each in self._subtopologies}
         while looked_at:
             each = looked_at.popleft()
-            if each.subtopology_id in left and self._decide_sinks(each):
+            if each.subtopology_id in left and self._decide_sink_topic_counts(each):
                 left.remove(each.subtopology_id)
                 looked_at.extend(reader for name in each.repartition_sink_topics for reader in readers.get(name, ()))
         if left:
-            raise _make_invalid_topology(
+            raise _make_invalid_topology_error(
                 "Failed to compute number of partitions for all repartition topics. There may be loops in the "
                 "topology that cannot be resolved."
             )
         if not self._internal <= self.decided.keys():
-            raise _make_invalid_topology(
+            raise _make_invalid_topology_error(
                 "Failed to compute number of partitions for all repartition topics, because a repartition source topic "
                 "is never used as a sink topic."
             )
 
-    def _decide_sinks(self, each: Subtopology) -> bool:
+    def _decide_sink_topic_counts(self, each: Subtopology) -> bool:
         """Decide on the topics that a subtopology writes to; return whether what it reads is known."""
         undecided = [name for name in each.repartition_sink_topics if name not in self.decided]
         if not undecided:
@@ -343,14 +343,14 @@ class _Counts:
         self.decided |= dict.fromkeys(undecided, max(counts))
         return True
 
-    def _make_equal(self, names: frozenset[str]) -> None:
+    def _equalize_copartitioned_counts(self, names: frozenset[str]) -> None:
         """Give repartition topics that are read together with others the same number of partitions."""
         counts = {name: self.get_partition_count(name) for name in sorted(names)}
         outside = {name: count for name, count in counts.items() if name not in self._internal}
         fixed = {name: count for name, count in counts.items() if name in self._fixed}
         given = outside or fixed
         if len(set(given.values())) > 1:
-            raise _make_unequal_error(given)
+            raise _make_unequal_counts_error(given)
         count = max((given or counts).values())
         for name in sorted(names & self._internal):
             if name in fixed and fixed[name] != count:
@@ -365,7 +365,7 @@ class _Counts:
 def _iterate_read_topics(each: Subtopology) -> Iterable[str]:
     names = [*each.source_topics, *(topic.name for topic in each.repartition_source_topics)]
     if not names:
-        raise _make_invalid_topology(f"No source topics found for subtopology {each.subtopology_id}")
+        raise _make_invalid_topology_error(f"No source topics found for subtopology {each.subtopology_id}")
     return names
 
 
@@ -375,7 +375,7 @@ def _iterate_copartition_groups(each: Subtopology) -> Iterator[frozenset[str]]:
     for group in each.copartition_groups:
         named = (group.source_topics, each.source_topics), (group.repartition_source_topics, repartition)
         if any(not 0 <= index < len(names) for indexes, names in named for index in indexes):
-            raise _make_invalid_topology(
+            raise _make_invalid_topology_error(
                 f"A copartition group of subtopology {each.subtopology_id} has other topics than it reads."
             )
         together = frozenset(names[index] for indexes, names in named for index in indexes)
@@ -383,11 +383,11 @@ def _iterate_copartition_groups(each: Subtopology) -> Iterator[frozenset[str]]:
             yield together
 
 
-def _make_unequal_error(counts: Mapping[str, int]) -> _Misconfigured:
+def _make_unequal_counts_error(counts: Mapping[str, int]) -> _Misconfigured:
     found = ", ".join(f"{name}={count}" for name, count in counts.items())
     detail = f"Following topics do not have the same number of partitions: [{{{found}}}]"
     return _Misconfigured(Status.INCORRECTLY_PARTITIONED_TOPICS, detail)
 
 
-def _make_invalid_topology(message: str) -> KafkaError:
+def _make_invalid_topology_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, message)

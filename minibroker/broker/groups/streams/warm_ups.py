@@ -58,7 +58,7 @@ class Step(NamedTuple):
     awaited: Mapping[str, Set[TaskId]] = {}
     unheard: frozenset[str] = frozenset()
 
-    def is_over(self, member_id: str, offsets: TaskOffsets, settings: WarmUpSettings) -> bool:
+    def allows_next_step(self, member_id: str, offsets: TaskOffsets, settings: WarmUpSettings) -> bool:
         """Return whether a heartbeat of this member allows another step."""
         if not self.tasks:
             return False
@@ -94,7 +94,7 @@ class _Process:
         self.count = 0
 
     @property
-    def load(self) -> float:
+    def tasks_per_member(self) -> float:
         """Return the number of tasks with state for each member."""
         return self.count / len(self.members)
 
@@ -109,7 +109,7 @@ class _Patch:
         self.not_standby: set[TaskId] = set()
         self.warmup: set[TaskId] = set()
 
-    def apply_to(self, target: Tasks) -> Tasks:
+    def apply_to_tasks(self, target: Tasks) -> Tasks:
         """Return the tasks of a member with this target."""
         return Tasks(
             _change_task_set(target.active, self.active, self.not_active),
@@ -122,7 +122,7 @@ def _change_task_set(tasks: TaskSet, more: Set[TaskId], fewer: Set[TaskId]) -> T
     return group_by_subtopology((set(list_tasks(tasks)) | more) - fewer) if more or fewer else tasks
 
 
-def choose_next_step(situation: Situation, epoch: int, settings: WarmUpSettings) -> Steps[Step]:
+def choose_next_step_to_target(situation: Situation, epoch: int, settings: WarmUpSettings) -> Steps[Step]:
     """Return the next step to the target of an epoch."""
     known = [situation.warms_up.get(member_id) for member_id in situation.members]
     may_warm_up = True in known or any(member.assigned.warmup for member in situation.members.values())
@@ -130,11 +130,11 @@ def choose_next_step(situation: Situation, epoch: int, settings: WarmUpSettings)
         return Step(epoch, settings)
     planner = _Planner(situation, settings)
     yield from planner.note_task_owners()
-    yield from planner.find_moves()
-    planner.give_warm_ups()
+    yield from planner.find_task_moves()
+    planner.assign_warm_up_tasks()
     yield from planner.keep_standbys()
     tasks = {
-        member_id: patch.apply_to(situation.target.get(member_id, NO_TASKS))
+        member_id: patch.apply_to_tasks(situation.target.get(member_id, NO_TASKS))
         for member_id, patch in planner.patches.items()
     }
     return Step(epoch, settings, tasks, planner.awaited, frozenset(planner.unheard))
@@ -174,10 +174,10 @@ class _Planner:
     def _iterate_stateful_tasks(self, tasks: AnyTasks) -> Iterator[TaskId]:
         return (task for task in list_tasks(tasks) if task.subtopology_id in self._situation.stateful)
 
-    def _get_process(self, member_id: str) -> _Process:
+    def _get_process_of_member(self, member_id: str) -> _Process:
         return self._processes[self._situation.members[member_id].process_id]
 
-    def _iterate_copies(self, task: TaskId, process: _Process) -> Iterator[StreamsMember]:
+    def _iterate_members_with_copy(self, task: TaskId, process: _Process) -> Iterator[StreamsMember]:
         """Yield the members of a process that have a standby or a warm-up of the task."""
         return (
             member
@@ -187,7 +187,7 @@ class _Planner:
 
     # --- which tasks stay for now -----------------------------------------------------------------
 
-    def find_moves(self) -> Steps[None]:
+    def find_task_moves(self) -> Steps[None]:
         """Find the tasks that must stay with their owners, and what prepares their moves."""
         for target_id, tasks in sorted(self._situation.target.items()):
             if target_id not in self._situation.members:
@@ -195,86 +195,90 @@ class _Planner:
             for portion in split_into_portions(sorted(self._iterate_stateful_tasks(tasks.active))):
                 for task in portion:
                     owner_id = self._owners.get(task, target_id)
-                    if owner_id != target_id and not self._may_move(task, owner_id, target_id):
-                        self._hold_move_back(_Move(task, owner_id, target_id))
+                    if owner_id != target_id and not self._may_move_task_now(task, owner_id, target_id):
+                        self._postpone_move(_Move(task, owner_id, target_id))
                 yield
 
-    def _may_move(self, task: TaskId, owner_id: str, target_id: str) -> bool:
+    def _may_move_task_now(self, task: TaskId, owner_id: str, target_id: str) -> bool:
         """Return whether the task may move now."""
-        situation, process = self._situation, self._get_process(target_id)
-        if self._get_process(owner_id) is process or situation.warms_up.get(target_id) is False:
+        situation, process = self._situation, self._get_process_of_member(target_id)
+        if self._get_process_of_member(owner_id) is process or situation.warms_up.get(target_id) is False:
             return True
         if task in situation.offsets.get(owner_id, NO_OFFSETS).restored:
             return True  # offsets of an active task mean that its owner is still restoring it
         lag = self._settings.acceptable_lag
         return any(
             situation.offsets.get(member.member_id, NO_OFFSETS).is_caught_up(task, lag)
-            for member in self._iterate_copies(task, process)
+            for member in self._iterate_members_with_copy(task, process)
         )
 
-    def _hold_move_back(self, move: _Move) -> None:
+    def _postpone_move(self, move: _Move) -> None:
         self._moves.append(move)
-        copy = next(self._iterate_copies(move.task, self._get_process(move.target_id)), None)
+        copy = next(self._iterate_members_with_copy(move.task, self._get_process_of_member(move.target_id)), None)
         if copy is not None and contains_task(copy.assigned.warmup, move.task):
             self._kept.append(move)
         elif copy is not None and copy.member_id == move.target_id:
-            self._borrow_standby(move, copy.member_id)
+            self._use_standby_to_prepare_move(move, copy.member_id)
         elif move.target_id not in self._situation.warms_up:
             self.unheard.add(move.target_id)
         else:
             (self._new if copy is None else self._beside).append(move)
 
-    def _borrow_standby(self, move: _Move, member_id: str) -> None:
+    def _use_standby_to_prepare_move(self, move: _Move, member_id: str) -> None:
         """Let a standby of the new process prepare the move."""
         self._borrowed.add(move.task)
-        self._get_patch(member_id).standby.add(move.task)
+        self._get_patch_of_member(member_id).standby.add(move.task)
         self.awaited.setdefault(member_id, set()).add(move.task)
 
     # --- which moves get a warm-up ----------------------------------------------------------------
 
-    def give_warm_ups(self) -> None:
+    def assign_warm_up_tasks(self) -> None:
         """Give warm-ups to moves: first to those that have one, then to those without anything of the state.
 
         A standby of another member of the new process prepares a move, too, but its state is closed before the task
         begins. Processes with little to do come first.
         """
         left = self._settings.warm_ups
-        for move in sorted(self._kept, key=self._rank_move)[:left]:
-            self._warm_up(move)
+        for move in sorted(self._kept, key=self._rank_move_by_load)[:left]:
+            self._add_warm_up_task(move)
             left -= 1
-        left = self._give_new_warm_ups(left)
-        beside = sorted(self._beside, key=self._rank_move)
+        left = self._assign_new_warm_up_tasks(left)
+        beside = sorted(self._beside, key=self._rank_move_by_load)
         for move in beside[:left]:
-            self._warm_up(move)
+            self._add_warm_up_task(move)
         for move in beside[left:]:
-            copy = next(self._iterate_copies(move.task, self._get_process(move.target_id)))
-            self._borrow_standby(move, copy.member_id)
+            copy = next(self._iterate_members_with_copy(move.task, self._get_process_of_member(move.target_id)))
+            self._use_standby_to_prepare_move(move, copy.member_id)
 
-    def _give_new_warm_ups(self, left: int) -> int:
+    def _assign_new_warm_up_tasks(self, left: int) -> int:
         """Give warm-ups to moves; each adds to the load of its process. Return how many are left."""
-        heap = [(*self._rank_move(move), move) for move in self._new]
+        heap = [(*self._rank_move_by_load(move), move) for move in self._new]
         heapify(heap)
         while heap and left:
             load, *_, move = heappop(heap)
-            process = self._get_process(move.target_id)
-            if load < process.load:
-                heappush(heap, (*self._rank_move(move), move))
+            process = self._get_process_of_member(move.target_id)
+            if load < process.tasks_per_member:
+                heappush(heap, (*self._rank_move_by_load(move), move))
                 continue
-            self._warm_up(move)
+            self._add_warm_up_task(move)
             process.count += 1
             left -= 1
         return left
 
-    def _rank_move(self, move: _Move) -> tuple[float, float, TaskId]:
-        return self._get_process(move.target_id).load, -self._get_process(move.owner_id).load, move.task
+    def _rank_move_by_load(self, move: _Move) -> tuple[float, float, TaskId]:
+        return (
+            self._get_process_of_member(move.target_id).tasks_per_member,
+            -self._get_process_of_member(move.owner_id).tasks_per_member,
+            move.task,
+        )
 
-    def _warm_up(self, move: _Move) -> None:
-        self._get_patch(move.target_id).warmup.add(move.task)
+    def _add_warm_up_task(self, move: _Move) -> None:
+        self._get_patch_of_member(move.target_id).warmup.add(move.task)
         self.awaited.setdefault(move.target_id, set()).add(move.task)
 
     # --- the tasks of the step ----------------------------------------------------------------------
 
-    def _get_patch(self, member_id: str) -> _Patch:
+    def _get_patch_of_member(self, member_id: str) -> _Patch:
         return self.patches.setdefault(member_id, _Patch())
 
     def keep_standbys(self) -> Steps[None]:
@@ -286,15 +290,15 @@ class _Planner:
         standbys = yield from self._list_target_standbys()
         for portion in split_into_portions(self._moves):
             for task, owner_id, target_id in portion:
-                self._get_patch(owner_id).active.add(task)
-                self._get_patch(target_id).not_active.add(task)
-                process = self._get_process(owner_id)
+                self._get_patch_of_member(owner_id).active.add(task)
+                self._get_patch_of_member(target_id).not_active.add(task)
+                process = self._get_process_of_member(owner_id)
                 keepers = standbys.get(task, [])
-                dropped = [each for each in keepers if self._get_process(each) is process]
+                dropped = [each for each in keepers if self._get_process_of_member(each) is process]
                 if not dropped and task in self._borrowed:
                     dropped = [each for each in keepers if not self._has_standby(each, task)][:1]
                 for member_id in dropped:
-                    self._get_patch(member_id).not_standby.add(task)
+                    self._get_patch_of_member(member_id).not_standby.add(task)
             yield
 
     def _has_standby(self, member_id: str, task: TaskId) -> bool:

@@ -31,7 +31,9 @@ def completing(driver: Driver) -> tuple[str, str]:
 
 def code_of_commit(driver: Driver, member_id: str, epoch: int, instance: str | None = None, **more: bool) -> ErrorCode:
     try:
-        driver.group.check_commit(member_id, instance, epoch, transactional=more.get("transactional", False), version=8)
+        driver.group.check_offset_commit(
+            member_id, instance, epoch, transactional=more.get("transactional", False), version=8
+        )
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

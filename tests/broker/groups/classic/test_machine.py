@@ -42,7 +42,7 @@ class Consumers(RuleBasedStateMachine):
         try:
             self.settle()
         finally:
-            self.harness.logs.abandon()
+            self.harness.logs.close_without_checkpoints()
             shutil.rmtree(self.directory)
 
     # --- what happens ---------------------------------------------------------------------------

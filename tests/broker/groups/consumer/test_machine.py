@@ -76,7 +76,7 @@ class ConsumerGroups(RuleBasedStateMachine):
         self.harness.coordinator(GROUP)
 
     def teardown(self) -> None:
-        self.harness.logs.abandon()
+        self.harness.logs.close_without_checkpoints()
         self.directory.cleanup()
 
     @initialize()

@@ -78,7 +78,7 @@ class MixedGroup(RuleBasedStateMachine):
         try:
             self.settle()
         finally:
-            self.harness.logs.abandon()
+            self.harness.logs.close_without_checkpoints()
             self.directory.cleanup()
 
     # --- what happens ---------------------------------------------------------------------------

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.groups.consumer.assignors.specification import Partitions
-from minibroker.broker.groups.consumer.member import ConsumerMember, MemberState, assign_in_epoch, without_epochs
+from minibroker.broker.groups.consumer.member import (
+    ConsumerMember,
+    MemberState,
+    add_epoch_to_partitions,
+    remove_epochs_from_partitions,
+)
 from minibroker.broker.groups.consumer.reconciliation import Circumstances, reconcile_member
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -35,8 +40,8 @@ def member(
         epoch=epoch,
         previous_epoch=epoch - 1,
         state=state,
-        assigned=assign_in_epoch(epoch, has or {}),
-        pending_revocation=assign_in_epoch(epoch, revoking),
+        assigned=add_epoch_to_partitions(epoch, has or {}),
+        pending_revocation=add_epoch_to_partitions(epoch, revoking),
     )
 
 
@@ -56,7 +61,10 @@ def step(
         return partition in (taken or {}).get(topic_id, frozenset())
 
     after = reconcile_member(before, Circumstances(epoch, target, owned, topics, changed, is_taken))
-    assigned, revoking = dict(without_epochs(after.assigned)), dict(without_epochs(after.pending_revocation))
+    assigned, revoking = (
+        dict(remove_epochs_from_partitions(after.assigned)),
+        dict(remove_epochs_from_partitions(after.pending_revocation)),
+    )
     return after.state, after.epoch, after.previous_epoch, assigned, revoking
 
 
@@ -159,11 +167,11 @@ def test_a_member_that_reports_correctly_reaches_its_target_in_two_steps(
 
     each = member(has=has)
     for _ in range(2):
-        owned = without_epochs(each.assigned)
+        owned = remove_epochs_from_partitions(each.assigned)
         circumstances = Circumstances(6, target, owned if each.pending_revocation else has, BOTH, False, is_taken)
         each = reconcile_member(each, circumstances)
         if each.epoch == 6:
             break
     assert each.epoch == 6
-    assert without_epochs(each.assigned).get(A, frozenset()) == target.get(A, frozenset()) - taken[A]
+    assert remove_epochs_from_partitions(each.assigned).get(A, frozenset()) == target.get(A, frozenset()) - taken[A]
     assert (each.state is STABLE) == (not target.get(A, frozenset()) & taken[A])

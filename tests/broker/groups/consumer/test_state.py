@@ -13,12 +13,12 @@ from minibroker.broker.groups.consumer.member import (
     ClassicProtocol,
     ConsumerMember,
     MemberState,
-    assign_in_epoch,
+    add_epoch_to_partitions,
 )
 from minibroker.broker.groups.consumer.subscriptions import ResolvedPattern
 from minibroker.broker.groups.group import GroupType
 from minibroker.broker.groups.group_coordinator import REPLAYED, GroupCoordinator
-from minibroker.broker.groups.group_entries import Change, encode_entries
+from minibroker.broker.groups.group_entries import Change, encode_changes
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages import group_records as messages
@@ -44,14 +44,18 @@ def group(harness: Harness) -> ConsumerGroup:
     """A group with one member of each protocol."""
     harness.coordinator(GROUP)
     group = ConsumerGroup(harness.cluster.groups, GROUP, harness.cluster.groups.find_or_make_classic_group("x").offsets)
-    group.set_member(MEMBER)
-    group.set_member(MEMBER._replace(member_id="c", classic=CLASSIC, assigned={A: {3: 5}}, pending_revocation={}))
+    group.add_or_replace_member(MEMBER)
+    group.add_or_replace_member(
+        MEMBER._replace(member_id="c", classic=CLASSIC, assigned={A: {3: 5}}, pending_revocation={})
+    )
     return group
 
 
 def code_of_commit(group: ConsumerGroup, member_id: str, epoch: int, version: int = 9, **more: bool) -> ErrorCode:
     try:
-        group.check_commit(member_id, None, epoch, transactional=more.get("transactional", False), version=version)
+        group.check_offset_commit(
+            member_id, None, epoch, transactional=more.get("transactional", False), version=version
+        )
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -85,7 +89,7 @@ def test_a_member_can_commit_in_its_epoch_but_not_a_newer_one(group: ConsumerGro
 def test_an_older_epoch_may_commit_partitions_assigned_since_then(
     group: ConsumerGroup, member_id: str, partition: int, epoch: int, code: ErrorCode
 ) -> None:
-    check = group.check_commit(member_id, None, epoch, transactional=False, version=9)
+    check = group.check_offset_commit(member_id, None, epoch, transactional=False, version=9)
     assert check is not None
     found = ErrorCode.NONE
     try:
@@ -96,8 +100,8 @@ def test_an_older_epoch_may_commit_partitions_assigned_since_then(
 
 
 def test_offset_fetch_is_rejected_for_a_wrong_member_or_epoch(group: ConsumerGroup) -> None:
-    group.check_fetch(None, -1)
-    group.check_fetch("m", 7)
+    group.check_offset_fetch(None, -1)
+    group.check_offset_fetch("m", 7)
     for member_id, epoch, code in (
         ("m", 6, ErrorCode.STALE_MEMBER_EPOCH),
         ("m", -1, ErrorCode.STALE_MEMBER_EPOCH),
@@ -106,18 +110,18 @@ def test_offset_fetch_is_rejected_for_a_wrong_member_or_epoch(group: ConsumerGro
         (None, 7, ErrorCode.UNKNOWN_MEMBER_ID),
     ):
         with pytest.raises(KafkaError) as caught:
-            group.check_fetch(member_id, epoch)
+            group.check_offset_fetch(member_id, epoch)
         assert caught.value.code == code
 
 
 def test_an_empty_group_accepts_commits_without_a_member_and_can_be_deleted(group: ConsumerGroup) -> None:
     with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
-        group.check_deletion()
+        group.check_may_be_deleted()
     for member_id in ("m", "c"):
         group.remove_member(member_id)
     assert code_of_commit(group, "", -1) == ErrorCode.NONE
-    group.check_deletion()
-    group.check_offset_deletion()
+    group.check_may_be_deleted()
+    group.check_offsets_may_be_deleted()
     assert (group.is_empty, group.state_name, group.owners) == (True, "Empty", {})
     assert (group.type, group.protocol_type) == (GroupType.CONSUMER, "consumer")
     assert group.get_expiration_base_ms(OFFSET) == OFFSET.commit_timestamp_ms
@@ -128,7 +132,7 @@ def test_the_group_state_follows_the_assignment_progress(group: ConsumerGroup) -
     assert group.state_name == "Assigning"
     group.epoch = 7
     assert group.state_name == "Stable"
-    group.set_member(MEMBER._replace(state=MemberState.UNRELEASED_PARTITIONS))
+    group.add_or_replace_member(MEMBER._replace(state=MemberState.UNRELEASED_PARTITIONS))
     assert group.state_name == "Reconciling"
     assert group.is_subscribed_to("t")
     assert not group.is_subscribed_to("u")
@@ -138,7 +142,7 @@ def test_the_group_state_follows_the_assignment_progress(group: ConsumerGroup) -
 
 def commit(coordinator: GroupCoordinator, changes: Sequence[Change]) -> None:
     """Append the changes, and fold them in as a start would."""
-    coordinator.append(GROUP, encode_entries(changes))
+    coordinator.append_entries(GROUP, encode_changes(changes))
     for key, value in changes:
         REPLAYED[type(key)](coordinator, key, value)
 
@@ -187,8 +191,8 @@ def test_all_group_records_and_tombstones_are_replayed(harness: Harness) -> None
 
 def test_a_reassigned_partition_stays_with_its_new_owner_in_any_record_order(group: ConsumerGroup) -> None:
     """A compacted log may tell of the new owner before it tells that the old one has less."""
-    group.set_member(MEMBER._replace(member_id="n", assigned={A: {0: 8}}, pending_revocation={}))
-    group.set_member(MEMBER._replace(assigned={A: {1: 7}}, pending_revocation={}))
+    group.add_or_replace_member(MEMBER._replace(member_id="n", assigned={A: {0: 8}}, pending_revocation={}))
+    group.add_or_replace_member(MEMBER._replace(assigned={A: {1: 7}}, pending_revocation={}))
     assert group.owners == {(A, 0): "n", (A, 1): "m", (A, 3): "c"}
     group.remove_member("n")
     assert group.owners == {(A, 1): "m", (A, 3): "c"}
@@ -212,19 +216,19 @@ def test_records_before_kafka_4_3_have_no_partition_epochs(group: ConsumerGroup)
     value = MEMBER.make_current_assignment_value()
     for each in (*value.assigned_partitions, *value.partitions_pending_revocation):
         each.assignment_epochs = None
-    old = ConsumerMember("m").with_assignment(value)
-    assert old.assigned == assign_in_epoch(7, {A: frozenset({0, 1})})
+    old = ConsumerMember("m").with_recorded_assignment(value)
+    assert old.assigned == add_epoch_to_partitions(7, {A: frozenset({0, 1})})
     assert old.pending_revocation == {A: {2: 7}}
     value.state = 99
-    assert ConsumerMember("m").with_assignment(value).state is MemberState.UNKNOWN
+    assert ConsumerMember("m").with_recorded_assignment(value).state is MemberState.UNKNOWN
 
 
 def test_a_member_that_changes_its_instance_id_releases_the_old_one(group: ConsumerGroup) -> None:
-    group.set_member(MEMBER._replace(instance_id="i"))
-    group.set_member(MEMBER._replace(instance_id="j"))
+    group.add_or_replace_member(MEMBER._replace(instance_id="i"))
+    group.add_or_replace_member(MEMBER._replace(instance_id="j"))
     with pytest.raises(KafkaError, match="Instance id i is unknown"):
-        group.check_member("m", "i")
-    assert group.check_member("m", "j").instance_id == "j"
-    group.set_member(MEMBER._replace(member_id="other", instance_id="i"))
+        group.get_member("m", "i")
+    assert group.get_member("m", "j").instance_id == "j"
+    group.add_or_replace_member(MEMBER._replace(member_id="other", instance_id="i"))
     group.remove_member("m")
     assert group.static == {"i": "other"}

@@ -106,7 +106,7 @@ class StreamsGroups(RuleBasedStateMachine):
         self.harness.coordinator(GROUP)
 
     def teardown(self) -> None:
-        self.harness.logs.abandon()
+        self.harness.logs.close_without_checkpoints()
         self.directory.cleanup()
 
     @initialize(standbys=st.integers(0, 2))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.broker.groups.classic.classic_group import ClassicGroup
-from minibroker.broker.groups.streams.streams_updating import SMALL, make_targets
+from minibroker.broker.groups.streams.streams_updating import SMALL, make_target_assignments
 from minibroker.broker.groups.streams.topology import MAXIMUM_NAMES, MAXIMUM_TASKS, Status
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.security.operations import CREATE_CLUSTER, CREATE_TOPIC
@@ -349,7 +349,7 @@ def test_a_group_that_changes_during_its_assignment_is_reassigned(harness: Harne
     first, second = (Player(harness, f"m{number}", Topology(subtopologies=many)) for number in (1, 2))
     first.join()
     group = group_of(harness)
-    steps = make_targets(group)
+    steps = make_target_assignments(group)
     next(steps)
     second.join()
     run_all_steps(steps)

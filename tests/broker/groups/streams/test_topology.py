@@ -66,7 +66,7 @@ def test_a_subtopology_has_a_task_for_each_partition_of_its_largest_topic() -> N
     )
     assert found.is_ready
     assert tasks(found) == {"0": 5, "1": 2}
-    assert [str(task.subtopology_id) for task in found.task_ids(stateful_only=True)] == ["1", "1"]
+    assert [str(task.subtopology_id) for task in found.iterate_task_ids(stateful_only=True)] == ["1", "1"]
 
 
 def test_repartition_topics_get_partition_counts_in_any_order() -> None:

@@ -16,7 +16,7 @@ from minibroker.broker.groups.streams.tasks import (
     group_by_subtopology,
     list_tasks,
 )
-from minibroker.broker.groups.streams.warm_ups import Situation, Step, WarmUpSettings, choose_next_step
+from minibroker.broker.groups.streams.warm_ups import Situation, Step, WarmUpSettings, choose_next_step_to_target
 from minibroker.protocol.steps import run_all_steps
 from tests.cases import for_each
 
@@ -64,7 +64,7 @@ def step(
     by_id = {each.member_id: each for each in members}
     warms_up = dict.fromkeys(by_id, True) if heard is None else heard
     situation = Situation(by_id, targets, {STATEFUL}, offsets or {}, warms_up)
-    return run_all_steps(choose_next_step(situation, EPOCH, WarmUpSettings(count, LAG)))
+    return run_all_steps(choose_next_step_to_target(situation, EPOCH, WarmUpSettings(count, LAG)))
 
 
 def test_a_task_stays_until_its_new_owner_has_warmed_up() -> None:
@@ -118,7 +118,9 @@ def test_a_silent_member_keeps_its_warm_up_and_gets_no_other() -> None:
     found = step(members, {"a": NO_TASKS, "b": target(tasks(0, 1))}, heard={})
     assert found.tasks == {"a": target(tasks(0, 1)), "b": target(warmup=tasks(1))}
     assert found.unheard == {"b"}
-    assert found.is_over("b", NO_OFFSETS, found.settings) and not found.is_over("a", NO_OFFSETS, found.settings)
+    assert found.allows_next_step("b", NO_OFFSETS, found.settings) and not found.allows_next_step(
+        "a", NO_OFFSETS, found.settings
+    )
 
 
 def test_warm_ups_are_limited_by_the_configured_maximum() -> None:
@@ -158,11 +160,11 @@ def test_a_standby_moves_to_the_new_owner_unless_warm_ups_run_out() -> None:
 def test_the_next_step_to_the_target_begins_when_settings_change_or_a_member_catches_up() -> None:
     found = step([member("a", tasks(1)), member("b")], {"a": NO_TASKS, "b": target(tasks(1))})
     (task,) = tasks(1)
-    assert found.is_over("b", lagging(task, LAG), found.settings)
-    assert not found.is_over("b", lagging(task, LAG + 1), found.settings)
-    assert not found.is_over("a", lagging(task, 0), found.settings)
-    assert found.is_over("a", NO_OFFSETS, WarmUpSettings(0, LAG))
-    assert not Step(EPOCH, found.settings).is_over("a", NO_OFFSETS, WarmUpSettings(0, LAG))
+    assert found.allows_next_step("b", lagging(task, LAG), found.settings)
+    assert not found.allows_next_step("b", lagging(task, LAG + 1), found.settings)
+    assert not found.allows_next_step("a", lagging(task, 0), found.settings)
+    assert found.allows_next_step("a", NO_OFFSETS, WarmUpSettings(0, LAG))
+    assert not Step(EPOCH, found.settings).allows_next_step("a", NO_OFFSETS, WarmUpSettings(0, LAG))
 
 
 MEMBERS = "abcde"

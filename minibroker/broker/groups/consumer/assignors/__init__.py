@@ -12,4 +12,4 @@ from minibroker.broker.groups.consumer.assignors.specification import Assignment
 
 Assignor = Callable[[Mapping[str, MemberSpecification], Mapping[bytes, int]], Assignment]
 
-ASSIGNORS: dict[str, Assignor] = {"uniform": uniform.assign, "range": range.assign}
+ASSIGNORS: dict[str, Assignor] = {"uniform": uniform.assign_uniformly, "range": range.assign_ranges}

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from minibroker.broker.groups.consumer.assignors.specification import Assignment, MemberSpecification
 
 
-def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
+def assign_ranges(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
     """Return each member's partitions; `partition_counts` go by topic id. Only unwanted partitions are left."""
     assignment: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in members}
     for (count, subscribers), topic_ids in _group_equal_topics(members, partition_counts).items():
-        cut = _cut_into_ranges(count, subscribers, _find_owned_indexes(topic_ids, subscribers, members))
+        cut = _divide_indexes_into_ranges(count, subscribers, _find_owned_indexes(topic_ids, subscribers, members))
         for member_id, indexes in cut.items():
             if indexes:
                 for topic_id in topic_ids:
@@ -55,7 +55,9 @@ def _find_owned_indexes(
     return owned
 
 
-def _cut_into_ranges(count: int, subscribers: Sequence[str], owned: Mapping[str, list[int]]) -> dict[str, list[int]]:
+def _divide_indexes_into_ranges(
+    count: int, subscribers: Sequence[str], owned: Mapping[str, list[int]]
+) -> dict[str, list[int]]:
     """Return the indexes below `count` of each member. Shares differ by one at most; free indexes go in runs."""
     least, more = divmod(count, len(subscribers))
     having_most = sorted(subscribers, key=lambda member_id: -len(owned[member_id]))

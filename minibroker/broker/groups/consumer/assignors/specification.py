@@ -23,7 +23,7 @@ class TopicPartition(NamedTuple):
     topic_id: bytes
 
 
-def keep_assigned_partitions(
+def split_into_kept_and_free(
     members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]
 ) -> tuple[Assignment, list[TopicPartition]]:
     """Return what each member has and may keep, and the wanted partitions that are free, in order.
@@ -56,7 +56,7 @@ def list_partitions(partitions: Partitions) -> list[TopicPartition]:
     return sorted(TopicPartition(index, topic_id) for topic_id, indexes in partitions.items() for index in indexes)
 
 
-def group_by_topic(share: Iterable[TopicPartition]) -> Partitions:
+def group_partitions_by_topic(share: Iterable[TopicPartition]) -> Partitions:
     """Return the partitions by topic and index."""
     topics: dict[bytes, set[int]] = {}
     for index, topic_id in share:

@@ -17,25 +17,25 @@ from minibroker.broker.groups.consumer.assignors.specification import (
     MemberSpecification,
     TopicPartition,
     count_partitions,
-    group_by_topic,
-    keep_assigned_partitions,
+    group_partitions_by_topic,
     list_partitions,
+    split_into_kept_and_free,
 )
 
 Shares = dict[str, list[TopicPartition]]
 
 
-def assign(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
+def assign_uniformly(members: Mapping[str, MemberSpecification], partition_counts: Mapping[bytes, int]) -> Assignment:
     """Return each member's partitions; `partition_counts` go by topic id. Only unwanted partitions are left."""
-    keeping, free = keep_assigned_partitions(members, partition_counts)
+    keeping, free = split_into_kept_and_free(members, partition_counts)
     if len({member.topic_ids for member in members.values()}) <= 1:
-        return _share_equally(keeping, free)
+        return _distribute_equally(keeping, free)
     shares = {member_id: list_partitions(partitions) for member_id, partitions in keeping.items()}
-    _share_by_subscription(shares, free, {member_id: member.topic_ids for member_id, member in members.items()})
-    return {member_id: group_by_topic(share) for member_id, share in shares.items()}
+    _distribute_by_subscription(shares, free, {member_id: member.topic_ids for member_id, member in members.items()})
+    return {member_id: group_partitions_by_topic(share) for member_id, share in shares.items()}
 
 
-def _share_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignment:
+def _distribute_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignment:
     """Share partitions that all members want. Those who have most get the larger shares, so that few partitions move.
 
     Only the shares that change are looked at one by one: of a thousand members, few do when another one joins.
@@ -64,10 +64,10 @@ def _share_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignmen
             heapq.heapreplace(unfilled, (count + 1, member_id))
         else:
             heapq.heappop(unfilled)
-    return {**keeping, **{member_id: group_by_topic(share) for member_id, share in changed.items()}}
+    return {**keeping, **{member_id: group_partitions_by_topic(share) for member_id, share in changed.items()}}
 
 
-def _share_by_subscription(
+def _distribute_by_subscription(
     shares: dict[str, list[TopicPartition]], free: Iterable[TopicPartition], wishes: Mapping[str, frozenset[bytes]]
 ) -> None:
     """Give each free partition to the subscriber with the fewest, then even out the loads."""
@@ -79,7 +79,7 @@ def _share_by_subscription(
     for partition in sorted(free, key=lambda each: (len(subscribers[each.topic_id]), each)):
         candidates = subscribers[partition.topic_id]
         shares[min(candidates, key=lambda member_id: len(shares[member_id]))].append(partition)
-    balance_shares(shares, subscribers)
+    balance_partition_counts(shares, subscribers)
 
 
 class Step(NamedTuple):
@@ -89,7 +89,7 @@ class Step(NamedTuple):
     topic_id: bytes
 
 
-def balance_shares(shares: Shares, subscribers: Mapping[bytes, list[str]]) -> None:
+def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[str]]) -> None:
     """Move partitions, as few as it takes, until no chain of moves makes the loads more even."""
     moved = True
     while moved:

@@ -8,25 +8,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.groups.consumer.assignors.specification import MemberSpecification
-from minibroker.broker.groups.consumer.assignors.uniform import assign
+from minibroker.broker.groups.consumer.assignors.uniform import assign_uniformly
 from tests.broker.groups.consumer.assignors.groups import MadeUp, check_valid, groups, loads, owners
 
 A, B = bytes(15) + b"a", bytes(15) + b"b"
 
 
 def test_nothing_is_assigned_if_there_are_no_members_or_topics() -> None:
-    assert assign({}, {}) == {}
-    assert assign({"m": MemberSpecification(frozenset(), {})}, {}) == {"m": {}}
+    assert assign_uniformly({}, {}) == {}
+    assert assign_uniformly({"m": MemberSpecification(frozenset(), {})}, {}) == {"m": {}}
 
 
 def test_each_topic_is_spread_over_all_members() -> None:
     members = {member_id: MemberSpecification(frozenset({A, B}), {}) for member_id in ("m1", "m2", "m3")}
-    assert all(len(indexes) == 1 for topics in assign(members, {A: 3, B: 3}).values() for indexes in topics.values())
+    assert all(
+        len(indexes) == 1 for topics in assign_uniformly(members, {A: 3, B: 3}).values() for indexes in topics.values()
+    )
 
 
 @given(groups(alike=True))
 def test_members_with_equal_subscriptions_differ_by_at_most_one_partition(group: MadeUp) -> None:
-    assignment = assign(group.specifications(), group.counts)
+    assignment = assign_uniformly(group.specifications(), group.counts)
     check_valid(group, assignment)
     sizes = loads(assignment).values()
     assert max(sizes) - min(sizes) <= 1
@@ -34,7 +36,7 @@ def test_members_with_equal_subscriptions_differ_by_at_most_one_partition(group:
 
 @given(groups(alike=False))
 def test_members_with_different_subscriptions_get_all_partitions(group: MadeUp) -> None:
-    check_valid(group, assign(group.specifications(), group.counts))
+    check_valid(group, assign_uniformly(group.specifications(), group.counts))
 
 
 def can_be_more_even(group: MadeUp, sizes: dict[str, int], owned: dict[tuple[bytes, int], str]) -> bool:
@@ -54,22 +56,22 @@ def can_be_more_even(group: MadeUp, sizes: dict[str, int], owned: dict[tuple[byt
 
 @given(groups(alike=False).filter(lambda group: len(group.wishes) <= 5))
 def test_loads_are_as_even_as_subscriptions_allow(group: MadeUp) -> None:
-    assignment = assign(group.specifications(), group.counts)
+    assignment = assign_uniformly(group.specifications(), group.counts)
     assert not can_be_more_even(group, loads(assignment), owners(assignment))
 
 
 @given(st.one_of(groups(alike=True), groups(alike=False)))
 def test_a_balanced_uniform_assignment_is_kept(group: MadeUp) -> None:
-    first = assign(group.specifications(), group.counts)
-    assert assign(group.specifications(first), group.counts) == first
+    first = assign_uniformly(group.specifications(), group.counts)
+    assert assign_uniformly(group.specifications(first), group.counts) == first
 
 
 @given(groups(alike=True), groups(alike=True))
 def test_as_few_partitions_as_possible_move_when_members_join_and_leave(before: MadeUp, after: MadeUp) -> None:
     """A member keeps what it still wants and may still have; only what is above its share goes."""
     after = MadeUp(after.wishes, {**after.counts, **before.counts})
-    given = assign(before.specifications(), before.counts)
-    assignment = assign(after.specifications(given), after.counts)
+    given = assign_uniformly(before.specifications(), before.counts)
+    assignment = assign_uniformly(after.specifications(given), after.counts)
     check_valid(after, assignment)
     may_keep = {
         partition: member_id
@@ -92,4 +94,4 @@ def test_members_without_a_shared_topic_are_balanced_through_others() -> None:
         "m2": MemberSpecification(middle, before["m2"]),
         "m3": MemberSpecification(frozenset({B}), {}),
     }
-    assert loads(assign(members, {A: 4, B: 2})) == {"m1": 2, "m2": 2, "m3": 2}
+    assert loads(assign_uniformly(members, {A: 4, B: 2})) == {"m1": 2, "m2": 2, "m3": 2}
