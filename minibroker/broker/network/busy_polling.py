@@ -15,9 +15,7 @@ from typing import Any, Final
 from minibroker.operating_system import count_usable_cpus
 
 FEW_READS: Final = 4  # in a turn of the loop
-PREEMPTED_SECONDS: Final = (
-    0.001  # a turn in which nothing is read takes 5 us, and another process keeps a CPU for some ms
-)
+PREEMPTED_SECONDS: Final = 0.001  # another process keeps a CPU for some ms; a turn without a read takes 5 us
 RESPITE_SECONDS: Final = 0.02
 DEFAULT_US: Final = 60
 
