@@ -29,9 +29,7 @@ log = logging.getLogger("minibroker.connections")
 
 SCRATCH_BYTES: Final = 256 << 10
 JOINED_REGION_BYTES: Final = 16 << 10  # up to this size a copy is cheaper than a separate sendfile
-PILOT_BYTES: Final = (
-    16 << 10
-)  # written through the transport when the socket is full, so that it reports when there is room
+PILOT_BYTES: Final = 16 << 10  # written by the transport when the socket is full, so that it reports when there is room
 COPY_BYTES: Final = 64 << 10  # above this, fresh memory for every read costs page faults
 TURN_BYTES: Final = 1 << 20
 

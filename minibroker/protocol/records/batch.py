@@ -59,9 +59,7 @@ KNOWN_ATTRIBUTES: Final = 0x7F
 CRC_POSITION: Final = 17
 CRC_STEP_BYTES: Final = 1 << 20  # the bytes of a checksum in one step
 CRC_START: Final = 21  # the checksum covers the batch from here to its end
-MAX_RECORD_BYTES: Final = (
-    1 << 31
-) - 9  # the largest that Java can hold; as max.decompressed.message.bytes it is no limit
+MAX_RECORD_BYTES: Final = (1 << 31) - 9  # that Java can hold; as max.decompressed.message.bytes it is no limit
 MAX_SEQUENCE: Final = 0x7FFFFFFF  # 0 follows it
 
 MAGIC_POSITION: Final = 16
