@@ -15,8 +15,6 @@ from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
 from minibroker.broker.metadata.partitions import COLLECTED_BYTES
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.records.batch import (
-    CRC,
-    CRC_POSITION,
     CRC_START,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -25,6 +23,7 @@ from minibroker.protocol.records.batch import (
     TIMESTAMPS_POSITION,
     BatchHeader,
 )
+from minibroker.protocol.records.building import assemble_plain_batch
 from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.steps import FEW_ITEMS, Steps
 
@@ -60,7 +59,7 @@ def commit_offsets(
 class CommitTemplate:
     """The batch of a commit for the same partitions again, without metadata: only offsets, epochs and time are new."""
 
-    __slots__ = ("_group_id", "_pack", "_start", "_topic_ids", "_values", "_where")
+    __slots__ = ("_group_id", "_pack", "_topic_ids", "_values", "_where")
 
     def __init__(self, coordinator: GroupCoordinator, group_id: str, offsets: Sequence[Committed]) -> None:
         """Raise ValueError if a batch of these cannot be made so."""
@@ -74,8 +73,7 @@ class CommitTemplate:
         pieces = batch.split(SAID.pack(MARK.offset, MARK.leader_epoch, EMPTY_STRING, MARK.commit_timestamp_ms))
         if len(pieces) != len(offsets) + 1 or len(batch) > COLLECTED_BYTES:
             raise ValueError(f"{len(pieces)} pieces, {len(batch)} bytes")
-        self._start, head = batch[:CRC_POSITION], pieces[0][CRC_START:TIMESTAMPS_POSITION]
-        rest = pieces[0][TIMESTAMPS_END:]
+        head, rest = pieces[0][CRC_START:TIMESTAMPS_POSITION], pieces[0][TIMESTAMPS_END:]
         self._pack = Struct(f">{len(head)}sqq" + "qiBq".join(f"{len(piece)}s" for piece in (rest, *pieces[1:]))).pack
         self._values: list[bytes | int] = [head, 0, 0, rest]
         for piece in pieces[1:]:
@@ -94,9 +92,7 @@ class CommitTemplate:
             values[4::5], values[5::5], values[7::5] = offsets, epochs, [now_ms] * count
         body: bytes = self._pack(*values)
         crc = crc32c(body)
-        batch = bytearray(self._start)
-        batch += CRC.pack(crc)
-        batch += body
+        batch = assemble_plain_batch(body, crc)
         # As `build_plain_batch` has written it; reading it again takes three times as long.
         fields = 0, len(batch) - LOG_OVERHEAD_BYTES, -1, MAGIC, crc, 0, count - 1, now_ms, now_ms, -1, -1, -1, count
         coordinator.append_batch(self._group_id, batch, header=tuple.__new__(BatchHeader, fields))

@@ -69,7 +69,7 @@ _MAX_TIMESTAMP_POSITION: Final = 35
 TIMESTAMPS_END: Final = 43
 _INT64: Final = Struct(">q")
 _INT32: Final = Struct(">i")
-CRC: Final = Struct(">I")
+_CRC: Final = Struct(">I")
 _ATTRIBUTES: Final = Struct(">h")
 
 
@@ -246,13 +246,13 @@ def set_timestamp_type_and_max(
 def set_checksum(data: bytearray | memoryview, position: int, size_bytes: int) -> None:
     """Compute and store the checksum of the batch of `size_bytes` at `position`."""
     crc = crc32c(memoryview(data)[position + CRC_START : position + size_bytes])
-    CRC.pack_into(data, position + CRC_POSITION, crc)
+    _CRC.pack_into(data, position + CRC_POSITION, crc)
 
 
 def set_checksum_in_steps(data: bytearray | memoryview, position: int, size_bytes: int) -> Steps[None]:
     """Do as `set_checksum`, in steps."""
     crc = yield from _compute_crc_in_steps(data, position + CRC_START, position + size_bytes)
-    CRC.pack_into(data, position + CRC_POSITION, crc)
+    _CRC.pack_into(data, position + CRC_POSITION, crc)
 
 
 def _read_header_within_data(data: Bytes, position: int) -> BatchHeader:

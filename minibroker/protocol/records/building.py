@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
+from struct import Struct
 from typing import Final
 
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
+    CRC_START,
     ELIDED_BIT,
     HEADER,
     HEADER_BYTES,
@@ -24,10 +26,13 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.compressing import compress_chunks
 from minibroker.protocol.records.compression import Compression, compress
+from minibroker.protocol.records.crc import crc32c
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.varints import Bytes, encode_zigzag, wrap_to_64_bits
 from minibroker.protocol.steps import Steps
 
+_TO_CHECKSUM: Final = Struct(">qiibI")  # the two parts of a header
+_FROM_ATTRIBUTES: Final = Struct(">hiqqqhii")
 _NULL: Final = encode_zigzag(-1)
 _NO_ATTRIBUTES: Final = b"\0"
 
@@ -78,12 +83,20 @@ def build_plain_batch(
 
     With a `producer` (id and epoch) it is a batch of its transaction.
     """
-    parts: list[bytes] = [bytes(HEADER_BYTES)]
+    producer_id, epoch = producer or (-1, -1)
+    attributes, count = 0 if producer is None else TRANSACTIONAL_BIT, len(entries)
+    parts = [_FROM_ATTRIBUTES.pack(attributes, count - 1, timestamp, timestamp, producer_id, epoch, -1, count)]
     for delta, (key, value) in enumerate(entries):
         before_key, before_value = _encode_record_start(delta, len(key), -1 if value is None else len(value))
         parts += (before_key, key, before_value, value or b"", b"\0")
-    batch = bytearray().join(parts)
-    finish_plain_batch(batch, len(entries), timestamp, producer)
+    body = b"".join(parts)
+    return assemble_plain_batch(body, crc32c(body))
+
+
+def assemble_plain_batch(body: bytes, crc: int) -> bytearray:
+    """Return the batch whose bytes from the attributes on are `body`, with the checksum `crc`."""
+    batch = bytearray(_TO_CHECKSUM.pack(0, CRC_START + len(body) - LOG_OVERHEAD_BYTES, -1, MAGIC, crc))
+    batch += body
     return batch
 
 
@@ -93,17 +106,6 @@ def _encode_record_start(delta: int, key_bytes: int, value_bytes: int) -> tuple[
     offset, key_length, value_length = encode_zigzag(delta), encode_zigzag(key_bytes), encode_zigzag(value_bytes)
     size_bytes = 3 + len(offset) + len(key_length) + key_bytes + len(value_length) + max(value_bytes, 0)
     return b"".join((encode_zigzag(size_bytes), b"\0\0", offset, key_length)), value_length
-
-
-def finish_plain_batch(
-    batch: bytearray, record_count: int, timestamp: int, producer: tuple[int, int] | None = None
-) -> None:
-    """Write the header before the records, which have one timestamp. `batch` has 61 bytes of room for it."""
-    producer_id, epoch = producer or (-1, -1)
-    attributes = 0 if producer is None else TRANSACTIONAL_BIT
-    header = -1, MAGIC, 0, attributes, record_count - 1, timestamp, timestamp, producer_id, epoch, -1, record_count
-    HEADER.pack_into(batch, 0, 0, len(batch) - LOG_OVERHEAD_BYTES, *header)
-    set_checksum(batch, 0, len(batch))
 
 
 def build_batch_in_steps(
