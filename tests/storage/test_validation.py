@@ -182,6 +182,13 @@ def test_timestamps_may_be_an_hour_ahead_and_arbitrarily_old(log: Log) -> None:
     assert [index for index, _ in error.record_errors] == [1]
 
 
+def test_the_bounds_of_timestamps_move_with_the_clock(log: Log) -> None:
+    ahead = stamped(NOW_MS + HOUR_MS + 1)
+    with pytest.raises(KafkaError):
+        validate_records(log, memoryview(ahead), api_version=9, now_ms=NOW_MS)
+    validate_records(log, memoryview(ahead), api_version=9, now_ms=NOW_MS + 1)
+
+
 def test_a_topic_may_limit_the_age_and_lead_of_timestamps(log: Log) -> None:
     bounds = {"message_timestamp_before_max_ms": 1000, "message_timestamp_after_max_ms": 2000}
     validated(log, stamped(NOW_MS - 1000, NOW_MS + 2000, -1), **bounds)
