@@ -185,7 +185,9 @@ class ClientTelemetry:
         instance.last_error = ErrorCode.NONE
         return instance
 
-    def get_pushing_instance(self, connection: Connection, client_id: str | None, instance_id: bytes) -> ClientInstance:
+    def find_or_make_pushing_instance(
+        self, connection: Connection, client_id: str | None, instance_id: bytes
+    ) -> ClientInstance:
         """Return the instance of a client that pushes. Raises KafkaError(INVALID_REQUEST)."""
         if instance_id in RESERVED:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "invalid client instance id")

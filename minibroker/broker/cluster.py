@@ -278,7 +278,7 @@ class Cluster:
         self._apply_committed_records()
 
     @property
-    def change_generation(self) -> tuple[int, int]:
+    def answer_cache_generation(self) -> tuple[int, int]:
         """What moves when anything changes on which answers about the cluster depend."""
         return self.commits, Log.failures
 

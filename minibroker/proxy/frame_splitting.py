@@ -183,7 +183,7 @@ class Splitter:
 
     def _collect_bytes(self, collected: bytearray, data: memoryview, position: int) -> int:
         """Add bytes to the frame that is being collected. Return the position after them."""
-        wanted = self._count_wanted_bytes(collected)
+        wanted = self._find_next_decision_bytes(collected)
         stop = min(position + wanted - len(collected), len(data))
         collected += data[position:stop]
         if len(collected) < wanted:
@@ -192,7 +192,7 @@ class Splitter:
             self._decide_whether_to_collect_frame(collected)
         return stop
 
-    def _count_wanted_bytes(self, collected: bytearray) -> int:
+    def _find_next_decision_bytes(self, collected: bytearray) -> int:
         """Return the number of bytes after which there is something to decide."""
         if len(collected) < SIZE.size:
             return SIZE.size

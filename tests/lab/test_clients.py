@@ -182,7 +182,7 @@ async def test_a_stopped_client_starts_again(broker: Broker, clients: Clients) -
     await until(producer, lambda each: each.count > before)
 
 
-async def test_a_client_of_an_unknown_kind_or_topic_is_rejected(clients: Clients) -> None:
+async def test_clients_of_unknown_kind_without_topic_or_over_the_limit_are_rejected(clients: Clients) -> None:
     with pytest.raises(LookupError, match="there is no client of the kind cat"):
         clients.add("cat", "orders")
     with pytest.raises(ValueError, match="needs a topic"):

@@ -49,7 +49,7 @@ def test_the_package_command_shows_how_to_ship_the_archive(tmp_path: Path, monke
     assert result.stdout.startswith(f"{path}: minibroker, crc32c ")
 
 
-def test_a_missing_library_is_reported(tmp_path: Path) -> None:
+def test_packing_a_library_that_is_not_installed_fails(tmp_path: Path) -> None:
     with pytest.raises(PackageNotFoundError):
         write_archive(tmp_path / "a.tar.gz", ["no-such-library"])
 

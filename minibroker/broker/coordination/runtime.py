@@ -221,7 +221,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         """Return what to wait for before a change of `key` is acknowledged: its durability. Raises KafkaError."""
         return make_wait(self.log.get_writable_partition(key).log, COORDINATOR_CODES)
 
-    def make_write_wait(self, key: str) -> Wait:
+    def make_wait_for_pending_write(self, key: str) -> Wait:
         """Return what to wait for before the state of `key` is returned: its pending write. Raises KafkaError."""
         appended_to = self.log.get_writable_partition(key).log
         return Wait(appended_to, appended_to.pending_batches, codes=COORDINATOR_CODES)

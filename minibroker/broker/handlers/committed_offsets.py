@@ -295,7 +295,7 @@ def _wait_until_offsets_written(context: RequestContext, group: Group, refuse: R
     groups = context.cluster.groups
     if group.error_code == ErrorCode.NONE and groups.log.topic is not None:
         try:
-            context.wait_for(groups.make_write_wait(group.group_id), refuse)
+            context.wait_for(groups.make_wait_for_pending_write(group.group_id), refuse)
         except KafkaError as error:
             refuse(error)
 

@@ -51,7 +51,7 @@ def get_telemetry_subscriptions(
 
 @handles(ApiKey.PUSH_TELEMETRY)
 async def push_telemetry(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    instance = context.cluster.telemetry.get_pushing_instance(
+    instance = context.cluster.telemetry.find_or_make_pushing_instance(
         context.connection, context.client_id, request.client_instance_id
     )
     try:

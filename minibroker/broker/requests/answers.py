@@ -71,7 +71,7 @@ class LastingAnswers:
 
     def find_answer(self, cluster: Cluster, asked: Hashable, correlation_id: int) -> list[Any] | None:
         """Return the items of the cached answer, or None."""
-        if self._generation != (cluster, cluster.change_generation):
+        if self._generation != (cluster, cluster.answer_cache_generation):
             return None
         kept = self._answers.get(asked)
         if kept is None:
@@ -81,10 +81,10 @@ class LastingAnswers:
 
     def make_keeper(self, cluster: Cluster, asked: Hashable) -> Callable[[list[Any]], None]:
         """Return a function that caches the items of an answer, unless something changes before they are computed."""
-        begun = (cluster, cluster.change_generation)
+        begun = (cluster, cluster.answer_cache_generation)
 
         def keep(items: list[Any]) -> None:
-            now = (cluster, cluster.change_generation)
+            now = (cluster, cluster.answer_cache_generation)
             if begun != now or len(items) != 1 or len(items[0]) > MAX_LASTING_BYTES:
                 return
             if self._generation != now or self._size_bytes > MAX_LASTING_BYTES:

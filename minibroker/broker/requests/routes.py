@@ -132,13 +132,13 @@ async def wait_until_written(context: RequestContext) -> None:
     context.cluster.turn.call_when_all_over(waits or (), partial(written.resolve, None))
     if context.timeout is not None and not written.done:
         timeout_ms, refuse = context.timeout
-        context.cluster.clock.call_later(timeout_ms, partial(_refuse_if_unwritten, written, refuse))
+        context.cluster.clock.call_later(timeout_ms, partial(_refuse_if_unwritten_in_time, written, refuse))
     await written
     if context.lost_change is not None:
         raise Unanswerable(f"what was changed may be lost: {context.lost_change}")
 
 
-def _refuse_if_unwritten(written: Promise[None], refuse: Callable[[], None]) -> None:
+def _refuse_if_unwritten_in_time(written: Promise[None], refuse: Callable[[], None]) -> None:
     if not written.done:
         refuse()
         written.resolve(None)

@@ -89,7 +89,7 @@ class ListenerTls:
             raise SettingsError(f"listener {self._name} has no trust store, and one cannot be added while it is open")
         objection = None
         if not get_listener_setting(settings, "ssl.allow.dn.changes", self._name):
-            objection = _find_subject_objection(before.identity, after.identity)
+            objection = _find_changed_subject_objection(before.identity, after.identity)
         if objection is None and not get_listener_setting(settings, "ssl.allow.san.changes", self._name):
             objection = _find_alternative_names_objection(before.identity, after.identity)
         if objection is not None:
@@ -217,7 +217,7 @@ def _split_cipher_suites(names: tuple[str, ...]) -> tuple[list[str], list[str]]:
         raise StoreError(f"ssl.cipher.suites: {error}") from None
 
 
-def _find_subject_objection(before: Identity, after: Identity) -> str | None:
+def _find_changed_subject_objection(before: Identity, after: Identity) -> str | None:
     """Return an objection if the certificate is for another subject."""
     old, new = (read_certificate_subject(one.chain[0].public_bytes(Encoding.DER)) for one in (before, after))
     if " ".join(old.casefold().split()) == " ".join(new.casefold().split()):

@@ -130,7 +130,7 @@ class ParquetArchive:
 
     def exists(self) -> bool:
         """Return whether there are commits."""
-        return bool(self._list_notes())
+        return bool(self._list_commit_note_names())
 
     def prepare(self) -> None:
         """Finish what a killed run has left. Raises `ArchiveError` if the path has something else than an archive."""
@@ -146,11 +146,11 @@ class ParquetArchive:
 
     def note(self) -> archive_tables.ArchiveNote | None:
         """Return the newest note, or None if there is none."""
-        names = self._list_notes()
+        names = self._list_commit_note_names()
         path = f"{NOTES}/{names[-1]}" if names else ""
         return archive_tables.parse_note(self._files.read(path), f"{self.where}/{path}") if names else None
 
-    def _list_notes(self) -> list[str]:
+    def _list_commit_note_names(self) -> list[str]:
         return [name for name in self._files.names(NOTES) if name.isdecimal()]
 
     def append(
@@ -164,7 +164,7 @@ class ParquetArchive:
         for written in engine.run(StagedPart(reading, self.where, staging, self.compression), parts):
             totals.add(written)
         self._files.write(f"{NOTES}/{note.number:0{DIGITS}}", note.text())
-        for name in self._list_notes()[:-NOTES_KEPT]:
+        for name in self._list_commit_note_names()[:-NOTES_KEPT]:
             self._files.delete(f"{NOTES}/{name}")
         self._move_files(note.number)
         return totals

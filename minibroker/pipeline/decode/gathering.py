@@ -366,7 +366,7 @@ class Gathering:
             try:
                 start = self._arena.used
                 if kind == Kind.WRAPPER:
-                    inner.append(message_columns.unwrap_messages(batch, self._arena))
+                    inner.append(message_columns.decompress_wrapper_messages(batch, self._arena))
                 else:
                     self._arena.decompress(codec, batch[HEADER_BYTES:])
                 starts.append(start)

@@ -31,7 +31,7 @@ _KEY_POSITIONS: Final = np.array((18, 26))  # by magic
 _TIMESTAMP_POSITION: Final = 18
 
 
-def unwrap_messages(batch: memoryview, arena: Arena) -> Int64s:
+def decompress_wrapper_messages(batch: memoryview, arena: Arena) -> Int64s:
     """Append the messages of a wrapper with a right checksum to the arena, and return where each of them begins.
 
     Raises `KafkaError` if the wrapper or one of its messages is invalid; then nothing is appended.

@@ -28,8 +28,8 @@ RecordSlice = tuple[int, int, int, int, bytes | None, bool]
 def iterate_record_slices(data: bytes, count: int) -> Iterator[RecordSlice]:
     """Yield the `count` records of `data`, which must contain nothing else. Raises `InvalidRecords`.
 
-    Varints of up to two bytes are read inline, because calls would cost more than all else. `_slice_any_record_at`
-    reads records with longer ones, and reports malformed records.
+    Varints of up to two bytes are read inline, because calls would cost more than all else.
+    `_slice_record_with_long_varints` reads records with longer ones, and reports malformed records.
     """
     end, limit, second = 0, len(data), SECOND_BYTE
     for _ in range(count):
@@ -57,14 +57,14 @@ def iterate_record_slices(data: bytes, count: int) -> Iterator[RecordSlice]:
                 raise IndexError
             record_slice = start, end, offset_delta, timestamp_delta, key, data[position] & 1 != 0
         except IndexError:
-            record_slice = _slice_any_record_at(data, start)
+            record_slice = _slice_record_with_long_varints(data, start)
             end = record_slice[1]
         yield record_slice
     if end != limit:
         raise InvalidRecords(f"{format_bytes_left(limit - end)} after the last record")
 
 
-def _slice_any_record_at(data: bytes, start: int) -> RecordSlice:
+def _slice_record_with_long_varints(data: bytes, start: int) -> RecordSlice:
     """Return the record at `start`, with varints of any size. Raises `InvalidRecords`."""
     try:
         length, body = read_unsigned(data, start, MAX_VARINT_BYTES)

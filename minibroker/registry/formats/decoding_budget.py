@@ -28,9 +28,9 @@ class Values:
         self.check_room(count)
         self._left -= count
         if self._left < self._next_look:
-            self._check_time()
+            self._check_decoding_time_left()
 
-    def _check_time(self) -> None:
+    def _check_decoding_time_left(self) -> None:
         self._next_look = self._left - VALUES_BETWEEN_LOOKS
         if time.monotonic() > self._ends:
             raise InvalidData(f"there was no time for more than its first {MAXIMUM_VALUES - self._left:,} values")

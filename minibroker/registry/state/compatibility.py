@@ -101,14 +101,14 @@ async def _find_differences_from_earlier(
             texts += [_fill_message(each, "old", "new") for each in await compare(older, candidate.parsed)]
         if backward:
             texts += [_fill_message(each, "new", "old") for each in await compare(candidate.parsed, older)]
-    return [*texts, *_describe_schema(schema)] if texts else []
+    return [*texts, *_describe_old_schema(schema)] if texts else []
 
 
 def _fill_message(message: str, reader: str, writer: str) -> str:
     return message.replace("%s", reader, 1).replace("%s", writer, 1)
 
 
-def _describe_schema(schema: StoredSchema) -> list[str]:
+def _describe_old_schema(schema: StoredSchema) -> list[str]:
     if len(schema.text) <= SHOWN_CHARACTERS:
         shown = f"'{schema.text}'"
     else:

@@ -75,7 +75,7 @@ def make_fault_schema() -> dict[str, Any]:
     words: dict[str, dict[str, Any]] = {}
     for name, (kinds, word) in WORDS.items():
         schemas = [schema for schema in map(_make_schema, kinds) if schema is not None]
-        if _is_span(name):
+        if _takes_duration(name):
             schemas = [{"type": "string", "examples": ["10 s"]}]
         if schemas:
             words[name] = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
@@ -88,7 +88,7 @@ def make_fault_schema() -> dict[str, Any]:
     return shape | {"description": meaning, "examples": [example]}
 
 
-def _is_span(word: str) -> bool:
+def _takes_duration(word: str) -> bool:
     return word in WORDS and timedelta in WORDS[word][0]
 
 
@@ -117,7 +117,7 @@ class NewFaults(list[dict[str, Any]]):
 
 def _add_unit(name: str, value: Any) -> Any:
     is_bare = isinstance(value, int | float) and not isinstance(value, bool)
-    return Span.read(value) if is_bare and _is_span(name) else value
+    return Span.read(value) if is_bare and _takes_duration(name) else value
 
 
 def _decode_hex(digits: str | None) -> bytes | None:

@@ -11,7 +11,7 @@ from minibroker.broker.security.logins import Login
 from minibroker.broker.security.principals import USER, Principal
 from minibroker.protocol.apis import ApiKey, get_response_class
 from minibroker.testing.faults.rules import Rule
-from minibroker.testing.seen.error_places import Place, find_error_levels
+from minibroker.testing.seen.error_places import Place, find_levels_with_errors
 from minibroker.testing.seen.journal import get_mechanism
 from minibroker.testing.seen.subjects import NameOf, Subjects, find_subjects
 
@@ -56,7 +56,7 @@ class Asked:
             and (rule.user is None or context.connection.principal == Principal(USER, rule.user))
             and (rule.mechanism is None or get_mechanism(self.call) == rule.mechanism)
             and self._matches_named_subjects(rule)
-            and (rule.level is None or rule.level in find_error_levels(get_response_class(self.call.api_key)))
+            and (rule.level is None or rule.level in find_levels_with_errors(get_response_class(self.call.api_key)))
         )
 
     def _matches_named_subjects(self, rule: Rule) -> bool:

@@ -22,7 +22,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.quantities import Duration, parse_milliseconds
 from minibroker.testing.callers import PACKAGE
 from minibroker.testing.durations import add_unit_to_duration
-from minibroker.testing.seen.error_places import LEVELS, find_error_levels
+from minibroker.testing.seen.error_places import LEVELS, find_levels_with_errors
 from minibroker.testing.seen.exchange import find_api_key
 from minibroker.testing.yaml_files import parse_yaml, read_at_most
 
@@ -277,7 +277,7 @@ def _check_combination(rule: Rule) -> None:
         raise FaultError("once is the same as times 1: give one of them")
     _check_authentication(rule)
     for api in rule.api_keys if rule.level is not None else ():
-        levels = find_error_levels(get_response_class(api))
+        levels = find_levels_with_errors(get_response_class(api))
         if rule.level not in levels:
             there = ", ".join(level for level in LEVELS if level in levels) or "none"
             raise FaultError(f"{get_api_name(api)} has no error at the level {rule.level}, but at {there}")

@@ -139,13 +139,13 @@ def _list_fields(struct: type) -> tuple[Field, ...]:
 
 
 @cache
-def find_error_levels(struct: type, level: str = "top") -> frozenset[str]:
+def find_levels_with_errors(struct: type, level: str = "top") -> frozenset[str]:
     """Return the levels at which an answer of this class can have errors."""
     found = frozenset() if find_error_field(struct) is None else frozenset({level})
     for field in _list_fields(struct):
         inner = (field.kind.item or field.kind).struct
         if inner is not None and has_error_places(inner):
-            found |= find_error_levels(inner, _get_level_below(level, _is_about_topics(field.name, inner)))
+            found |= find_levels_with_errors(inner, _get_level_below(level, _is_about_topics(field.name, inner)))
     return found
 
 

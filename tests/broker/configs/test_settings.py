@@ -220,7 +220,7 @@ def test_settings_in_milliseconds_have_those_in_hours_as_synonyms() -> None:
     )
 
 
-def test_a_broker_description_includes_its_dynamic_settings() -> None:
+def test_a_broker_description_marks_only_dynamic_settings_as_changeable() -> None:
     described = Settings().describe_broker_configs()
     assert entry(described, "node.id").read_only
     assert not entry(described, "log.segment.bytes").read_only

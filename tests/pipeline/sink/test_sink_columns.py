@@ -41,7 +41,7 @@ def test_unknown_columns_are_ignored() -> None:
     check_columns(types | {"topic": "int"}, "t")  # the option stands above the column
 
 
-def test_rows_have_the_dataframes_columns_in_order() -> None:
+def test_a_dataframe_is_converted_to_the_columns_of_the_sink() -> None:
     headers = [None, [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]]
     batch = pa.record_batch(
         {

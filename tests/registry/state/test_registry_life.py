@@ -360,7 +360,7 @@ async def test_pending_records_of_others_are_seen_before_a_registration() -> Non
         assert sorted((await broker.registry._running_registry.registry.read_state()).versions["x"]) == [1, 2, 3]
 
 
-def test_records_deleted_by_retention_are_not_awaited(broker: Broker, registry: Asking) -> None:
+def test_the_registry_starts_after_retention_deleted_its_first_records(broker: Broker, registry: Asking) -> None:
     registry.register("x", R1)
     broker.restart()  # which forgets what was read
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

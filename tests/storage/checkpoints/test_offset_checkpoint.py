@@ -111,7 +111,7 @@ def test_a_write_in_progress_does_not_restore_a_removed_offset(made: Checkpointi
     assert made.content() == ["orders 0 7", "others 1 6"]
 
 
-def test_checkpoint_rows_of_a_failed_write_are_assumed_to_be_in_the_file(made: Checkpointing) -> None:
+def test_a_row_of_a_failed_checkpoint_write_can_still_be_removed_from_the_file(made: Checkpointing) -> None:
     made.checkpoint.offsets[ORDERS] = 5
     made.disk.failing, made.disk.suffix = {"sync"}, made.path.parent.name
     with pytest.raises(OSError, match="Errno 5"):

@@ -165,7 +165,7 @@ def test_a_transaction_is_held_before_its_markers_are_written(broker: Broker) ->
     until(lambda: broker.transaction_state("x") == "CompleteCommit")
 
 
-def test_a_transaction_is_held_while_it_is_open(broker: Broker) -> None:
+def test_a_held_ongoing_transaction_is_not_ended_until_release(broker: Broker) -> None:
     producer = Producer(settings(broker, **{"transactional.id": "x"}))
     producer.init_transactions(20)
     broker.hold("x", "ongoing")
