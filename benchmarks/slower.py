@@ -21,7 +21,7 @@ def _nothing(*_: Any) -> None: ...
 
 
 def without_produce_template() -> None:
-    produce.remember_produce = produce.remember_refusal = _nothing
+    produce.remember_produce_template = produce.remember_refusal_template = _nothing
 
 
 def without_commit_template() -> None:
