@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.records.batch import CONTROL_BIT, LOG_OVERHEAD_BYTES, MAGIC, BatchHeader, set_offset_and_epoch
-from minibroker.protocol.records.validation import Rules
 from minibroker.storage.environment import Environment as Environment
 from minibroker.storage.files import Bytes
 from minibroker.storage.flushing import Flusher
@@ -21,6 +20,9 @@ from minibroker.storage.recovery import failed_sync
 from minibroker.storage.segment import Segment
 from minibroker.storage.segments import Segments
 from minibroker.storage.side_files import LogContents, SideFiles
+
+if TYPE_CHECKING:
+    from minibroker.protocol.records.validation import Rules
 
 logger = logging.getLogger("minibroker.storage.log")
 

@@ -240,7 +240,7 @@ class Side(cluster_changes.Side):
         shard = self.harness.cluster.groups.get_shard_of_key("g")
         group = self.harness.cluster.groups.groups.get("g")
         if group is not None and group.offsets.pending:
-            shard.on_transaction_ended(5, committed=True)
+            shard.apply_transaction_end(5, committed=True)
         else:
             shard.add_pending_offset(5, "g", "t", 1, CommittedOffset(100, -1, "", 0))
 
