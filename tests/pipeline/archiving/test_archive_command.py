@@ -99,7 +99,7 @@ def test_the_next_run_after_a_kill_completes_the_archive(job: Run, tmp_path: Pat
     result = job("archive", *arguments[:-1], "2000")
     assert result.exit_code == 0, result.output
     assert offsets_in(out) == [*range(1200)]
-    assert 20 <= archived < 1200
+    assert archived < 1200  # a commit whose files are not in place yet counts nothing, and the next run moves them
 
 
 def await_notes(out: Path) -> None:
