@@ -51,7 +51,7 @@ def _floor_case(name: str, connections: int, depth: int, seconds: float) -> Case
 
 
 class Knowing(asyncio.Protocol):
-    """A connection whose requests all have the same size, and all get the same answer."""
+    """Answers each request of a connection with the same bytes. All requests have the same size."""
 
     def __init__(self, request_bytes: int, answer: bytes) -> None:
         self.request_bytes = request_bytes

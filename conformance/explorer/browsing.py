@@ -14,9 +14,9 @@ from conformance import builds
 CHROMIUM = "/usr/bin/chromium"
 WAIT_MS = 30_000
 SIZE = {"width": 1440, "height": 860}
-# A page that root starts has no sandbox; the tests open only the explorer in it.
 AXE = """() => axe.run(document, { resultTypes: ['violations'], preload: false,
     ...(matchMedia('(prefers-color-scheme: dark)').matches && { runOnly: ['color-contrast'] }) })"""
+# A page that root starts has no sandbox; the tests open only the explorer in it.
 ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage"]
 
 

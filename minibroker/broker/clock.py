@@ -132,7 +132,7 @@ class SystemClock:
 
 
 class LifeClock:
-    """Another clock's time for one life of a cluster; `end` cancels the timers that have not run."""
+    """Another clock's time for one life of a cluster; `cancel_all_timers` cancels the timers that have not run."""
 
     def __init__(self, clock: BusyClock) -> None:
         self._clock = clock

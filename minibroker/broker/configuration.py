@@ -100,10 +100,8 @@ def _check_sasl_and_tls_of_listeners(listeners: Iterable[Listener], settings: Se
 
 
 def _read_file_settings(file: str | PathLike[str]) -> dict[str, _Given]:
-    from minibroker.broker.configs.properties import (
-        MalformedProperties,
-        parse_java_properties,
-    )  # most starts have no file
+    # Most starts have no file.
+    from minibroker.broker.configs.properties import MalformedProperties, parse_java_properties
 
     try:
         with open(file, "rb") as stream:

@@ -157,7 +157,7 @@ class Request(Protocol):
 class DelayedOperation(Generic[Result]):
     """Drives the coroutine of a request. `answered` gets its result or `failed` its error, once, unless it is closed.
 
-    If the first slice is enough, `begin` itself returns the result or raises the error, and calls neither.
+    If the first slice is enough, `run_first_slice` itself returns the result or raises the error, and calls neither.
     """
 
     __slots__ = (

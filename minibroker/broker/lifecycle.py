@@ -89,7 +89,10 @@ class Seams:
 
 
 class BrokerLifecycle:
-    """One life of a broker: it opens its logs when made, serves clients from `serve` on, ends by `close` or `crash`."""
+    """One life of a broker: it opens its logs when made, and serves clients from `serve` on.
+
+    It ends by `close` or `stop_as_if_killed`.
+    """
 
     def __init__(self, settings: Settings, bound: Bound, seams: Seams) -> None:
         """Open the log directories and read what they hold. Raises StartError; then nothing stays open."""
@@ -160,7 +163,7 @@ class BrokerLifecycle:
         )
 
     def close_directories_as_in_crash(self) -> None:
-        """Leave the directories as a crash would. `replace_cluster` or `crash` must follow at once."""
+        """Leave the directories as a crash would. `replace_cluster` or `stop_as_if_killed` must follow at once."""
         self._stop_cleaning()
         self.server.drop_queued_work()
         self._clock.wait_for_aside()
@@ -170,7 +173,7 @@ class BrokerLifecycle:
         """Go on for the same clients with the directories of `settings`, after `close_directories_as_in_crash`.
 
         `returning` are nodes that were away. The timers of the earlier clock must not run any more. Waiting requests
-        run once more. Raises StartError; then only `crash` may be called.
+        run once more. Raises StartError; then only `stop_as_if_killed` may be called.
         """
         self._bound = dict(sorted({**self._bound, **returning}.items()))
         self._open_cluster(settings, seams, cluster_id)

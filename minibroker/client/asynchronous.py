@@ -113,7 +113,7 @@ class LoopLink(asyncio.BufferedProtocol):
     def hand_over_transport(self, protocol: asyncio.BaseProtocol) -> asyncio.Transport:
         """Let another protocol have the transport, as if it had just connected. Return the transport.
 
-        Requests can still be sent here; the protocol has to pass their answers to `take`.
+        Requests can still be sent here; the protocol has to pass their answers to `receive_bytes`.
         """
         assert self._transport is not None
         self._transport.set_protocol(protocol)

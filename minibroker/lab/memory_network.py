@@ -1,6 +1,6 @@
 """Sockets in memory, where the process may have no others: connections between tasks of one event loop.
 
-`MemoryNetwork.install` puts them into the place of Python's: `socket.socket` for what listens, and the event loop's
+`MemoryNetwork.replace_sockets` puts them into the place of Python's: `socket.socket` for what listens, and the loop's
 `create_server` and `create_connection`. Each direction has a buffer, as a kernel has: what is beyond it waits in the
 transport, which then asks its protocol to pause.
 """

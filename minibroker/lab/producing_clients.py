@@ -85,7 +85,7 @@ class TransactionalProducer(Producer):
             self._sequences[partition] += 1
         await self.wait_for_next_round()
         if self._stopping.is_set():
-            return  # `end` aborts it
+            return  # `tear_down` aborts it
         await self._end_transaction(commits=self._transactions % ABORTED != 0)
         await self.wait_for_next_round()
 

@@ -107,7 +107,7 @@ class Splitter:
         return scratch
 
     def take_received(self, scratch: memoryview, count: int) -> None:
-        """Take the bytes at the start of what `room` has returned."""
+        """Take the bytes at the start of what `get_buffer` has returned."""
         if self._whole and not self.held:
             self._count_filled_bytes(count)
         else:

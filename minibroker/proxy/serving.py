@@ -44,7 +44,7 @@ def run_proxy(proxy: Proxy, wishes: Wishes) -> None:
         if printing is not None:
             files.callback(printing.close)
         if wishes.explorer is None and wishes.control is None:
-            proxy.journal.set_limits(0, 0)  # nobody asks it; each exchange is told when it has ended
+            proxy.journal.set_limits(0, 0)  # nobody reads it: each exchange is reported when it ends
         if recordings or printing is not None or wishes.control is not None:
             proxy.journal.on()
         if recordings or printing is not None:

@@ -97,13 +97,13 @@ class Flusher:
         return self._on_its_way is None
 
     def release_flushes(self) -> None:
-        """Allow flushes again, and begin the one that was requested since `hold`."""
+        """Allow flushes again, and begin the one that was requested since `hold_flushes`."""
         self._held = False
         if self._again and self._on_its_way is None:
             self._begin_flush()
 
     def pass_requests_to(self, successor: Flusher) -> None:
-        """Pass all requests since `hold`, and all later ones, to another log's flusher. This one must be held."""
+        """Pass all requests since `hold_flushes`, and all later ones, to another log's flusher. This one is held."""
         self._successor = successor
         waiters, self._next_waiters = self._next_waiters, []
         for waiter in waiters:

@@ -38,7 +38,7 @@ REMEMBERED_POSITIONS: Final = 256
 class Region(NamedTuple):
     """Whole batches in a file, which a Fetch response sends without copying.
 
-    `find_next_offset` is that of the next read. The region stays readable after its segment was deleted.
+    `next_offset` is that of the next read. The region stays readable after its segment was deleted.
     """
 
     file: File
@@ -66,8 +66,8 @@ class Segment:
     """The batches from `base_offset` on, up to `size_bytes` of the `.log` file.
 
     `first_timestamp` is the largest one of the first batch (-1: none), from which `segment.ms` counts. It and `indexes`
-    are valid after `load()`. All methods that read or write raise `OSError`, and those that read the file also
-    `CorruptBatch`.
+    are valid after `load_last_entries()`. All methods that read or write raise `OSError`, and those that read the file
+    also `CorruptBatch`.
     """
 
     __slots__ = (
@@ -184,7 +184,7 @@ class Segment:
         self.indexes.index_batch(position, last_offset, max_timestamp)
 
     def clear_indexes_to_rebuild(self) -> None:
-        """Clear the indexes and other state. The caller must `note` each batch again."""
+        """Clear the indexes and other state. The caller must `index_batch` each batch again."""
         self.indexes = SegmentIndexes(self._disk, self.path, self.base_offset, self._settings)
         self.indexes.mark_files_outdated()
         self.first_timestamp = NO_TIMESTAMP

@@ -159,7 +159,7 @@ class TimeIndex(SparseIndex):
     """The entries of one segment's time index.
 
     `last_timestamp` and `last_offset` are those of the last entry (-1 and the base offset if there is none).
-    Call `load()` before `floor`, `list_entries` and `truncate`.
+    Call `load_entries()` before `find_offset_floor`, `list_entries` and `truncate`.
     """
 
     __slots__ = ("last_timestamp", "last_offset")
@@ -205,7 +205,7 @@ class TimeIndex(SparseIndex):
 class OffsetIndex(SparseIndex):
     """The entries of one segment's offset index. `last_position` is that of the last one, 0 if there is none.
 
-    Call `load()` before `floor`, `find_floor_of_position`, `list_entries` and `truncate`.
+    Call `load_entries()` before `find_floor_of_offset`, `find_floor_of_position`, `list_entries` and `truncate`.
     """
 
     __slots__ = ("last_position",)
@@ -317,7 +317,7 @@ class SegmentIndexes:
         """Remove the entries for batches from `position`, or `end_offset`, on. All entries must be loaded.
 
         Return the position from which on the remaining batches may have larger timestamps than `max_timestamp`, so that
-        the caller must `note` them again.
+        the caller must `index_batch` them again.
         """
         self.offsets.truncate(position)
         self.times.truncate(end_offset)

@@ -59,9 +59,7 @@ from minibroker.storage.log_settings import CODECS, LogSettings
 
 _PRODUCER: Final = "producer"
 _NOT_PLAIN: Final = ENCODING_MASK | CONTROL_BIT
-_PLAIN: Final = frozenset(
-    {_PRODUCER, "uncompressed"}
-)  # the values of compression.type that leave a plain batch as it is
+_PLAIN: Final = frozenset({_PRODUCER, "uncompressed"})  # what leaves a plain batch as it is, of compression.type
 
 
 def is_plain_batch(records: Bytes) -> bool:

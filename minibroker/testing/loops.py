@@ -73,7 +73,7 @@ class Loop:
     def call_on_loop(self, function: Callable[[], Result]) -> Result:
         """Run `function` on the loop; return what it returns, or raise what it raises. Any thread may call this.
 
-        Raises NotRunning in a fork of the loop's process, as `run` and `arun` do.
+        Raises NotRunning in a fork of the loop's process, as `run_on_loop` and `arun_on_loop` do.
         """
         self._check_not_forked()
         if self._is_here:

@@ -9,8 +9,8 @@ A type of group is a subclass of `Group`, with a package of its own and
 - `restart_timers_after_load()`, called once after a start, when all records are folded in. Sessions begin anew. It may
   not append at once, only from a timer (`clock.call_later`);
 - the order append, then apply: a record that cannot be appended changes nothing, and its KafkaError has the code for
-  the client (`GroupContext.append`);
-- all time from `clock`, and every timer cancelled in `close`.
+  the client (`GroupContext.append_entries`);
+- all time from `clock`, and every timer cancelled in `close_with_error`.
 
 The offsets belong to the group's id, not to its type: a group that replaces another one takes over its `offsets`.
 """

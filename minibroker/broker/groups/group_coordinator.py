@@ -82,7 +82,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     # --- which node, which group ------------------------------------------------------------------
 
     def check_coordinator_and_id(self, node: Node, group_id: str) -> None:
-        """Check the node as `check` does, and the id, which may be empty only in requests for offsets.
+        """Check the node as `check_is_coordinator` does, and the id, which may be empty only in requests for offsets.
 
         Raises KafkaError: INVALID_GROUP_ID, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
@@ -152,7 +152,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     def find_group_to_join(self, group_id: str, *, create: bool) -> Group:
         """Return the group that a classic member joins; with `create`, make it, also in place of an empty one.
 
-        Raises KafkaError: UNKNOWN_MEMBER_ID if there is none, or as `append`.
+        Raises KafkaError: UNKNOWN_MEMBER_ID if there is none, or as `append_entries`.
         """
         group = self.groups.get(group_id)
         if group is not None and (isinstance(group, ClassicGroup) or not group.is_empty):
@@ -171,7 +171,7 @@ class GroupCoordinator(CoordinatorRuntime["GroupShard"]):
     # --- change ---------------------------------------------------------------------------------
 
     def delete_group(self, group: Group) -> None:
-        """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or as `append`."""
+        """Delete a group with all its offsets. Raises KafkaError: NON_EMPTY_GROUP, or as `append_entries`."""
         group.check_may_be_deleted()
         delete_offsets_in_batches(self, group, group.offsets.list_partitions())
         self.append_entries(group.group_id, group.make_tombstones())

@@ -110,7 +110,7 @@ class OffsetCommitTemplate:
         if values[::3] != self._around or log.settings.flush_messages != MAX_LONG:
             return None
         try:
-            # This node coordinates the group, as nothing has changed. `record_offsets` refuses what is not loaded.
+            # This node coordinates the group, as nothing has changed. A partition that is not loaded is refused below.
             group = self._groups.groups.get(self._group_id)
             member_id, instance_id, epoch = self._member
             if group is None or group.check_offset_commit(

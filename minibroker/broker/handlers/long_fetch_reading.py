@@ -134,7 +134,7 @@ class LongReading(Reading):
         return (yield from self.make_response_in_steps())
 
     def make_response_in_steps(self) -> Steps[FetchResponse]:
-        """Return the answer as `response` does, built a portion at a time."""
+        """Return the answer as `make_response` does, built a portion at a time."""
         runs: Runs = []
         for portion in remove_in_portions(self.wanted):
             for fetched in portion:

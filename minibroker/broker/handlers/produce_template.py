@@ -217,9 +217,8 @@ class ProduceTemplate(Template):
 
     def _is_already_in_transaction(self, cluster: Broker, records: memoryview) -> bool:
         """Return whether the partition is in the batch's transaction already, without a wait. Raises KafkaError."""
-        from minibroker.broker.transactions.verification import (
-            verify_produced_batch,
-        )  # most producers have no transactions
+        # Most producers have no transactions.
+        from minibroker.broker.transactions.verification import verify_produced_batch
 
         header, transactional_id = read_header(records), self._transactional_id
         if transactional_id is None or header.producer_id < 0:

@@ -85,7 +85,7 @@ class FoundLog(NamedTuple):
 
 
 class Repair:
-    """The repair of the directories at `paths`: `steps` describes it, a line per step, and `apply` does it.
+    """The repair of the directories at `paths`: `steps` describes it, `apply_planned_repair` does it.
 
     The directories are locked from the beginning to `close`. Raises `LogDirectoryError` if they cannot be used.
     """

@@ -165,7 +165,7 @@ class Connection:
         return scratch[:OWN_BYTES] if self._budget.full else scratch
 
     def take_received(self, scratch: memoryview, count: int) -> None:
-        """Take the `count` bytes at the start of what `room` returned, without keeping a view of `scratch`."""
+        """Take the first `count` bytes of what `get_receive_buffer` returned, without keeping a view of `scratch`."""
         partial = self._partial
         if self.closed:
             return  # answers are still sent; nothing more is read

@@ -169,7 +169,7 @@ class FrameBudget:
         self._count_waiting()
 
     def wait_for_room(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
-        """Call `wake` when `take` should be tried again for `frame`."""
+        """Call `wake` when `try_to_book` should be tried again for `frame`."""
         frame.pool.wait_for_room(frame, wake)
         self._schedule_look()
 
@@ -270,7 +270,7 @@ class PartialFrame:
         return self._buffer[self._filled : self._filled + READ_BYTES]
 
     def note_filled(self, count: int) -> None:
-        """Record that `count` bytes were written to the start of `room()`."""
+        """Record that `count` bytes were written to the start of `get_room()`."""
         self._filled += count
         if self._filled - self._seen_bytes >= LEAST_PROGRESS_BYTES:
             self._seen_bytes = self._filled

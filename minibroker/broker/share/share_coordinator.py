@@ -85,7 +85,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
     def initialize_share_state(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
         """Begin the state of a share partition at an offset; -1 leaves that to its first reader.
 
-        Raises KafkaError: FENCED_STATE_EPOCH, or as `append`.
+        Raises KafkaError: FENCED_STATE_EPOCH, or as `append_entries`.
         """
         present = self.find_share_state(key)
         if present is not None and present.state_epoch > state_epoch:
@@ -100,7 +100,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
     def read_share_state(self, key: ShareKey, leader_epoch: int) -> ShareState:
         """Return the state for a leader of the partition, and note its epoch.
 
-        Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_REQUEST before `begin`, or as `append`.
+        Raises KafkaError: FENCED_LEADER_EPOCH, INVALID_REQUEST before `initialize_share_state`, or as `append_entries`.
         """
         state = self.find_share_state(key)
         if state is None:
@@ -123,7 +123,8 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
     ) -> None:
         """Keep what has changed in a share partition. A value of -1 says nothing.
 
-        Raises KafkaError: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST before `begin`, or as `append`.
+        Raises KafkaError: FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, INVALID_REQUEST before `initialize_share_state`, or
+        as `append_entries`.
         """
         state = self.find_share_state(key)
         if state is None:
@@ -136,7 +137,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
         self._append_share_update(key, state, leader_epoch, start_offset, complete_count, batches)
 
     def delete_share_state(self, key: ShareKey) -> None:
-        """Delete the state of a share partition, if there is one. Raises KafkaError as `append`."""
+        """Delete the state of a share partition, if there is one. Raises KafkaError as `append_entries`."""
         if self.find_share_state(key) is not None:
             self.append_entries(key.coordinator_key, [encode_record_entry(_make_snapshot_key(key))])
             del self.states[key.coordinator_key]

@@ -61,7 +61,7 @@ class MarkerSender:
         self._try_to_write_markers(transaction.transactional_id)
 
     def send_markers_soon(self, transaction: Transaction) -> None:
-        """Send markers as `send` does, but from a timer."""
+        """Send markers as `send_markers` does, but from a timer."""
         self._missing[transaction.transactional_id] = set(transaction.partitions)
         self._try_to_write_markers_later(transaction.transactional_id, 0)
 

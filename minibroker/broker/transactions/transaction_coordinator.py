@@ -91,7 +91,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     ) -> tuple[int, int]:
         """Return a producer id and epoch for a producer with this id; its predecessor is fenced.
 
-        Raises KafkaError: PRODUCER_FENCED, the errors of `append`, and CONCURRENT_TRANSACTIONS while an ongoing
+        Raises KafkaError: PRODUCER_FENCED, the errors of `append_entries`, and CONCURRENT_TRANSACTIONS while an ongoing
         transaction is aborted, until which the client retries.
         """
         now_ms = self.cluster.clock.wall_ms()
@@ -110,9 +110,9 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     def add_partitions(
         self, transactional_id: str, producer: tuple[int, int], partitions: Iterable[TopicPartition], version: int
     ) -> None:
-        """Add partitions to the transaction; `transaction_version` is the client's transaction version.
+        """Add partitions to the transaction; `version` is the client's transaction version.
 
-        Raises KafkaError as `transitions.add_partitions_to_transaction` and `append`.
+        Raises KafkaError as `transitions.add_partitions_to_transaction` and `append_entries`.
         """
         transaction = self.get_transaction(transactional_id)
         now_ms = self.cluster.clock.wall_ms()
@@ -131,7 +131,7 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
     ) -> tuple[int, int]:
         """Write the decision to end the transaction; markers follow. Return the next producer id and epoch.
 
-        Raises KafkaError as `transitions.ended` and `append`.
+        Raises KafkaError as `transitions.end_transaction` and `append_entries`.
         """
         transaction = self.get_transaction(transactional_id)
         now_ms = self.cluster.clock.wall_ms()

@@ -36,7 +36,7 @@ MB = 1_000_000
 
 
 class Cleaner:
-    """The cleanings of a cluster. It does nothing before `start`.
+    """The cleanings of a cluster. It does nothing before `start_checks`.
 
     `run_aside(work, done)` runs work in a thread, without delaying a stop, as it may take minutes. The work pauses with
     `wait(seconds)`, which may return early. `statistics` counts the results.

@@ -44,7 +44,7 @@ def delete_old_segments(partition: Partition) -> None:
 
 
 class Housekeeping:
-    """The chores of a cluster. None runs before `start`."""
+    """The chores of a cluster. None runs before `start_chores`."""
 
     def __init__(self, cluster: Broker) -> None:
         self._cluster = cluster

@@ -1,7 +1,7 @@
 """Batches of format 2 whose records are stored without their unused attributes byte (KIP-931, which was discarded).
 
 Bit 7 of a batch's attributes says that the byte is missing in each of its records. Readers get the records with the
-byte from `get_payload`. Only topics with the setting `record.attributes.elide` store such batches.
+byte from `get_uncompressed_payload`. Only topics with the setting `record.attributes.elide` store such batches.
 
     with     |length|attributes 0|timestamp delta|offset delta|key ...|value ...|headers ...|
     without  |length - 1|timestamp delta|offset delta|key ...|value ...|headers ...|

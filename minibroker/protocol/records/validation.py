@@ -76,9 +76,8 @@ def check_records(data: Bytes, position: int, header: BatchHeader, rules: Rules)
     check_batch_header(header)
     if header.batch_length <= SMALL_BYTES and not header.attributes & ENCODING_MASK:
         view = memoryview(data)[position + HEADER_BYTES : position + header.batch_length + LOG_OVERHEAD_BYTES]
-        largest = _find_largest_timestamp_if_valid(
-            bytes(view), header, rules
-        )  # reading a byte of bytes is twice as fast
+        payload = bytes(view)  # reading a byte of bytes is twice as fast
+        largest = _find_largest_timestamp_if_valid(payload, header, rules)
         if largest is not None:
             return largest
     return run_all_steps(check_records_in_steps(data, position, header, rules))

@@ -118,7 +118,7 @@ class Extent(NamedTuple):
 class LargeRecord:
     """A step over a large record. `position` is the progress in the window's data, at the end that of the next record.
 
-    After `walk`, `timestamp_delta`, `offset_delta`, `key_bytes` and `value_bytes` (-1: null) are set, with `keeps` 1
+    `step_over_record` sets `timestamp_delta`, `offset_delta`, `key_bytes` and `value_bytes` (-1: null), with `keeps` 1
     also `key`, and with 2 also `value`.
     """
 

@@ -60,7 +60,7 @@ class SchemasTopic:
         return self.state
 
     def read_state_now(self) -> SchemaState:
-        """Return the state as `read` does, without a turn for others. Raises RegistryError."""
+        """Return the state as `read_state` does, without a turn for others. Raises RegistryError."""
         while not self._has_read_all_records():
             for _ in self._read_new_records():
                 pass

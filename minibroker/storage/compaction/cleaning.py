@@ -87,8 +87,9 @@ class Cleaning:
         self._cancelled = True
 
     def clean_next_segment(self) -> bool:
-        """Write the next segment, for `swap`. Return False if there is none left. For any thread, but one at a time.
+        """Write the next segment, for `replace_cleaned_segments`. Return False if there is none left.
 
+        Any thread may call this, but one at a time.
         Raises `CleaningAborted`, `Uncleanable` if the log is damaged, `OSError`.
         """
         try:

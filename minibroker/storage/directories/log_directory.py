@@ -109,7 +109,7 @@ def _run_in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exce
 
 
 class LogDirectory:
-    """A directory of logs, locked from `lock()` to `close()`.
+    """A directory of logs, locked from `create_and_lock()` to `close()`.
 
     `clean` says whether the last stop was clean; `cluster_id` and `directory_id` are those of `meta.properties`.
     Methods raise `LogDirectoryError` if a person must act.
@@ -177,7 +177,7 @@ class LogDirectory:
     def open(self, node_id: int, cluster_id: str, new_id: Callable[[], str]) -> None:
         """Check or write the identity, read the checkpoints, and remove the marker of a clean stop.
 
-        `new_id` returns a new directory id. Call this once, after `lock()`.
+        `new_id` returns a new directory id. Call this once, after `create_and_lock()`.
         """
         try:
             self._check_and_complete_meta_properties(node_id, cluster_id, new_id)
@@ -413,7 +413,7 @@ class LogDirectory:
             self._lock = None
 
     def unlock_and_remove_if_created(self) -> None:
-        """Undo `lock()` after a start that failed: unlock the directory, and remove it if `lock()` has created it."""
+        """Undo `create_and_lock()` after a start that failed: unlock the directory, and remove it if it is new."""
         if self._missing and self._lock is not None:  # without the lock, another process has created it
             self._removal.remove_tree_now(self.path)
         self.close_without_checkpoints()

@@ -77,11 +77,11 @@ class LogDirectories:
         return (topic, partition) in self._found
 
     def open_log(self, topic: str, partition: int, settings: LogSettings, *, guarded: bool = False) -> Log:
-        """Open a log of `found()`. Raises `LogDirectoryError`; with `guarded`, also if it has lost records."""
+        """Open a log of `list_logs()`. Raises `LogDirectoryError`; with `guarded`, also if it has lost records."""
         return self._found[topic, partition].open_log(topic, partition, settings, guarded=guarded)
 
     def describe_unopened_log(self, topic: str, partition: int) -> tuple[str, bytes, int]:
-        """Return (directory, topic id, bytes of records) of a log of `found()`, open or not. Zeros stand for no id.
+        """Return (directory, topic id, bytes of records) of a log of `list_logs()`, open or not. Zeros stand for no id.
 
         Raises `LogDirectoryError`.
         """

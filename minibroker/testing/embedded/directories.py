@@ -98,9 +98,8 @@ class Directories:
         _begin_removal_of_abandoned()
         self._temporary = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = lock_file(str(self._temporary / OWNER))
-        self._remove = weakref.finalize(
-            self, _remove_unless_forked, self._temporary, os.getpid()
-        )  # at exit at the latest
+        # It is called at exit at the latest.
+        self._remove = weakref.finalize(self, _remove_unless_forked, self._temporary, os.getpid())
         if self._given is None:
             self.current = self._make_next_path()
 
@@ -129,7 +128,7 @@ class Directories:
             raise FileNotFoundError(f"the snapshot {snapshot.directory} was removed with its broker")
 
     def restore_snapshot(self, snapshot: Snapshot) -> None:
-        """Switch to a copy of a snapshot. `check` the snapshot before."""
+        """Switch to a copy of a snapshot. Call `check_snapshot` before."""
         self.switch_to_empty()
         assert self.current is not None
         _copy_tree(snapshot.directory, self.current)

@@ -130,18 +130,8 @@ class RegistryFault:
 
 
 @hide_names(
-    *(
-        "answer_instead",
-        "note_answer",
-        "start",
-        "stop",
-        "abort",
-        "close",
-        "loop",
-        "decode_records",
-        "read_schema_source",
-    ),
-    *("read_state", "get_or_make_running_registry"),
+    *("answer_instead", "note_answer", "start", "stop", "abort", "close", "loop", "decode_records"),
+    *("read_schema_source", "read_state", "get_or_make_running_registry"),
 )
 class RegistryVerbs:
     """The schema registry of a broker."""

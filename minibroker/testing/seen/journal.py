@@ -73,16 +73,8 @@ class Which(TypedDict, total=False):
 
 
 @hide_names(
-    *(
-        "list_exchanges",
-        "get_exchange_of_call",
-        "note_refusal",
-        "add_exchanges",
-        "marks",
-        "list_exchanges_after",
-        "oldest",
-    ),
-    *("get_exchange", "add_mark", "set_limits", "when_ended"),
+    *("list_exchanges", "get_exchange_of_call", "note_refusal", "add_exchanges", "marks", "list_exchanges_after"),
+    *("oldest", "get_exchange", "add_mark", "set_limits", "when_ended"),
     *vars(Interceptor),
 )
 class Journal(Interceptor):

@@ -306,7 +306,7 @@ class RebalancingGroup(Membership, Group):
         return encode_group_metadata_entry(self.group_id, value)
 
     def append_group_metadata(self, assignments: Mapping[str, bytes] | None = None) -> None:
-        """Append the record of the group, as `entry` makes it. Raises KafkaError with the code for the client."""
+        """Append the record of the group. Raises KafkaError with the code for the client."""
         self.context.append_entries(self.group_id, [self.encode_group_metadata_entry(assignments)])
 
     def append_group_metadata_durably(

@@ -85,7 +85,10 @@ def _find_group_to_update(
 
 
 def _remove_leaving_member(group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Remove the member that asks for it. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or as `commit`."""
+    """Remove the member that asks for it.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or as `append_changes`.
+    """
     member = group.get_member(request.member_id, request.instance_id)
     if request.instance_id is None or request.member_epoch != LEAVING_FOR_A_WHILE_EPOCH:
         group.remove_members([member])

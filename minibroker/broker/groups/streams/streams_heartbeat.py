@@ -112,7 +112,10 @@ def _find_group_and_replaced(
 
 
 def _remove_leaving_member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> None:
-    """Remove the member that asks for it. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or as `commit`."""
+    """Remove the member that asks for it.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or as `append_changes`.
+    """
     if request.shutdown_application:
         group.shutdown_member_id = request.member_id
     if request.instance_id is None:
