@@ -50,6 +50,9 @@ VERSION_ELSEWHERE = {
     "kits/node/package.json": r'"version": "(.*?)"',
     "kits/java/pom.xml": r"<version>(.*?)</version>",
 }
+# In a docstring or comment: a name with an underscore, or with parentheses.
+NAMED = re.compile(r"`(?:\w+\.)*(?:(\w*[a-z]_\w+)(?:\(\))?|(\w+)\(\))`")
+ELSEWHERE = {"endpoint_override", "hashCode"}  # of pyarrow, of Java
 LINES_MAX = 500
 CIRCLE_FILES_MAX = 3
 FUNCTION_LINES_MAX = 40
@@ -67,6 +70,14 @@ def test_files_have_at_most_500_lines() -> None:
 
 def test_functions_have_at_most_40_lines() -> None:
     assert [f"{path.relative_to(ROOT)}: {name}" for path in PACKAGE for name in parsed(path).large_functions] == []
+
+
+def test_functions_that_docstrings_and_comments_name_exist() -> None:
+    known = ELSEWHERE | {path.stem for path in PYTHON}.union(*(parsed(path).names for path in PACKAGE))
+    stale = [
+        f"{path.relative_to(ROOT)}: {name}" for path in PACKAGE for name in parsed(path).named if name not in known
+    ]
+    assert stale == []
 
 
 def test_import_cycles_have_a_limited_number_of_modules() -> None:
@@ -134,13 +145,25 @@ class Parsed(NamedTuple):
 
     large_functions: list[str]
     imports: set[str]  # modules; for a name in a module also its full name, as it may be a module
+    names: set[str]  # of functions, classes, fields and variables, and all words of texts that are no docstrings
+    named: set[str]  # in docstrings and comments
 
 
 @cache
 def parsed(path: Path) -> Parsed:
     """Parse a file once for all tests: to parse all of them takes seconds."""
-    found = Parsed([], set())
-    for node in ast.walk(ast.parse(path.read_text())):
+    text = path.read_text()
+    tree = ast.parse(text)
+    found = Parsed([], set(), set(), {first or second for first, second in NAMED.findall(text)})
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            found.names.update(re.findall(r"\w+", node.value))
+        found.names.update(
+            value
+            for field in ("name", "id", "attr", "arg", "asname")
+            if isinstance(value := getattr(node, field, None), str)
+        )
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if lines(node) > FUNCTION_LINES_MAX:
                 found.large_functions.append(node.name)
