@@ -79,14 +79,15 @@ def call_on_end_signals(loop: asyncio.AbstractEventLoop, callback: Callable[[], 
 
 
 class _OpenFile:
-    """A file of `OpenFiles`. `fd` is -1 once it is closed or removed."""
+    """A file of `OpenFiles`. `fd` is -1 once it is closed or removed, and nobody has it once it `is_disowned`."""
 
-    __slots__ = ("path", "flags", "fd", "lock")
+    __slots__ = ("path", "flags", "fd", "is_disowned", "lock")
 
     def __init__(self, path: str, flags: int, fd: int) -> None:
         self.path = path
         self.flags = flags
         self.fd = fd
+        self.is_disowned = False
         self.lock = RLock()  # its owner may be collected as garbage, and close it, in the thread that has the lock
 
     def is_in(self, path: str) -> bool:
@@ -100,9 +101,11 @@ class _OpenFile:
             os.close(fd)
 
     def reopen(self, path: str) -> None:
-        """Open it again at a path."""
+        """Open it again at a path, unless its owner was collected since it was closed."""
         self.path = path
         self.fd = os.open(path, self.flags)
+        if self.is_disowned:
+            self.close()
 
 
 class OpenFiles:
@@ -130,6 +133,7 @@ class OpenFiles:
         """Close a file."""
         file = self._files.pop(handle)
         with file.lock:
+            file.is_disowned = True
             file.close()
 
     def read_at(self, handle: int, size: int, position: int) -> bytes:

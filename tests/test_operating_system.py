@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,6 +115,29 @@ def test_a_failed_rename_leaves_the_file_unchanged(files: OpenFiles, tmp_path: P
     with pytest.raises(OSError):
         files.rename(str(tmp_path / "a"), str(tmp_path / "missing" / "a"))
     assert files.read_at(handle, 10, 0) == b"still"
+
+
+@pytest.mark.parametrize("called", ["replace", "open"])
+def test_a_file_whose_owner_is_collected_during_a_rename_stays_closed(
+    files: OpenFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str
+) -> None:
+    handle, descriptors, open_file = opened(files, tmp_path / "old"), [], os.open
+
+    def note(*arguments: Any) -> int:
+        descriptors.append(open_file(*arguments))
+        return descriptors[-1]
+
+    def collect(*arguments: Any) -> Any:
+        files.close_file(handle)
+        return call(*arguments)
+
+    monkeypatch.setattr(os, "open", note)
+    call = getattr(os, called)
+    monkeypatch.setattr(os, called, collect)
+    files.rename(str(tmp_path / "old"), str(tmp_path / "new"))
+    for descriptor in descriptors:
+        with pytest.raises(OSError):
+            os.fstat(descriptor)
 
 
 def test_handles_of_removed_or_replaced_files_are_invalid(files: OpenFiles, tmp_path: Path) -> None:
