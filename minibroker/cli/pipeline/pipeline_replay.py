@@ -66,7 +66,7 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
     type=click.IntRange(1),
     default=COMMIT_RECORDS,
     show_default=True,
-    help="How many records of a partition to commit at a time.",
+    help="Commit at most so many records of a partition at a time.",
 )
 @add_client_setting_options
 @add_timeout_option

@@ -24,7 +24,6 @@ from minibroker.pipeline.sink.task import TaskWriter
 # The columns of the archive that a task needs.
 COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampMs", "headers")
 
-
 # Yields the rows of a partition from an offset on, in pieces that are sorted and committed by themselves.
 Read = Callable[[int], Iterable[pa.Table]]
 
@@ -46,7 +45,7 @@ class ReplayTask:
 
     `replay_id` names the replay: one with the same name continues it. `targets` has the target of a topic, if it is not
     the topic itself. With `repartition`, rows go to their keys' partitions, otherwise to their old partition.
-    `commit_records` records are committed at a time.
+    At most `commit_records` records are committed at a time.
     """
 
     settings: SinkSettings
@@ -85,15 +84,16 @@ class ReplayTask:
             try:
                 for piece in read(0 if marker is None else marker.value):
                     if piece.num_rows:
-                        self._write_piece(writer, piece, done)
-                        transaction.put_marker(Marker((done.last or 0) + 1, ""))
+                        last = self._write_piece(writer, piece, done)
+                        transaction.put_marker(Marker(last + 1, ""))
                         transaction.end(commit=True)
             except BaseException:
                 try_to_abort(self.settings, transaction)
                 raise
         return done
 
-    def _write_piece(self, writer: TaskWriter, piece: pa.Table, done: Replayed) -> None:
+    def _write_piece(self, writer: TaskWriter, piece: pa.Table, done: Replayed) -> int:
+        """Write the rows, and return the offset of the last one."""
         offsets = piece.column("offset").to_numpy()
         wrong = np.flatnonzero(np.diff(offsets) <= 0)
         if len(wrong):
@@ -102,9 +102,11 @@ class ReplayTask:
         for rows in piece.to_batches():
             writer.write(self._make_outgoing(rows, done.target))
         writer.flush()
-        done.first = int(offsets[0]) if done.first is None else done.first
-        done.last = int(offsets[-1])
+        first, last = int(offsets[0]), int(offsets[-1])
+        done.first = first if done.first is None else done.first
+        done.last = last
         done.records += piece.num_rows
+        return last
 
     def _make_outgoing(self, rows: pa.RecordBatch, target: str) -> pa.RecordBatch:
         names = ["key", "value", "timestamp", "headers", *(() if self.repartition else ("partition",))]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
@@ -187,9 +188,23 @@ def test_offset_gaps_are_not_gaps_in_the_target(broker: RunningBroker) -> None:
 
 def test_an_archive_with_a_duplicate_offset_is_rejected(broker: RunningBroker) -> None:
     task = task_for(broker)
+    with pytest.raises(WriteFailed, match="old-0: the archive has offset 3 after 4"):
+        replay(task, rows(0, 5), rows(3, 6))
     with pytest.raises(WriteFailed, match="old-0: the archive has offset 2 after 2"):
         replay(task, rows(0, 3), rows(2, 3))
     assert offsets_in(broker, task) == []
+
+
+def test_a_transaction_that_fails_half_way_is_aborted_at_once(broker: RunningBroker) -> None:
+    task = task_for(broker)
+    eager = replace(task, settings=replace(task.settings, buffer_bytes=1))  # sends each batch of rows by itself
+    old = pa.array([datetime(1969, 1, 1, tzinfo=UTC)], TIMESTAMP)
+    refused = rows(5, 6).set_column(rows(5, 6).schema.get_field_index("timestamp"), "timestamp", old)
+    with pytest.raises(WriteFailed, match="row 5: timestamp -31536000000 is below 0"):
+        replay(eager, rows(0, 5), refused)
+    assert offsets_in(broker, task, "read_uncommitted") == list(range(5))
+    replay(replace(task, replay_id=f"{task.replay_id}-other"), rows(7, 9))
+    assert offsets_in(broker, task) == [7, 8]  # the last stable offset does not wait
 
 
 def test_partitions_can_be_assigned_by_key(broker: RunningBroker) -> None:
