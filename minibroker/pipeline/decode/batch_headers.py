@@ -43,9 +43,19 @@ _MESSAGE_TIMESTAMP_POSITION: Final = 18
 # By the names of `Headers`, though a batch has the length behind it for its size, and a delta for its last offset.
 _BATCH: Final = np.dtype(
     [
-        *(("base_offset", ">i8"), ("size", ">i4"), ("leader_epoch", ">i4"), ("magic", "i1"), ("crc", ">u4")),
-        *(("attributes", ">i2"), ("last_offset", ">i4"), ("base_timestamp", ">i8"), ("max_timestamp", ">i8")),
-        *(("producer_id", ">i8"), ("producer_epoch", ">i2"), ("base_sequence", ">i4"), ("record_count", ">i4")),
+        ("base_offset", ">i8"),
+        ("size", ">i4"),
+        ("leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset", ">i4"),
+        ("base_timestamp", ">i8"),
+        ("max_timestamp", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
     ]
 )
 _MESSAGE: Final = np.dtype(

@@ -27,14 +27,14 @@ _SNAPSHOT_SUFFIX = ".checkpoint"
 _KINDS: dict[int, type[Message]] = {
     kind.api_key: kind
     for kind in (
-        *(
-            messages.ConfigRecord,
-            messages.PartitionRecord,
-            messages.RegisterBrokerRecord,
-            messages.RemoveTopicRecord,
-            messages.TopicRecord,
-        ),
-        *(messages.AbortTransactionRecord, messages.BeginTransactionRecord, messages.EndTransactionRecord),
+        messages.ConfigRecord,
+        messages.PartitionRecord,
+        messages.RegisterBrokerRecord,
+        messages.RemoveTopicRecord,
+        messages.TopicRecord,
+        messages.AbortTransactionRecord,
+        messages.BeginTransactionRecord,
+        messages.EndTransactionRecord,
     )
 }
 
