@@ -1,4 +1,4 @@
-"""The pipeline's client: `minibroker.client` with Spark's settings, and the partitions of topics."""
+"""The pipeline's client: `minibroker.client` with Spark's settings, the partitions of topics, and offsets of groups."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetCommitRequest
 
+log: Final = logging.getLogger(__name__)
+
+CLIENT_ID: Final = "minibroker-pipeline"
+NEWEST_WITH_NAMES: Final = 9  # of OffsetCommit: later versions have topic ids
 # Spark's own connector refuses these too. The text says what to do instead.
 REFUSED: Final = {
     "auto.offset.reset": "use the option startingOffsets",
@@ -55,9 +59,6 @@ def translate_errors() -> Iterator[None]:
         raise OptionError(f"kafka.{error}") from None
 
 
-CLIENT_ID: Final = "minibroker-pipeline"
-
-
 class Client(blocking.Client):
     """Connections to the nodes of one cluster, opened when they are first needed. Not thread-safe, and not picklable.
 
@@ -92,13 +93,11 @@ class Client(blocking.Client):
         return found
 
 
-log: Final = logging.getLogger(__name__)
-
-NEWEST_WITH_NAMES: Final = 9  # later versions have topic ids
-
-
 def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit the next offsets to read. Log a warning if it fails: the query goes on without."""
+    """Commit the next offsets to read, for tools that show the lag of groups. Log a warning if it fails.
+
+    Spark itself goes on from its checkpoint, and never reads these offsets.
+    """
     of_topic = OffsetCommitRequest.OffsetCommitRequestTopic
     of_partition = of_topic.OffsetCommitRequestPartition
     by_topic: dict[str, list[OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition]] = {}

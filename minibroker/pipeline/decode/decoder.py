@@ -76,8 +76,6 @@ class AbortedRanges:
         return found
 
 
-__all__ = ["AbortedRanges", "BatchesDecoder", "Buffer", "RecordsDecoder", "make_decoder"]
-
 RecordBatches = Iterator[pa.RecordBatch]
 
 CHUNK_BYTES: Final = 4 << 20

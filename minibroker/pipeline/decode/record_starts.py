@@ -58,6 +58,11 @@ def decode_zigzag(raw: Int64s) -> Int64s:
 
 
 def _read_varints(data: UInt8s, at: Int64s, max_bytes: int) -> tuple[Int64s, Int64s]:
+    """Return the unsigned varints at any positions, and the positions after them: `BEYOND` if one has too many bytes.
+
+    Behind the end of the data the last byte is read again and again. Callers notice it at the end of a record, as
+    positions only grow.
+    """
     first = data.take(at, mode="clip")
     raw = first.astype(np.int64)
     after = at + 1

@@ -1,8 +1,8 @@
 """Sends rows in Produce requests until brokers have them: retries, splits, and the handling of errors.
 
 At most one batch of a partition is in flight. So order is kept, and a retry has the same sequence, which brokers accept
-only once. `sink_transaction` has the producer's identity, and adds
-partitions to a transaction before they are written to.
+only once. `sink_transaction` has the producer's identity, and adds partitions to a transaction before they are written
+to.
 """
 
 from __future__ import annotations
