@@ -69,7 +69,7 @@ class PartitionPlan:
         """The log start offset, which may be within the first segment."""
         return max(self.checkpoints.get(texts.LOG_START_OFFSET_CHECKPOINT, 0), self.bases[0] if self.bases else 0)
 
-    def list_files(self) -> PartitionPlan:
+    def with_listed_files(self) -> PartitionPlan:
         """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
         names = frozenset(name for name, is_directory in DISK.entries(self.make_path("")).items() if not is_directory)
         images = (
@@ -281,7 +281,7 @@ def _with_segments(known: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPla
     """Return the plan of a partition and its segments, or None if it has just been deleted. Raises `OSError`."""
     for tries_left in reversed(range(TRIES)):
         try:
-            plan = known.list_files()
+            plan = known.with_listed_files()
             return plan, list_segments(plan)
         except FileNotFoundError:  # a broker is running, and retention or compaction has removed a segment
             if not DISK.exists(known.make_path("")):
