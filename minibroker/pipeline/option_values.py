@@ -16,6 +16,8 @@ from typing import Any, Final, TypeVar
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.quantities import parse_milliseconds
 
+log: Final = logging.getLogger(__name__)
+
 Value = TypeVar("Value", bound=str)
 Default = TypeVar("Default", int, int | None)
 
@@ -141,12 +143,13 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-log: Final = logging.getLogger(__name__)
-
 KAFKA: Final = "kafka."
 # Spark's connector polls in a consumer group, and retries by itself; its client is Java's.
 OPTIONS: Final = (
-    *("groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"),
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
 )
 GROUP: Final = (
     *("group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "partition.assignment.strategy"),

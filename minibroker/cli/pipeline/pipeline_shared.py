@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from minibroker.pipeline.options import ReadOptions
 
 Engine = Literal["auto", "local", "spark"]
+Format = Literal["parquet", "iceberg", "delta"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 EXTRA: Final = ("pyspark", "pyarrow", "numpy", "pandas", "kafka", "pyiceberg", "sqlalchemy", "deltalake")
@@ -58,6 +59,7 @@ WAITING: Final = "no executor runs yet, and Spark waits: `kubectl get pods -l sp
 MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")
 ALL_TOPICS: Final = ".*"
 ENGINES: Final = ("auto", "local", "spark")
+FORMATS: Final = ("parquet", "iceberg", "delta")
 LOCAL_BYTES_MAX: Final = 4 << 30
 LOCAL_RECORDS_MAX: Final = 8_000_000  # of a broker, which does not say how large they are
 MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+")
@@ -291,10 +293,6 @@ def explain_error(error: Exception) -> Exception:
 def make_job_error(message: str) -> click.ClickException:
     """Return a job's error as one line, with status 2."""
     return Cannot(join_lines(message))
-
-
-Format = Literal["parquet", "iceberg", "delta"]
-FORMATS: Final = ("parquet", "iceberg", "delta")
 
 
 def add_archive_options(help: str) -> Callable[[Command], Command]:
