@@ -152,15 +152,34 @@ OPTIONS: Final = (
     "fetchOffset.retryIntervalMs",
 )
 GROUP: Final = (
-    *("group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "partition.assignment.strategy"),
-    *("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "max.poll.records"),
-    *("auto.commit.interval.ms", "exclude.internal.topics", "client.rack"),
+    "auto.commit.interval.ms",
+    "client.rack",
+    "exclude.internal.topics",
+    "group.id",
+    "group.instance.id",
+    "group.protocol",
+    "group.remote.assignor",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
 )
 CLIENT: Final = (
-    *("metadata.max.age.ms", "metadata.max.idle.ms", "metadata.recovery.strategy"),
-    *("metadata.recovery.rebootstrap.trigger.ms", "metric.reporters", "metrics.num.samples"),
-    *("metrics.recording.level", "metrics.sample.window.ms", "auto.include.jmx.reporter", "enable.metrics.push"),
-    *("security.providers", "socket.keepalive.enable", "log.connection.close", "statistics.interval.ms"),
+    "auto.include.jmx.reporter",
+    "enable.metrics.push",
+    "log.connection.close",
+    "metadata.max.age.ms",
+    "metadata.max.idle.ms",
+    "metadata.recovery.rebootstrap.trigger.ms",
+    "metadata.recovery.strategy",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "security.providers",
+    "socket.keepalive.enable",
+    "statistics.interval.ms",
 )
 PRODUCER: Final = ("partitioner.adaptive.partitioning.enable", "partitioner.availability.timeout.ms", "client.rack")
 OF_READERS: Final = {name.lower(): name for name in (*OPTIONS, *(f"{KAFKA}{name}" for name in (*GROUP, *CLIENT)))}

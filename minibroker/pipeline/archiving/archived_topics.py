@@ -29,10 +29,18 @@ from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA, 
 # A replay does not set these: they would delete or refuse archived records, or name replicas of the old cluster.
 LEFT_BEHIND: Final = frozenset(
     (
-        *("retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes", "remote.storage.enable"),
-        *("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"),
-        *("message.timestamp.difference.max.ms", "min.insync.replicas"),
-        *("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"),
+        "retention.ms",
+        "retention.bytes",
+        "local.retention.ms",
+        "local.retention.bytes",
+        "remote.storage.enable",
+        "message.timestamp.type",
+        "message.timestamp.before.max.ms",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.difference.max.ms",
+        "min.insync.replicas",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
     )
 )
 NO_ID: Final = bytes(16)

@@ -31,7 +31,7 @@ REFUSED: Final = {
     "value.serializer": "values are bytes: cast the column",
     "bootstrap.servers": "it is set already",
 }
-# These can only have the value that is in effect anyway.
+# Their only allowed value, which is also the default.
 FIXED: Final = {"check.crcs": "true", "allow.auto.create.topics": "false"}
 
 

@@ -29,10 +29,10 @@ _OPEN: Final = (1 << 63) - 1  # the last offset of a transaction whose marker ha
 
 
 class AbortedRanges:
-    """Aborted transactions of one partition: (producer id, first offset, offset of the marker).
+    """The aborted transactions of one partition, each as (producer id, first offset, offset of its marker).
 
-    Answers to Fetch do not have the marker's offset. It may be None: the transaction then ends at the producer's next
-    marker, where a decoder calls `end`.
+    A broker tells only the first offset in its answers to Fetch. The offset of the marker is then None until the
+    decoder reads the producer's next marker and calls `end`.
     """
 
     def __init__(self, ranges: Iterable[tuple[int, int, int | None]] = ()) -> None:

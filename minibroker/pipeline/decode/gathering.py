@@ -163,10 +163,11 @@ class ChunkDecoder:
             yield from self._decode_given_records(each)
 
     def _find_message_offsets(self, batches: Batches, batch: Int64s) -> tuple[Int64s, Bools]:
-        """Return the offsets of all messages, and which wrappers have an offset that does not fit them.
+        """Return the offset of each message, and whether each batch contradicts the offsets of its messages.
 
-        In a wrapper of format 1 they are relative, and the wrapper has the offset of the last one. Wrappers of some old
-        clients have offset 0.
+        A wrapper is a message that contains a compressed batch. In format 1 its own offset is that of its last message,
+        and the messages in it count from 0. Some old clients leave the wrapper's offset at 0: their messages have their
+        final offsets already.
         """
         headers = batches.headers
         offsets = message_columns.read_offsets(self._arena.data, batches.inner)
@@ -240,7 +241,7 @@ def _find_timestamp_types(headers: Headers) -> Int64s:
 
 
 def _spread_by_batch(of_batches: Int64s, batch: Int64s) -> Int64s | int:
-    """Return one number if all batches have the same, else an array with the number of each record."""
+    """Return the number of each record's batch: as an array, or as a single number if all batches have the same."""
     first = int(of_batches[0])
     return first if (of_batches == first).all() else of_batches[batch]
 

@@ -151,9 +151,10 @@ def iterate_batch_steps(
 
 
 def _describe_damage_at(file: File, position: int, end: int, next_offset: int, least_offset: int) -> Damage:
-    """Return what is wrong at `position`, where a batch should begin, and where the next sound one is: at most `end`.
+    """Return the damage that begins at `position`: its reason, and its size up to the next sound batch or `end`.
 
-    The batch should have the offset `next_offset`; a batch below `least_offset` is damaged, too. Raises `OSError`.
+    A sound batch with an offset below `least_offset` counts as damage. `next_offset` is the offset that should come
+    next; it is only reported. Raises `OSError`.
     """
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
     step = make_walker(file, end, next_offset=least_offset, limit=limit).find_batch_or_damage_at(position)

@@ -204,8 +204,8 @@ def _skip_rows(
         counted = counted.add_batch(batch)
     if _describe_counted(counted) != marker.note:
         raise sink_transaction.WriteFailed(
-            f"transactional id {transactional_id}: batch {number} is committed with {marker.note}, but now it is given "
-            f"with {_describe_counted(counted)}. A batch that Spark repeats must have the same rows in the same tasks"
+            f"transactional id {transactional_id}: batch {number} was committed with {marker.note}, but the task has "
+            f"{_describe_counted(counted)} now. When Spark repeats a batch, each task must have the same rows again"
         )
     return counted.rows
 

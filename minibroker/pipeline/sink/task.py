@@ -1,8 +1,8 @@
 """Writes the rows of one task: checks columns, chooses partitions, gathers, sends and counts.
 
-Rows are kept by partition until there are enough of them, or they have waited long enough; then all are sent. Asking
-for the partitions of a topic creates it, if brokers create topics automatically. Columns have the names, types and
-meaning of Spark's own Kafka sink.
+Rows wait in memory, by partition. All are sent when there are enough of them, or when the first has waited long enough.
+A topic that does not exist is created, if the broker creates topics automatically. Columns have the names, types and
+meaning of those of Spark's own Kafka sink.
 """
 
 from __future__ import annotations
@@ -185,7 +185,10 @@ def _join_rows(rows: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class Counted(NamedTuple):
-    """How many rows there are, and how many bytes their keys and values have. A repeated attempt must have the same."""
+    """The number of a task's rows, and of the bytes of their keys and values.
+
+    If Spark repeats a task that was committed already, these are compared with those of the first time.
+    """
 
     rows: int = 0
     size_bytes: int = 0
