@@ -158,3 +158,34 @@ def test_a_transaction_in_its_own_epoch_can_be_ended_again_only_with_the_same_ou
     assert producer.write(name, version=12) == 0
     producer.goes_on_as(ours, 1)
     assert producer.end(OWN_EPOCHS, commit=False) == FENCED
+
+
+@pytest.mark.parametrize("before", ["nothing", "commit", "abort"])
+def test_a_transaction_of_nothing_in_its_own_epoch_can_be_aborted_but_not_committed(
+    producer: TransactionalProducer, name: str, before: str
+) -> None:
+    if before != "nothing":
+        assert producer.write(name, version=12) == 0
+        assert producer.end(OWN_EPOCHS, commit=before == "commit") == 0
+        settle(producer)
+    epoch = producer.epoch
+    assert producer.write("nobody-has-this", version=12) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for ended in (1, 2):
+        assert producer.end(OWN_EPOCHS) == INVALID_STATE
+        assert (producer.end(OWN_EPOCHS, commit=False), producer.epoch) == (0, epoch + ended)
+        settle(producer)
+
+
+@pytest.mark.parametrize("before", ["nothing", "commit", "abort"])
+def test_partitions_that_were_not_added_leave_nothing_to_end(
+    producer: TransactionalProducer, name: str, before: str
+) -> None:
+    if before != "nothing":
+        assert producer.add((name, 0)) == [0]
+        assert producer.end(commit=before == "commit") == 0  # of no records
+        settle(producer)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert producer.add((name, 0), ("nobody-has-this", 0)) == [ErrorCode.OPERATION_NOT_ATTEMPTED, unknown]
+    for commit in (True, False):
+        repeats = before == ("commit" if commit else "abort")
+        assert producer.end(commit=commit) == (0 if repeats else INVALID_STATE)
