@@ -20,9 +20,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-import types
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -35,7 +34,7 @@ log = logging.getLogger("minibroker.requests")
 
 Result = TypeVar("Result")
 
-SLICE_SECONDS = SLICE_MS / 1000  # of the processor's time, so it is not the passed-in clock's
+SLICE_SECONDS: Final = SLICE_MS / 1000  # of the processor's time, so it is not the passed-in clock's
 
 
 class GivenUp(Exception):
@@ -85,14 +84,19 @@ def pause() -> _Pause:
     return _PAUSE
 
 
-def in_slices(steps: Steps[Result]) -> Coroutine[Any, Any, Result]:
+class _AwaitedSteps(Generic[Result]):
+    __slots__ = ("_steps",)
+
+    def __init__(self, steps: Steps[Result]) -> None:
+        self._steps = steps
+
+    def __await__(self) -> Steps[Result]:
+        return self._steps
+
+
+async def in_slices(steps: Steps[Result]) -> Result:
     """Run a computation in steps, with a pause between any two: `await in_slices(steps)`."""
-    return _yield_from_steps(steps)
-
-
-@types.coroutine
-def _yield_from_steps(steps: Steps[Result]) -> Generator[Any, Any, Result]:
-    return (yield from steps)
+    return await _AwaitedSteps(steps)
 
 
 async def sleep(clock: Clock, delay_ms: float) -> None:
@@ -106,31 +110,28 @@ async def sleep(clock: Clock, delay_ms: float) -> None:
 
 
 class Begun:
-    """A coroutine whose first slice has run: its `rest`, and whether that only waits for its turn."""
+    """A coroutine whose first slice has run; `await` runs what is left of it. `is_paused`: that only needs its turn."""
 
-    __slots__ = ("is_paused", "rest")
+    __slots__ = ("_awaits", "_coroutine", "is_paused")
 
     def __init__(self, coroutine: Coroutine[Any, Any, Any], awaits: Any) -> None:
         self.is_paused = awaits.__class__ is not Promise
-        self.rest: Awaitable[Any] = _drive_begun_coroutine(coroutine, awaits)  # type: ignore[assignment]  # by types.coroutine
+        self._coroutine = coroutine
+        self._awaits = awaits
 
-
-@types.coroutine
-def _drive_begun_coroutine(coroutine: Coroutine[Any, Any, Result], awaits: Any) -> Generator[Any, Any, Result]:
-    try:
-        yield awaits
-    except GeneratorExit:
-        coroutine.close()
-        raise
-    except Exception as error:
+    def __await__(self) -> Generator[Any, None, Any]:
         try:
-            awaits = coroutine.throw(error)
-        except StopIteration as end:
-            ended: Result = end.value
-            return ended
-        yield awaits
-    result: Result = yield from coroutine
-    return result
+            yield self._awaits
+        except GeneratorExit:
+            self._coroutine.close()
+            raise
+        except Exception as error:
+            try:
+                awaits = self._coroutine.throw(error)
+            except StopIteration as end:
+                return end.value
+            yield awaits
+        return (yield from self._coroutine.__await__())
 
 
 class Stage(Enum):

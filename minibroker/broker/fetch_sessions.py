@@ -15,16 +15,17 @@ from __future__ import annotations
 import random
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import Final
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-NO_SESSION = 0
-STALE_AFTER_MS = 120_000
-LARGEST_EPOCH = (1 << 31) - 1
-LIMIT_BYTES = 320 << 20  # a million partitions
-PARTITION_BYTES = 300  # of memory, beside the topic's name or id
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+NO_SESSION: Final = 0
+STALE_AFTER_MS: Final = 120_000
+LARGEST_EPOCH: Final = (1 << 31) - 1
+LIMIT_BYTES: Final = 320 << 20  # a million partitions
+PARTITION_BYTES: Final = 300  # of memory, beside the topic's name or id
 
 
 class FetchedPartition:

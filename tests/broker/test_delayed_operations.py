@@ -300,7 +300,7 @@ def test_an_operation_that_starts_paused_runs_after_those_queued_before_it(loop:
     assert isinstance(begun, Begun) and begun.is_paused
 
     async def rest() -> str:
-        return str(await begun.rest)
+        return str(await begun)
 
     operation = loop.operation(rest())
     assert operation.run_first_slice(is_paused=True) is operation

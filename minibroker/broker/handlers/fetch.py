@@ -25,7 +25,7 @@ Not implemented: fetching as a follower (a replica id that has the right to copy
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
@@ -39,7 +39,7 @@ from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse
 from minibroker.protocol.steps import Steps, remove_in_portions, run_all_steps, split_into_portions
 
-FEW = 100  # partitions that are read in one step
+FEW: Final = 100  # partitions that are read in one step
 
 Item = TypeVar("Item")
 

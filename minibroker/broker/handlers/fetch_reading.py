@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.configs.settings_table import RACK_AWARE
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
 TopicAnswer = FetchResponse.FetchableTopicResponse
 PartitionAnswer = TopicAnswer.PartitionData
 
-FIRST_WITH_FORMAT_1 = 2
-FIRST_WITH_MAX_BYTES = 3
-FIRST_WITH_FORMAT_2 = 4
-FIRST_WITH_TOPIC_IDS = 13
-FIRST_WITH_LEADERS = 16
-READ_COMMITTED = 1
-SIZE_BYTES = 4  # of an answer's frame; Kafka charges it and the message, but not the header
-PORTION = 100  # partitions whose answers are measured together; an array of so few has a length of one byte
-UNREADABLE = frozenset(  # errors found before a log is read; the request still waits for its other partitions
+FIRST_WITH_FORMAT_1: Final = 2
+FIRST_WITH_MAX_BYTES: Final = 3
+FIRST_WITH_FORMAT_2: Final = 4
+FIRST_WITH_TOPIC_IDS: Final = 13
+FIRST_WITH_LEADERS: Final = 16
+READ_COMMITTED: Final = 1
+SIZE_BYTES: Final = 4  # of an answer's frame; Kafka charges it and the message, but not the header
+PORTION: Final = 100  # partitions whose answers are measured together; an array of so few has a length of one byte
+UNREADABLE: Final = frozenset(  # errors found before a log is read; the request still waits for its other partitions
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
-LEADER_IS_ANOTHER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+LEADER_IS_ANOTHER: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 Runs = list[tuple[str | bytes, list[FetchedPartition]]]  # the partitions that follow each other of the same topic
 Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is the size of its records in bytes

@@ -6,7 +6,7 @@ The controller elects leaders. All nodes share one log of each partition, so a f
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.metadata.partitions import NO_LEADER, Partition, Topic
 from minibroker.protocol.errors import ErrorCode, KafkaError
@@ -14,8 +14,8 @@ from minibroker.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from minibroker.broker.metadata.nodes import Node
 
-NOT_HOSTED = "This server does not host this topic-partition."
-FIRST_WITH_RACKS = 11  # of Fetch; older clients only read from leaders
+NOT_HOSTED: Final = "This server does not host this topic-partition."
+FIRST_WITH_RACKS: Final = 11  # of Fetch; older clients only read from leaders
 
 
 def get_led_partition(node_id: int, topic: Topic | None, index: int) -> Partition:

@@ -285,7 +285,7 @@ class Dispatcher:
                     if outcome is None or isinstance(outcome, Message):
                         response = outcome
                     elif isinstance(outcome, Begun):
-                        response = await outcome.rest
+                        response = await outcome
                     else:
                         response = await (outcome if context.usage is None else Metered(context.usage, outcome))
                 except KafkaError as error:

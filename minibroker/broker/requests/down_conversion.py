@@ -6,7 +6,7 @@ The handler knows the client's format; `conversion.py` of the protocol converts 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchResponse
@@ -19,7 +19,7 @@ from minibroker.storage.log import Log
 from minibroker.storage.segment import Region
 
 # The most that one request converts, at 5 us per record, and holds in memory. Clients fetch the rest later.
-MAX_CONVERTED_BYTES = 1 << 20
+MAX_CONVERTED_BYTES: Final = 1 << 20
 
 
 class Wanted(NamedTuple):

@@ -15,8 +15,8 @@ from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.errors import ErrorCode
 
-NOT_ASKED = -(1 << 31)  # instead of a bit field, if the request does not ask for one
-CLUSTER_NAME = "kafka-cluster"  # the only resource of the type CLUSTER
+NOT_ASKED: Final = -(1 << 31)  # instead of a bit field, if the request does not ask for one
+CLUSTER_NAME: Final = "kafka-cluster"  # the only resource of the type CLUSTER
 
 
 class Operation(IntEnum):
