@@ -3,7 +3,8 @@
 To wake a core that sleeps takes longer than to answer a request. A client that waits for each answer before it sends
 the next request is thereby answered in about two thirds of the time. With many active clients there is nothing to
 gain, as a socket is always ready, so the loop polls only while few are; without clients it sleeps. Where other
-processes want the CPU, polling would take it from the client: that shows when a turn without a read takes long.
+processes want the CPU, polling would take it from the client: that shows when a turn without a read takes long. And
+where polling has found nothing several times, the clients think longer than that, and it is tried now and then only.
 """
 
 from __future__ import annotations
@@ -17,13 +18,26 @@ from minibroker.operating_system import count_usable_cpus
 FEW_READS: Final = 4  # in a turn of the loop
 PREEMPTED_SECONDS: Final = 0.001  # another process keeps a CPU for some ms; a turn without a read takes 5 us
 RESPITE_SECONDS: Final = 0.02
+VAIN_PERIODS: Final = 4  # of polling, in a row
+READS_A_TRIAL: Final = 16  # after them
 DEFAULT_US: Final = 60
 
 
 class BusyPolling:
     """Keeps a loop awake until `duration_us` have passed without a read."""
 
-    __slots__ = ("_call_soon", "_duration_seconds", "_is_on", "_now", "_polled_at", "_reads", "_resumes_at", "_until")
+    __slots__ = (
+        "_call_soon",
+        "_duration_seconds",
+        "_is_on",
+        "_now",
+        "_polled_at",
+        "_reads",
+        "_resumes_at",
+        "_skipped_reads",
+        "_until",
+        "_vain_periods",
+    )
 
     def __init__(
         self,
@@ -37,13 +51,20 @@ class BusyPolling:
         self._now = now
         self._is_on = False
         self._reads = 0  # since the last poll
+        self._vain_periods = self._skipped_reads = 0
         self._polled_at = self._until = self._resumes_at = 0.0
 
     def note_read(self) -> None:
         """Stay awake for a while from now on."""
-        self._reads += 1
-        if not self._is_on and self._now() >= self._resumes_at:
+        if self._is_on:
+            self._reads += 1
+        elif self._vain_periods >= VAIN_PERIODS and self._skipped_reads < READS_A_TRIAL:
+            self._skipped_reads += 1
+        elif self._now() >= self._resumes_at:
             self._is_on = True
+            self._reads = 1
+            self._skipped_reads = 0
+            self._until = 0.0  # not begun
             self._call_soon(self._poll_again)
 
     def _poll_again(self) -> None:
@@ -51,10 +72,15 @@ class BusyPolling:
         now, reads, polled_at = self._now(), self._reads, self._polled_at
         self._reads, self._polled_at = 0, now
         if reads:
+            if self._until:
+                self._vain_periods = 0
             self._until = now + self._duration_seconds
         elif now - polled_at > PREEMPTED_SECONDS:
             self._resumes_at = now + RESPITE_SECONDS
-        if reads > FEW_READS or now >= self._until or now < self._resumes_at:
+        if now >= self._until:
+            self._vain_periods += 1
+            self._is_on = False
+        elif reads > FEW_READS or now < self._resumes_at:
             self._is_on = False
         else:
             self._call_soon(self._poll_again)

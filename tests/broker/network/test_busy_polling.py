@@ -7,7 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from minibroker.broker.network import busy_polling
-from minibroker.broker.network.busy_polling import DEFAULT_US, FEW_READS, BusyPolling, choose_busy_poll_us
+from minibroker.broker.network.busy_polling import (
+    DEFAULT_US,
+    FEW_READS,
+    READS_A_TRIAL,
+    VAIN_PERIODS,
+    BusyPolling,
+    choose_busy_poll_us,
+)
 
 
 class Loop:
@@ -102,6 +109,39 @@ def test_an_event_loop_that_slept_polls_again_after_a_read() -> None:
         loop.run_turn(after_us=1)
         loop.run_turn(after_us=61)
         assert loop.sleeps
+
+
+def poll_in_vain(loop: Loop) -> None:
+    loop.polling.note_read()
+    assert not loop.sleeps
+    loop.run_turn(after_us=1)
+    loop.run_turn(after_us=61)
+    assert loop.sleeps
+
+
+def test_an_event_loop_rarely_polls_for_clients_that_think_longer_than_it_polls() -> None:
+    loop = Loop()
+    for _ in range(VAIN_PERIODS):
+        poll_in_vain(loop)
+    for _ in range(2):
+        for _ in range(READS_A_TRIAL):
+            loop.polling.note_read()
+            assert loop.sleeps
+        poll_in_vain(loop)
+
+
+def test_an_event_loop_polls_after_each_read_again_once_a_poll_has_found_one() -> None:
+    loop = Loop()
+    for _ in range(VAIN_PERIODS):
+        poll_in_vain(loop)
+    for _ in range(READS_A_TRIAL + 1):
+        loop.polling.note_read()
+    loop.run_turn(after_us=1)
+    loop.polling.note_read()
+    loop.run_turn(after_us=59)
+    loop.run_turn(after_us=61)
+    assert loop.sleeps
+    poll_in_vain(loop)
 
 
 def test_busy_polling_is_off_by_default_on_a_machine_with_one_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
