@@ -135,6 +135,16 @@ def count_handled(dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch) -> li
     return handled
 
 
+class Verdicts:
+    """An authorizer that allows what `allows(right, name)` says."""
+
+    def __init__(self, allows: Callable[[Right, str], bool]) -> None:
+        self._allows = allows
+
+    def allows_operation(self, principal: Principal, host: str, right: Right, name: str) -> bool:
+        return self._allows(right, name)
+
+
 class KeptOutlet:
     """A socket's side of a connection that keeps what it is given."""
 

@@ -11,13 +11,13 @@ import pytest
 
 from minibroker.broker.delayed_operations import DelayedOperation, Slicer
 from minibroker.broker.handlers.fetch import fetch
-from minibroker.broker.handlers.fetch_reading import Reading
-from minibroker.broker.handlers.long_fetch_reading import LongReading
 from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.security.operations import READ_TOPIC, Right
+from minibroker.broker.security.principals import Principal
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
-from tests.broker.harness import Harness, Waiting, batch
+from tests.broker.harness import Harness, Verdicts, Waiting, batch
 
 WAIT_MS = 500
 BATCH_BYTES = len(batch("a"))
@@ -59,16 +59,23 @@ def test_an_append_completes_a_delayed_fetch(topics: Harness, version: int) -> N
     assert (values_in(answer), answer.high_watermark) == (["a"], 1)
 
 
+class FailingAuthorizer:
+    def allows_operation(self, principal: Principal, host: str, right: Right, name: str) -> bool:
+        if principal.name == "unlucky":
+            raise ZeroDivisionError
+        return True
+
+
 @pytest.mark.parametrize("woken_by", ["append", "deletion", "time"])
 def test_a_delayed_fetch_that_fails_closes_only_its_own_connection(
     topics: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, woken_by: str
 ) -> None:
     clients = [topics.client() for _ in range(3)]
     for client in clients:
-        client.send(fetch_of(topics, {("t", 0): 0}, max_wait_ms=WAIT_MS))
+        client.send(fetch_of(topics, {("t", 0): 0}, max_wait_ms=WAIT_MS), LAST_BY_NAME)
     watches: Any = topics.partition("t").waiters
-    (spoilt,) = [watch for watch in watches if watch._context.connection is clients[1].connection]
-    monkeypatch.setattr(Reading, "read_partitions", failing_for(spoilt._context, Reading.read_partitions))
+    clients[1].connection.principal = Principal("User", "unlucky")
+    monkeypatch.setattr(topics.cluster, "authorizer", FailingAuthorizer())
     if woken_by == "append":
         assert topics.produce("t", "a") == 0
     elif woken_by == "deletion":
@@ -79,15 +86,6 @@ def test_a_delayed_fetch_that_fails_closes_only_its_own_connection(
     assert [len(list(client.responses())) for client in clients] == [1, 0, 1]
     assert "closing test:1 (client id 'test'): a request failed" in caplog.text
     assert not watches
-
-
-def failing_for(context: Any, read: Any) -> Any:
-    def run(self: Any) -> Any:
-        if self.context is context:
-            raise ZeroDivisionError
-        return read(self)
-
-    return run
 
 
 def test_an_append_to_any_of_its_partitions_completes_a_delayed_fetch(topics: Harness) -> None:
@@ -356,28 +354,28 @@ def test_a_partition_that_a_fetch_names_many_times_is_scanned_in_steps(
     fetching, looks = Fetching(topics, times=9), []
     fetching.go_on()
     fetching.slicer.slices = 0
-    read_again = LongReading._read_again
 
-    def reading_again(*call: Any) -> Any:
-        looks.append(fetching.slicer.slices)
-        return read_again(*call)
+    def look(right: Right, name: str) -> bool:
+        if right == READ_TOPIC:
+            looks.append(fetching.slicer.slices)
+        return True
 
-    monkeypatch.setattr(LongReading, "_read_again", reading_again)
+    monkeypatch.setattr(topics.cluster, "authorizer", Verdicts(look))
     topics.produce("many", "a")
     fetching.take_turns()
     assert fetching.answers
-    assert looks == list(range(1, 10))
+    assert looks[:9] == list(range(1, 10))  # the others build the answer
 
 
 def test_a_fetch_that_fails_during_its_scan_leaves_no_waiter(topics: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     fetching = Fetching(topics)
-    monkeypatch.setattr(LongReading, "_read_partition", failing)
+    monkeypatch.setattr(topics.cluster, "authorizer", Verdicts(fail))
     fetching.go_on()
     assert isinstance(fetching.failures[0], ZeroDivisionError)
     assert (waiters(topics, "many"), topics.cluster.nodes[1].watched) == (0, 0)
 
 
-def failing(*_: Any) -> None:
+def fail(right: Right, name: str) -> bool:
     raise ZeroDivisionError
 
 

@@ -11,11 +11,11 @@ import pytest
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers.metadata import metadata
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.security.operations import CLUSTER_NAME, OPERATIONS, ResourceType, Right
+from minibroker.broker.security.operations import OPERATIONS, ResourceType, Right
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import MetadataRequest
 from tests.broker.delaying import steps_of
-from tests.broker.harness import Harness, served_versions
+from tests.broker.harness import Harness, Verdicts, served_versions
 
 VERSIONS = served_versions(MetadataRequest)
 BY_ID = 12
@@ -196,11 +196,11 @@ def test_permissions_for_many_topics_are_looked_up_in_steps(
     context = RequestContext(harness.cluster, harness.client().connection, VERSIONS[-1], None, Slicer())
     looked_up: list[str] = []
 
-    def allows(context: RequestContext, right: Right, name: str = CLUSTER_NAME, **_: bool) -> bool:
+    def allows(right: Right, name: str) -> bool:
         looked_up.append(name)
         return True
 
-    monkeypatch.setattr(RequestContext, "allows", allows)
+    monkeypatch.setattr(harness.cluster, "authorizer", Verdicts(allows))
     request = MetadataRequest(topics=None, include_topic_authorized_operations=with_operations)
     in_steps = []
     for _ in steps_of(metadata(context, request)):

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.requests.context import RequestContext
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import DescribeTopicPartitionsRequest
-from tests.broker.harness import Harness
+from tests.broker.harness import Harness, Verdicts
 
 Cursor = DescribeTopicPartitionsRequest.Cursor
 LARGEST = 2_147_483_647
@@ -47,7 +46,7 @@ def filled(harness: Harness) -> Harness:
 def test_topics_without_describe_permission_are_omitted_from_all_topics(
     filled: Harness, monkeypatch: pytest.MonkeyPatch, cursor: tuple[str, int] | None
 ) -> None:
-    monkeypatch.setattr(RequestContext, "allows", lambda _, right, name, **__: name != "b")
+    monkeypatch.setattr(filled.cluster, "authorizer", Verdicts(lambda right, name: name != "b"))
     pages = [describe(filled, cursor=cursor), describe(filled, limit=1, cursor=cursor)]
     if cursor is None:
         assert [(listed(page), following(page)) for page in pages] == [

@@ -12,7 +12,7 @@ import pytest
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
-from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC, Right
+from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -22,7 +22,7 @@ from minibroker.protocol.messages.metadata import MetadataRequest
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.replicas import AlterReplicaLogDirsRequest
 from minibroker.protocol.messages.security import SaslHandshakeRequest
-from tests.broker.harness import Harness, batch
+from tests.broker.harness import Harness, Verdicts, batch
 
 Data = ProduceRequest.TopicProduceData
 Deletion = DeleteRecordsRequest.DeleteRecordsTopic
@@ -88,11 +88,9 @@ def test_a_partition_is_served_by_its_leader_while_its_log_is_usable(tmp_path: P
 def test_a_missing_permission_has_the_error_code_of_its_resource_type(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def allows(_: RequestContext, right: Right, name: str, **__: bool) -> bool:
-        return (right, name) == (READ_GROUP, "mine")
-
     harness.create_topic("t")
-    monkeypatch.setattr(RequestContext, "allows", allows)
+    authorizer = Verdicts(lambda right, name: (right, name) == (READ_GROUP, "mine"))
+    monkeypatch.setattr(harness.cluster, "authorizer", authorizer)
     context = context_on(harness)
     context.authorize(READ_GROUP, "mine")
     with pytest.raises(KafkaError) as of_group:
