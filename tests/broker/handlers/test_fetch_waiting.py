@@ -11,6 +11,7 @@ import pytest
 
 from minibroker.broker.delayed_operations import DelayedOperation, Slicer
 from minibroker.broker.handlers.fetch import fetch
+from minibroker.broker.handlers.watching import WATCHED_MAX
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.security.operations import READ_TOPIC, Right
 from minibroker.broker.security.principals import Principal
@@ -260,18 +261,18 @@ def test_later_requests_wait_for_a_delayed_fetch(topics: Harness) -> None:
 MANY: dict[Where, int] = {("many", index): 0 for index in range(120)}
 
 
-def test_the_number_of_delayed_fetches_is_limited(topics: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minibroker.broker.handlers.fetch.WATCHED_MAX", 250)
+def test_the_number_of_delayed_fetches_is_limited(topics: Harness) -> None:
     topics.create_topic("many", 120)
     node = topics.cluster.nodes[1]
+    node.watched = others = WATCHED_MAX - 250
     first, second = parked(topics, MANY), parked(topics, MANY)
-    assert node.watched == 240
+    assert node.watched == others + 240
     assert len(at_once(topics, MANY)) == 120
     topics.produce("many", "a")
-    assert first.done and second.done and node.watched == 0
+    assert first.done and second.done and node.watched == others
     third = parked(topics, {**MANY, ("many", 0): 1})
     topics.clock.advance(WAIT_MS)
-    assert third.done and node.watched == 0
+    assert third.done and node.watched == others
 
 
 def test_a_fetch_cancelled_while_it_starts_to_wait_leaves_no_waiter(topics: Harness) -> None:

@@ -10,7 +10,7 @@ import pytest
 from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers.fetch import fetch as read
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.down_conversion import has_newer_format
+from minibroker.broker.requests.down_conversion import MAX_CONVERTED_BYTES, has_newer_format
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
@@ -269,23 +269,28 @@ def test_old_message_formats_survive_a_restart(mixed: Harness) -> None:
     assert _all_records(mixed) == before
 
 
-def test_a_request_converts_only_a_bounded_number_of_bytes(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minibroker.broker.handlers.fetch_reading.MAX_CONVERTED_BYTES", 500)
+LARGE = {"max_bytes": 16 << 20, "partition_max_bytes": 16 << 20}
+
+
+def test_a_request_converts_only_a_bounded_number_of_bytes(harness: Harness) -> None:
+    value = "x" * (MAX_CONVERTED_BYTES * 2 // 5)
     harness.create_topic("t", 2)
     for partition in (0, 1):
         for _ in range(4):
-            harness.produce("t", "x" * 200, partition=partition)
-    wanted = {("t", 0): 0, ("t", 1): 0}
-    found = fetch(harness, wanted, version=3, min_bytes=5000, max_wait_ms=1000)  # and it is not kept waiting
-    assert [len(values_in(answer)) for answer in found.values()] == [2, 0]
-    found = fetch(harness, wanted, version=2)  # where each partition gets one
-    assert [len(values_in(answer)) for answer in found.values()] == [2, 1]
-    found = fetch(harness, wanted, version=4)
-    assert [len(values_in(answer)) for answer in found.values()] == [4, 4]
+            harness.produce("t", value, partition=partition)
+
+    def count_values(topic: str, version: int, **more: int) -> list[int]:
+        offsets = {(topic, partition): 0 for partition in range(len(harness.cluster.image.topics[topic].partitions))}
+        answers = fetch(harness, offsets, version=version, **LARGE, **more)
+        return [len(values_in(answer)) for answer in answers.values()]
+
+    assert count_values("t", 3, min_bytes=5 << 20, max_wait_ms=1000) == [2, 0]  # and it is not kept waiting
+    assert count_values("t", 2) == [2, 1]  # where each partition gets one
+    assert count_values("t", 4) == [4, 4]
     harness.create_topic("old", message_format_version="0.10.2")
     for _ in range(4):
-        harness.produce("old", "x" * 200)
-    assert len(values_in(fetch(harness, {("old", 0): 0}, version=3)["old", 0])) == 4  # as it is stored
+        harness.produce("old", value)
+    assert count_values("old", 3) == [4]  # as it is stored
 
 
 # --- in steps -----------------------------------------------------------------------------------
