@@ -1,10 +1,12 @@
 """The directories that the tests start from: written by Apache Kafka, and by minibroker, stopped in order and killed.
 
-Each is made once, and tests that write get a copy.
+Each is made once, by whichever worker needs it first, and tests that write get a copy.
 """
 
 from __future__ import annotations
 
+import os
+import pickle
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -13,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from conformance.builds import locked
 from conformance.kafka_files.contents import Topic, contents
 from conformance.kafka_files.scenario import wait_until, write, write_metadata, write_security
 from conformance.kafka_reference import KafkaProcess, running_kafka
@@ -89,10 +92,28 @@ def complaints(broker: RunningBroker) -> list[str]:
     ]
 
 
+def made_once(
+    name: str, make: Callable[[Path], dict[str, Written]], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Written]:
+    """Return what `make` made in a directory, in this process or in another worker of the same run."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    made = shared / f"{name}.pickle"
+    with locked(shared / f"{name}.lock"):
+        if not made.exists():
+            made.write_bytes(pickle.dumps(make(tmp_path_factory.mktemp(name))))
+    written: dict[str, Written] = pickle.loads(made.read_bytes())
+    return written
+
+
 @pytest.fixture(scope="session")
 def kafka_written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Written]:
     """By "killed" and "stopped" what Apache Kafka has written."""
-    directory = tmp_path_factory.mktemp("kafka")
+    return made_once("kafka", write_by_kafka, tmp_path_factory)
+
+
+def write_by_kafka(directory: Path) -> dict[str, Written]:
+    """Let Apache Kafka write in a directory."""
     with running_kafka(directory, KAFKA_PROPERTIES) as kafka:
         write(kafka.bootstrap_servers)
         write_security(kafka.bootstrap_servers)
@@ -115,7 +136,11 @@ STARTS = 4  # of our own broker on the directory that it was stopped in
 @pytest.fixture(scope="session")
 def our_written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Written]:
     """By "killed" and "stopped" what minibroker has written, which was killed and started again before."""
-    directory = tmp_path_factory.mktemp("minibroker")
+    return made_once("minibroker", write_by_minibroker, tmp_path_factory)
+
+
+def write_by_minibroker(directory: Path) -> dict[str, Written]:
+    """Let minibroker write in a directory."""
     with running_broker(directory, *OUR_SETTINGS) as broker:
         write(broker.bootstrap_servers)
         wait_until(lambda: shortened(directory / "data"), "the start of a shortened log")
