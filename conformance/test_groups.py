@@ -56,13 +56,10 @@ def group(own_broker: Broker, tmp_path: Path) -> Iterator[Group]:
 @pytest.mark.parametrize(
     ("library", "other", "assignor"),
     [
-        (JAVA, JAVA, "range"),
         (JAVA, JAVA, "cooperative-sticky"),
         (JAVA, CONFLUENT, "range"),
-        (FRANZ_GO, FRANZ_GO, "range"),
         (FRANZ_GO, FRANZ_GO, "cooperative-sticky"),
         (FRANZ_GO, JAVA, "range"),
-        (JAVA, JAVA, UNIFORM),
         (JAVA, CONFLUENT, UNIFORM),
         (CONFLUENT, JAVA, RANGE),
     ],
