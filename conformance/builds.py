@@ -103,11 +103,9 @@ def kafka_tests() -> Path:
 
 @functools.cache
 def old_java(version: str) -> str:
-    """The class path of the programs with this version of kafka-clients, 0.8.2.2 or newer."""
-    command = [*MAVEN, f"-Dkafka.version={version}", "compile", "dependency:copy-dependencies"]
-    if version.startswith("0.8."):
-        command += ["-Dkafka.artifact=kafka_2.11", "-Dreader=OldReader"]
-    _build(PROGRAMS / "old_java", command, version)
+    """The class path of the programs with this version of kafka-clients, one of those that their `pom.xml` lists."""
+    maven = shlex.join([*MAVEN, "compile", "dependency:copy-dependencies"])
+    _build(PROGRAMS / "old_java", ["sh", "-c", f"{shlex.quote(sys.executable)} modules.py && {maven}"], "old-java")
     target = PROGRAMS / "old_java" / "target" / version
     return f"{target / 'classes'}:{target / 'jars'}/*"
 
