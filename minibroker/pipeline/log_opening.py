@@ -52,8 +52,7 @@ def list_columns(options: ReadOptions) -> list[str]:
     left_out = {*EXACT} if options.include_headers else {*EXACT, "headers"}
     if options.mode != "PERMISSIVE":
         left_out.add(CORRUPT)
-    table = RECORDS if options.table == "records" else BATCHES
-    return [name for name in table.names if name not in left_out]
+    return [name for name in TABLES[options.table].names if name not in left_out]
 
 
 def select_partitions(options: ReadOptions) -> Sequence[TopicPartition]:

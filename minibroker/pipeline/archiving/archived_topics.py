@@ -7,7 +7,6 @@ travel to a replay, which creates missing topics. Defaults are those of the brok
 
 from __future__ import annotations
 
-import base64
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -24,6 +23,7 @@ from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.configs import DescribeConfigsRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
 from minibroker.protocol.messages.topics import CreateTopicsRequest
+from minibroker.protocol.primitives import format_uuid
 from minibroker.storage.checkpoints.checkpoint_texts import PARTITION_METADATA, MalformedCheckpoint, parse_topic_id
 
 # A replay does not set these: they would delete or refuse archived records, or name replicas of the old cluster.
@@ -74,7 +74,7 @@ def _read_topic_id(path: str) -> bytes:
 
 def _format_topic_id(topic_id: bytes, otherwise: str) -> str:
     """Return the id as Kafka writes it, or `otherwise` if there is none."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=") if topic_id != NO_ID else otherwise
+    return format_uuid(topic_id) if topic_id != NO_ID else otherwise
 
 
 def _make_client(options: ReadOptions) -> Client:

@@ -19,10 +19,10 @@ from minibroker.pipeline.decode import batch_headers
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
 from minibroker.pipeline.decode.arrow import Rows, convert_times, make_record_batch
 from minibroker.pipeline.decode.batch_headers import Buffer, Headers, Place, Scan, read_headers_at
-from minibroker.pipeline.decode.gathering import Damage, Gathering, Given
+from minibroker.pipeline.decode.gathering import Damage, Gathering, Given, find_timestamp_types
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, RECORDS, choose_columns
-from minibroker.protocol.records.batch import MAGIC, TIMESTAMP_TYPE_BIT
+from minibroker.protocol.records.batch import MAGIC
 from minibroker.protocol.records.compression import Compression
 
 _OPEN: Final = (1 << 63) - 1  # the last offset of a transaction whose marker has not been read yet
@@ -315,7 +315,7 @@ def _make_column(name: str, headers: Headers, is_valid: Bools | None, place: Pla
         case "codec":
             return _list_codecs().take(pa.array(headers.codec))
         case "timestampType":
-            return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
+            return find_timestamp_types(headers)
         case "recordCount":
             return pa.array(headers.record_count, mask=(headers.record_count < 0) & (headers.magic < 2))
         case "baseTimestamp":

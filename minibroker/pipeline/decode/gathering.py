@@ -87,7 +87,7 @@ class ChunkDecoder:
         """Yield the rows of batches whose headers have all of it: consecutive offsets, and at most one timestamp."""
         headers = batches.headers
         ends = np.cumsum(batches.records)
-        kinds = _find_timestamp_types(headers)
+        kinds = find_timestamp_types(headers)
         for first in range(0, int(ends[-1]), MAX_ROWS):
             record = np.arange(first, min(first + MAX_ROWS, int(ends[-1])))
             batch = np.searchsorted(ends, record, side="right")
@@ -130,7 +130,7 @@ class ChunkDecoder:
         )
         fields = Fields(
             len(starts),
-            timestamp_types=_spread_by_batch(_find_timestamp_types(headers), batch),
+            timestamp_types=_spread_by_batch(find_timestamp_types(headers), batch),
             keys=found.keys if wanted.key else None,
             values=found.values if wanted.value else None,
             headers=found.headers,
@@ -179,7 +179,7 @@ class ChunkDecoder:
     def _read_message_fields(self, batches: Batches, starts: Int64s, batch: Int64s) -> tuple[Fields, Bools]:
         headers, wanted, data = batches.headers, self._wanted, self._arena.data
         magic = headers.magic[batch]
-        fields = Fields(len(starts), timestamp_types=_spread_by_batch(_find_timestamp_types(headers), batch))
+        fields = Fields(len(starts), timestamp_types=_spread_by_batch(find_timestamp_types(headers), batch))
         if wanted.timestamp:
             fields.timestamps_ms = message_columns.read_timestamps(data, starts, magic)
             stamped = headers.attributes & TIMESTAMP_TYPE_BIT != 0
@@ -235,7 +235,7 @@ class ChunkDecoder:
         return Damage(header.base_offset, reason, self.places[int(one.place[0])], int(one.headers.position[0]))
 
 
-def _find_timestamp_types(headers: Headers) -> Int64s:
+def find_timestamp_types(headers: Headers) -> Int64s:
     """Return 0 for create time, 1 for log append time, and -1 for none, as in format 0."""
     return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
 

@@ -28,6 +28,7 @@ from minibroker.pipeline.log_source import (
     Split,
     TopicPartition,
 )
+from minibroker.pipeline.planning import limit_range
 from minibroker.pipeline.selection import TopicSelection
 
 # Each Spark task costs as much as reading some megabytes: with 16 MB a read took half as long again.
@@ -182,15 +183,8 @@ class DirectorySource:
         """Yield the parts of the ranges that still exist. Raises `DataLoss`."""
         bounds = self._find_bounds_now([each.partition for each in ranges])
         for each in ranges:
-            if each.partition not in bounds:
-                continue
-            earliest, latest = bounds[each.partition]
-            if each.start < each.end and (each.start < earliest or each.end > latest) and self._fail_on_data_loss:
-                raise DataLoss(
-                    f"{each.partition}: offsets {each.start} to {each.end - 1} were requested, but the log has those "
-                    f"from {earliest} to before {latest}; failOnDataLoss=false reads what is left"
-                )
-            yield each._replace(start=max(each.start, earliest), end=min(each.end, latest))
+            if each.partition in bounds and each.start < each.end:
+                yield limit_range(each, bounds[each.partition], self._fail_on_data_loss)
 
     def _with_aborted(self, split: Split) -> Split:
         if not self._is_committed:

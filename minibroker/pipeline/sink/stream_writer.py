@@ -34,11 +34,6 @@ class StreamWriter(TaskRowsWriter, DataSourceStreamArrowWriter):
             warn_of_ignored(self._settings.ignored)
         delivery.commit(self._settings, list_open_transactions(messages))
 
-    @with_plain_errors
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
-        delivery.abort(self._settings, list_open_transactions(messages))
-
 
 def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     """Return the writer of `df.writeStream`. Output mode complete appends, as in Spark's own sink.

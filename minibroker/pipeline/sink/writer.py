@@ -53,6 +53,11 @@ class TaskRowsWriter(Shipped):
         transactional_id = f"{settings.transactional_id_prefix}-{name}-{task}"
         return TaskMessage(delivery.write_exactly_once(settings, iterator, transactional_id, number, task))
 
+    @with_plain_errors
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
+        """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
+        delivery.abort(self._settings, list_open_transactions(messages))
+
     def _identify_batch(self, context: TaskContext) -> tuple[str | None, int]:
         """Return the name of the write, which a repeated one has again, and the number of the batch in it."""
         return self._settings.write_id, _WRITE_ONLY
@@ -66,11 +71,6 @@ class BatchWriter(TaskRowsWriter, DataSourceArrowWriter):
         """Run in the driver when all tasks have finished."""
         warn_of_ignored(self._settings.ignored)
         delivery.commit(self._settings, list_open_transactions(messages))
-
-    @with_plain_errors
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
-        delivery.abort(self._settings, list_open_transactions(messages))
 
 
 def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:

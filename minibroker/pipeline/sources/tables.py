@@ -23,12 +23,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 import minibroker.pipeline.planning as planning
-from minibroker.pipeline.log_opening import list_columns, make_request, open_source
+from minibroker.pipeline.log_opening import TABLES, list_columns, make_request, open_source
 from minibroker.pipeline.log_source import LogSource, OptionError, ReadRequest, Split, Table
 from minibroker.pipeline.option_values import warn_of_ignored
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
 from minibroker.pipeline.plain_errors import iterate_with_plain_errors, with_plain_errors
-from minibroker.pipeline.schemas import BATCHES, CORRUPT, RECORDS, choose_columns
+from minibroker.pipeline.schemas import CORRUPT, choose_columns
 from minibroker.pipeline.sources.arrival import Shipped
 
 if TYPE_CHECKING:
@@ -94,7 +94,6 @@ class BatchReader(Shipped, DataSourceReader):
 PROVIDER: Final = "provider"  # a table property that Spark passes if SQL creates the table
 NO_TABLE: Final = "Spark reads tables of a Python source without their options; CREATE TEMPORARY VIEW keeps them"
 STREAMS_VERSION_MIN: Final = (4, 2)
-TABLES: Final[dict[Table, pa.Schema]] = {"records": RECORDS, "batches": BATCHES}
 
 
 class LogDataSource(Shipped, DataSource):
