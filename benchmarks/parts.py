@@ -120,7 +120,7 @@ class _Timing:
 
     def run(self, harness: Any, asked: list[tuple[Any, bytes]]) -> None:
         """Give each connection its request, and end the turn; what that has appended is written in another one."""
-        given = [(client.connection.take_received, memoryview(bytearray(frame))) for client, frame in asked]
+        given = [(client.connection.process_received_data, memoryview(bytearray(frame))) for client, frame in asked]
         begun_at = time.perf_counter()
         for receive, frame in given:
             receive(frame, len(frame))

@@ -34,7 +34,7 @@ def without_lasting_answers() -> None:
 
 def without_plain_produce() -> None:
     without_produce_template()
-    SERVED[ApiKey.PRODUCE].handler = produce._produce_at_once_or_in_steps
+    SERVED[ApiKey.PRODUCE].handler = produce._produce_now_or_in_steps
 
 
 def without_plain_fetch() -> None:

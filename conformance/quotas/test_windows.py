@@ -42,7 +42,7 @@ def ours(history: History) -> list[list[float]]:
         rate.record_value(value, now_ms)
         bucket.take_tokens(value, bound, now_ms)
         measured.append(
-            [rate.measure_rate(now_ms), rate.measure_window_ms(now_ms), bucket.measure_tokens(bound, now_ms)]
+            [rate.measure_rate(now_ms), rate.measure_window_ms(now_ms), bucket.refill_and_get_tokens(bound, now_ms)]
         )
     return measured
 

@@ -193,7 +193,7 @@ class ClientTelemetry:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "invalid client instance id")
         return self._find_or_make_instance(connection, client_id, instance_id)
 
-    def keep_data_points(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
+    def keep_pushed_data_points(self, instance: ClientInstance, points: Iterable[DataPoint | None]) -> Iterator[None]:
         """Keep the numbers of a push, in steps. Raises what `points` raises."""
         for point in points:
             if point is not None:
@@ -288,11 +288,11 @@ class ClientTelemetry:
 
 
 def _parse_subscription(name: str, texts: Texts) -> Subscription:
-    def value(setting: str) -> object:
+    def get_setting(setting: str) -> object:
         row = CLIENT_METRICS_SETTINGS[setting]
         return parse_setting_value(row, setting, texts[setting]) if setting in texts else row.default
 
-    metrics, interval_ms = value(METRICS), value(INTERVAL_MS)
+    metrics, interval_ms = get_setting(METRICS), get_setting(INTERVAL_MS)
     assert isinstance(metrics, tuple) and isinstance(interval_ms, int)
     try:
         patterns = compile_match_patterns(texts.get(MATCH, ""))

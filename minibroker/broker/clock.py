@@ -56,7 +56,7 @@ class Clock(Protocol):
 class BusyClock(Clock, Protocol):
     """A clock that can wait for the work in other threads."""
 
-    def wait_for_aside(self) -> None:
+    def wait_for_threads_and_callbacks(self) -> None:
         """Block until no work is left in other threads and all callbacks have run."""
 
 
@@ -90,7 +90,7 @@ class SystemClock:
     def run_detached(self, work: Work, done: Done) -> None:
         import threading
 
-        def run() -> None:
+        def run_work() -> None:
             error = None
             try:
                 work()
@@ -99,7 +99,7 @@ class SystemClock:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(done, error)
 
-        threading.Thread(target=run, name="minibroker-detached", daemon=True).start()
+        threading.Thread(target=run_work, name="minibroker-detached", daemon=True).start()
 
     @property
     def busy(self) -> bool:
@@ -108,7 +108,7 @@ class SystemClock:
 
     def _report_end_in_loop(self, future: Future[None]) -> None:
         """Report to the loop; called in the thread that did the work."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed: `wait_for_aside` has seen to it
+        with contextlib.suppress(RuntimeError):  # the loop is closed: `wait_for_threads_and_callbacks` has seen to it
             self._loop.call_soon_threadsafe(self._call_done_callback, future)
 
     def _call_done_callback(self, future: Future[None]) -> None:
@@ -120,7 +120,7 @@ class SystemClock:
             raise error
         done(error)
 
-    def wait_for_aside(self) -> None:
+    def wait_for_threads_and_callbacks(self) -> None:
         """Block until no work is left in other threads and all callbacks have run: for the end of the process."""
         while self._aside:
             future = next(iter(self._aside))
@@ -142,7 +142,7 @@ class LifeClock:
         self.monotonic_ms = clock.monotonic_ms
         self.run_aside = clock.run_aside
         self.run_detached = clock.run_detached
-        self.wait_for_aside = clock.wait_for_aside
+        self.wait_for_threads_and_callbacks = clock.wait_for_threads_and_callbacks
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         timer = _LifeTimer(self._timers, callback)

@@ -156,7 +156,7 @@ class Cluster:
                 log.warning("%s is in no log directory, and begins empty", partition)
             if here or holds:
                 partition.log = self._open_partition_log(partition)
-                partition.hold_or_release_watermark()
+                partition.update_watermark_hold()
                 if partition.log.leader_epoch > partition.leader_epoch:
                     known = partition.leader_epoch
                     log.warning(
@@ -188,10 +188,12 @@ class Cluster:
         avoided = find_cordoned_paths_to_avoid(replicas, self._log_paths, self.list_cordoned_log_dirs)
         return self.logs.create_log(topic, partition, topic_id, settings, avoid=avoided)
 
-    def rename_stray_log(self, topic: str, partition: int, why: str = "") -> None:
+    def rename_stray_log(self, topic: str, partition: int, reason: str = "") -> None:
         """Rename the files of a log that the metadata does not know, so that nothing is lost."""
         path = self.logs.rename_log_to_stray(topic, partition, self.random.randbytes(16).hex())
-        log.warning("%s-%d is not a partition of this cluster%s: its files are now in %s", topic, partition, why, path)
+        log.warning(
+            "%s-%d is not a partition of this cluster%s: its files are now in %s", topic, partition, reason, path
+        )
 
     # --- logs of partitions that come and go ------------------------------------------------------
 
@@ -227,7 +229,7 @@ class Cluster:
         self.image.copy_topic_from_image(topic, beside)
         self.apply_configs_to_topic(self.image.topics[name])
         for log in logs:
-            topic.partitions[log.partition].hold_or_release_watermark()
+            topic.partitions[log.partition].update_watermark_hold()
         self._apply_committed_records()
 
     @property
@@ -263,18 +265,18 @@ class Cluster:
             self.image.apply_record(record)
         self._apply_committed_records()
 
-    def commit_metadata_records_in_steps(self, decided: Sequence[Message]) -> Steps[None]:
+    def commit_metadata_records_in_steps(self, records: Sequence[Message]) -> Steps[None]:
         """Write many records, all or none, and fold them in, some in each step.
 
         The caller sees to it that nobody else changes meanwhile what they are about.
         """
-        if not decided:
+        if not records:
             return
         batch = yield from self.metadata_log.build_batch_in_steps(
-            decided, self.clock.wall_ms(), self._get_metadata_version()
+            records, self.clock.wall_ms(), self._get_metadata_version()
         )
         self.metadata_log.append_batch(batch)
-        yield from map_in_steps(self.image.apply_record, decided)
+        yield from map_in_steps(self.image.apply_record, records)
         self._apply_committed_records()
 
     @property
@@ -293,7 +295,7 @@ class Cluster:
         """Give the partitions' logs the present settings; logs of the same topic and leader share them."""
         made: dict[tuple[Topic, int], LogSettings] = {}
         for partition in partitions:
-            partition.hold_or_release_watermark()
+            partition.update_watermark_hold()
             if partition.has_local_log:
                 key = partition.topic, partition.leader_id
                 if key not in made:

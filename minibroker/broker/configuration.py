@@ -135,10 +135,10 @@ def make_setting_name_of_variable(variable: str) -> str:
     return name.replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
-def _make_no_effect_warning(given: _Given, name: str) -> str:
-    variable = given.origin.rpartition(" ")[2]
+def _make_no_effect_warning(given_setting: _Given, name: str) -> str:
+    variable = given_setting.origin.rpartition(" ")[2]
     is_for_java = variable.startswith(FOR_JAVA) or variable.endswith(FOR_JAVA)
-    return f"{given.origin} has no effect: {'there is no JVM' if is_for_java else f'unknown setting {name}'}"
+    return f"{given_setting.origin} has no effect: {'there is no JVM' if is_for_java else f'unknown setting {name}'}"
 
 
 def _parse_setting_assignments(assignments: Iterable[str]) -> dict[str, _Given]:
@@ -167,7 +167,7 @@ def _is_without_effect(name: str, origin: str) -> bool:
         return not get_broker_setting_declaration(name).has_effect
     from minibroker.broker.configs.settings_without_effect import KNOWN_WITHOUT_EFFECT
 
-    raise SettingsError(f"{origin}: unknown setting {name}{_suggest_setting_name(name, KNOWN_WITHOUT_EFFECT)}")
+    raise SettingsError(f"{origin}: unknown setting {name}{_make_name_suggestion(name, KNOWN_WITHOUT_EFFECT)}")
 
 
 def _is_known_setting(name: str) -> bool:
@@ -179,7 +179,7 @@ def _is_known_setting(name: str) -> bool:
     return name in KNOWN_WITHOUT_EFFECT or name.startswith(LISTENER_PREFIX)
 
 
-def _suggest_setting_name(name: str, others: Iterable[str]) -> str:
+def _make_name_suggestion(name: str, others: Iterable[str]) -> str:
     if name in TOPIC_SETTINGS:
         return f" (a topic's; the broker's is {TOPIC_SETTINGS[name].name})" if TOPIC_SETTINGS[name].name != name else ""
     if name in RENAMED:
@@ -193,14 +193,14 @@ def _make_unknown_setting_warning(name: str) -> str:
     return f"{name} is accepted by Kafka but has no effect here: {get_broker_setting_declaration(name).inert}"
 
 
-def _iterate_listener_warnings(given: Iterable[str], settings: Settings) -> Iterator[str]:
+def _iterate_listener_warnings(given_names: Iterable[str], settings: Settings) -> Iterator[str]:
     """Warn of settings for listeners that do not exist."""
-    if any(name.startswith("listener.name.") for name in given):
+    if any(name.startswith("listener.name.") for name in given_names):
         from minibroker.broker.configs.settings_without_effect import find_listener_of_setting
 
         names = {listener.name.lower() for listener in make_broker_listeners(settings)}
         names |= {name.lower() for name in list_controller_listeners(settings)}
-        for name in sorted(given):
+        for name in sorted(given_names):
             if find_listener_of_setting(name) not in (None, *names):
                 yield f"{name} has no effect: listeners has no {(find_listener_of_setting(name) or '').upper()}"
 

@@ -4,7 +4,7 @@ A handler that must wait is a coroutine. It awaits one of three things:
 
     promise             a result that comes later, once: records arrived, a rebalance is over, a timer, a hold of a test
     pause()             others have their turn, if the slice is over
-    in_slices(steps)    a computation in steps (`protocol.steps`), which know nothing of coroutines
+    run_in_slices(steps)    a computation in steps (`protocol.steps`), which know nothing of coroutines
 
 `DelayedOperation` drives the coroutine. `close` ends it wherever it waits: `finally` and `with` in the handler release
 what it holds. State is consistent at each `await`.
@@ -79,7 +79,7 @@ class _Pause:
 _PAUSE: Final = _Pause()
 
 
-def pause() -> _Pause:
+def yield_if_slice_over() -> _Pause:
     """Return what lets others have their turn if the slice is over: `await pause()`."""
     return _PAUSE
 
@@ -94,8 +94,8 @@ class _AwaitedSteps(Generic[Result]):
         return self._steps
 
 
-async def in_slices(steps: Steps[Result]) -> Result:
-    """Run a computation in steps, with a pause between any two: `await in_slices(steps)`."""
+async def run_in_slices(steps: Steps[Result]) -> Result:
+    """Run a computation in steps, with a pause between any two: `await run_in_slices(steps)`."""
     return await _AwaitedSteps(steps)
 
 
@@ -148,10 +148,10 @@ class Request(Protocol):
     stage: Stage
     was_paused: bool  # whether it has needed more than a slice
 
-    def on_wait(self) -> None:
+    def release_frame_before_wait(self) -> None:
         """Release or copy what is valid for a moment only, as the request waits for a promise."""
 
-    def on_lost(self) -> None:
+    def report_answer_lost(self) -> None:
         """Note that nobody gets the answer."""
 
 
@@ -202,10 +202,10 @@ class DelayedOperation(Generic[Result]):
     @property
     def must_complete_without_client(self) -> bool:
         """Return whether it goes on when its client has gone, as a handler is at work that may change something."""
-        return self._promise is None and self._may_change_state
+        return self._promise is None and self._may_change_cluster_state
 
     @property
-    def _may_change_state(self) -> bool:
+    def _may_change_cluster_state(self) -> bool:
         return self._request is not None and self._request.stage is Stage.RUNNING and self._key not in READS
 
     def run_first_slice(self, *, is_paused: bool = False) -> Result | DelayedOperation[Result]:
@@ -242,7 +242,7 @@ class DelayedOperation(Generic[Result]):
         self.done = True
         if self._answered is None:
             if self._request is not None:
-                self._request.on_lost()
+                self._request.report_answer_lost()
             return
         try:
             self._answered(result)
@@ -262,7 +262,7 @@ class DelayedOperation(Generic[Result]):
             while awaited.__class__ is not Promise and not self.done:
                 slicer.steps += 1
                 until = until or slicer.get_slice_deadline(in_turn=False)
-                if slicer.is_slice_over(until, waits=awaited is WAITING):
+                if slicer.is_slice_over(until, is_waiting=awaited is WAITING):
                     break
                 awaited = coroutine.send(None)
         finally:
@@ -276,12 +276,12 @@ class DelayedOperation(Generic[Result]):
         else:
             self._promise, awaited.operation = awaited, self
             if self._request is not None:
-                self._request.on_wait()
+                self._request.release_frame_before_wait()
 
     def _queue_next_slice(self) -> None:
         if self._request is not None:
             self._request.was_paused = True
-        if self._answered is None and not self._may_change_state:
+        if self._answered is None and not self._may_change_cluster_state:
             self.close()
         elif not self._is_paused:
             self._is_paused = True
@@ -294,7 +294,7 @@ class DelayedOperation(Generic[Result]):
         self._is_paused = False
         self.resume(in_turn=True)
 
-    def stay_paused(self) -> None:
+    def stop_paused_operation(self) -> None:
         """Stay paused, as the broker stops or gets another cluster."""
         self._is_paused = False
         if self._answered is None:
@@ -328,7 +328,7 @@ class DelayedOperation(Generic[Result]):
                 self._coroutine.throw(GivenUp())
         self.close()
 
-    def run_again(self) -> bool:
+    def rerun_in_new_cluster(self) -> bool:
         """Go on as the cluster is replaced: a handler that waits runs again there. Return False if that is too late.
 
         A Produce may not, as its records may be overwritten by now.
@@ -362,13 +362,13 @@ class _Work:
             while True:
                 slicer.steps += 1
                 waits = next(self._steps) is WAITING
-                if slicer.is_slice_over(until, waits=waits):
+                if slicer.is_slice_over(until, is_waiting=waits):
                     slicer.queue_work(self)
                     return
         except StopIteration:
             return
 
-    def stay_paused(self) -> None:
+    def stop_paused_operation(self) -> None:
         """Run no further step; state is consistent wherever steps stop."""
         self._steps.close()
 
@@ -391,7 +391,7 @@ class Slicer:
         self._call_soon = call_soon
         self._queue: deque[DelayedOperation[Any] | _Work] = deque()
 
-    def begin_coroutine(self, coroutine: Coroutine[Any, Any, Result]) -> Result | Begun:
+    def run_first_coroutine_slice(self, coroutine: Coroutine[Any, Any, Result]) -> Result | Begun:
         """Run the first slice of a coroutine; return or raise what it does, or return what goes on with it."""
         self.slices += 1
         until = 0.0
@@ -400,7 +400,7 @@ class Slicer:
             while awaits.__class__ is not Promise:
                 self.steps += 1
                 until = until or self.get_slice_deadline(in_turn=False)
-                if self.is_slice_over(until, waits=awaits is WAITING):
+                if self.is_slice_over(until, is_waiting=awaits is WAITING):
                     break
                 awaits = coroutine.send(None)
         except StopIteration as end:
@@ -420,9 +420,9 @@ class Slicer:
         """Return when a slice that begins now is over: at once outside of the turns, if others wait for theirs."""
         return self.now() + SLICE_SECONDS if in_turn or not self._queue else -1.0
 
-    def is_slice_over(self, until: float, *, waits: bool) -> bool:
-        """Return whether a slice is over: its time is up, or it `waits` for what others do."""
-        return self._call_soon is not None and (waits or self.now() >= until)
+    def is_slice_over(self, deadline: float, *, is_waiting: bool) -> bool:
+        """Return whether a slice is over: its time is up, or it `is_waiting` for what others do."""
+        return self._call_soon is not None and (is_waiting or self.now() >= deadline)
 
     def queue_work(self, work: DelayedOperation[Any] | _Work) -> None:
         """Have `work` run its next slice in its turn."""
@@ -435,7 +435,7 @@ class Slicer:
         works = list(self._queue)
         self._queue.clear()
         for work in works:
-            work.stay_paused()
+            work.stop_paused_operation()
 
     def _run_queue(self) -> None:
         if not self._queue:

@@ -59,8 +59,8 @@ class UncleanStop(Exception):
 class Seams:
     """What a broker gets from outside: time, the disk, random numbers, and interceptors of its requests.
 
-    Tests have three more doors, which are methods: `BrokerLifecycle.replace_cluster`, `Server.hold_output` and
-    `MarkerSender.hold_markers`.
+    Tests have three more doors, which are methods: `BrokerLifecycle.continue_with_cluster`, `Server.hold_back_output` and
+    `MarkerSender.hold_back_markers`.
 
     `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
     that a new cluster begins with, `first_records` further records, such as credentials of users, and
@@ -163,23 +163,25 @@ class BrokerLifecycle:
         )
 
     def close_directories_as_in_crash(self) -> None:
-        """Leave the directories as a crash would. `replace_cluster` or `stop_as_if_killed` must follow at once."""
+        """Leave the directories as a crash would. `continue_with_cluster` or `stop_as_if_killed` must follow."""
         self._stop_cleaning()
         self.server.drop_queued_work()
-        self._clock.wait_for_aside()
+        self._clock.wait_for_threads_and_callbacks()
         self.logs.close_without_checkpoints()
 
-    def replace_cluster(self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning: Bound) -> None:
+    def continue_with_cluster(
+        self, settings: Settings, seams: Seams, *, cluster_id: str | None, returning_nodes: Bound
+    ) -> None:
         """Go on for the same clients with the directories of `settings`, after `close_directories_as_in_crash`.
 
-        `returning` are nodes that were away. The timers of the earlier clock must not run any more. Waiting requests
+        `returning_nodes` were away. The timers of the earlier clock must not run any more. Waiting requests
         run once more. Raises StartError; then only `stop_as_if_killed` may be called.
         """
-        self._bound = dict(sorted({**self._bound, **returning}.items()))
+        self._bound = dict(sorted({**self._bound, **returning_nodes}.items()))
         self._open_cluster(settings, seams, cluster_id)
         self.server.switch_clients_to_cluster(self.cluster)
-        if returning:
-            self._accepting.append(asyncio.ensure_future(self._accept_clients(returning)))
+        if returning_nodes:
+            self._accepting.append(asyncio.ensure_future(self._accept_clients(returning_nodes)))
         self._begin_housekeeping_and_cleaning()
 
     # --- nodes that come and go -------------------------------------------------------------------
@@ -235,7 +237,7 @@ class BrokerLifecycle:
             return
         from concurrent.futures import ThreadPoolExecutor  # not needed at the start
 
-        self._clock.wait_for_aside()
+        self._clock.wait_for_threads_and_callbacks()
         self._clock.cancel_all_timers()
         with ThreadPoolExecutor(1, "minibroker-closing") as thread:
             await asyncio.get_running_loop().run_in_executor(thread, self._close_logs)
@@ -251,7 +253,7 @@ class BrokerLifecycle:
             cleaning.close()
 
     def _close_logs(self) -> None:
-        self._clock.wait_for_aside()
+        self._clock.wait_for_threads_and_callbacks()
         try:
             self.logs.close()
         except (KafkaError, OSError) as error:
@@ -318,9 +320,11 @@ def _open_log_directories(settings: Settings, seams: Seams, cluster_id: str | No
     )
 
 
-def _assign_racks_to_nodes(given: str | None, nodes: int) -> list[str | None]:
+def _assign_racks_to_nodes(racks_text: str | None, nodes: int) -> list[str | None]:
     """Return the rack of each node; several nodes get the given racks in turn."""
-    racks: list[str | None] = [given] if given is None or nodes == 1 else [rack.strip() for rack in given.split(",")]
+    racks: list[str | None] = (
+        [racks_text] if racks_text is None or nodes == 1 else [rack.strip() for rack in racks_text.split(",")]
+    )
     return [racks[index % len(racks)] for index in range(nodes)]
 
 
@@ -341,19 +345,19 @@ def _run_cleaner_in_block(cluster: Broker, threads: SystemClock, statistics: Cle
     """
     stopped = threading.Event()
     with contextlib.ExitStack() as running:
-        running.callback(threads.wait_for_aside)
+        running.callback(threads.wait_for_threads_and_callbacks)
         running.callback(stopped.set)
 
-        def start() -> None:
+        def start_cleaner() -> None:
             try:  # neither the start nor the first clients should wait for it
                 from minibroker.broker.upkeep.cleaner import Cleaner
             except (OSError, ImportError) as error:
                 log.error("compaction does not run yet, the next try is in %d s: %s", CLEANER_RETRY_MS // 1000, error)
-                running.callback(cluster.clock.call_later(CLEANER_RETRY_MS, start).cancel)
+                running.callback(cluster.clock.call_later(CLEANER_RETRY_MS, start_cleaner).cancel)
                 return
             cleaner = Cleaner(cluster, threads.run_aside, stopped.wait, statistics)
             running.callback(cleaner.close)
             cleaner.start_checks()
 
-        running.callback(cluster.clock.call_later(CLEANER_DELAY_MS, start).cancel)
+        running.callback(cluster.clock.call_later(CLEANER_DELAY_MS, start_cleaner).cancel)
         yield

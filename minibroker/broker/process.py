@@ -51,12 +51,12 @@ def serve_until_signal(
     metrics_tls: bool = False,
     first_records: Sequence[Message] = (),
     first_cluster_id: str | None = None,
-    beside: Beside | None = None,
+    make_beside: Beside | None = None,
     until_stdin_closes: bool = False,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. `announce` is called once clients can connect.
 
-    What serves `beside` the broker gets the function that returns it, and is announced with a line of its own, as the
+    What serves beside the broker gets the function that returns it, and is announced with a line of its own, as the
     registry. With `until_stdin_closes`, the end of stdin ends the process, too.
 
     Metrics are served on `metrics_port` of the first listener's host; 0 is any free port, None means no metrics. With
@@ -66,7 +66,7 @@ def serve_until_signal(
     """
     metrics = metrics_port, metrics_tls
     first = first_records, first_cluster_id
-    return run_until_exit_code(_run_brokers(settings, nodes, announce, metrics, first, beside, until_stdin_closes))
+    return run_until_exit_code(_run_brokers(settings, nodes, announce, metrics, first, make_beside, until_stdin_closes))
 
 
 def run_until_exit_code(serving: Coroutine[Any, Any, None]) -> int:

@@ -156,24 +156,26 @@ class Server:
             self.authentications.setdefault(place, AuthenticationStatistics())
         authenticate = self._make_authenticator_factory(listener, self.authentications.get(place))
 
-        def attach(outlet: ClientSocket, transport: asyncio.BaseTransport) -> Connection:
+        def make_connection(outlet: ClientSocket, transport: asyncio.BaseTransport) -> Connection:
             connection = self._add_connection(node, listener.name, outlet, transport)
             if not listener.has_tls:  # with TLS, connections are counted before the handshake
-                self._limits[node.node_id].on_connected(connection, outlet.abort_soon)
+                self._limits[node.node_id].admit_connection(connection, outlet.abort_soon)
             if authenticate is not None:
                 authenticate(connection)
             elif listener.has_tls:
                 self.authentications[place].succeeded += 1
             return connection
 
-        def make_socket() -> ClientSocket:
-            return ClientSocket(self._loop, self._shared, attach)
+        def make_client_socket() -> ClientSocket:
+            return ClientSocket(self._loop, self._shared, make_connection)
 
-        def make_protocol() -> SocketProtocol:
-            return SocketProtocol(make_socket())
+        def make_socket_protocol() -> SocketProtocol:
+            return SocketProtocol(make_client_socket())
 
         backlog = self._cluster.settings["socket.listen.backlog.size"]
-        accepted = self._make_tls_factory(node, listener, make_socket) if listener.has_tls else make_protocol
+        accepted = (
+            self._make_tls_factory(node, listener, make_client_socket) if listener.has_tls else make_socket_protocol
+        )
         server = await self._loop.create_server(accepted, sock=bound.socket, backlog=backlog)
         self._servers[place] = server
 
@@ -188,13 +190,13 @@ class Server:
         static, settings = self._cluster.static_settings, self._cluster.get_node_settings(node.node_id)
         tls = node.tls[listener.name] = make_listener_tls(listener.name, listener.security_protocol, static, settings)
 
-        def with_tls() -> asyncio.BaseProtocol:
+        def make_tls_layer() -> asyncio.BaseProtocol:
             limits, limit_ms = self._limits[node.node_id], self._cluster.settings["connections.max.stall.ms"]
             statistics = self.authentications[node.node_id, listener.name]
             place = node.node_id, listener.name
             return TlsLayer(self._loop, self._shared, tls.current, make_socket, limits, limit_ms, *place, statistics)
 
-        return with_tls
+        return make_tls_layer
 
     def _make_authenticator_factory(
         self, listener: Listener, statistics: AuthenticationStatistics | None
@@ -207,10 +209,10 @@ class Server:
         judges = self._dispatcher.interceptors
         sasl = SaslListener(listener.name, lambda: self._cluster, self._clock, statistics, judges)
 
-        def authenticate(connection: Connection) -> None:
+        def attach_authenticator(connection: Connection) -> None:
             connection.authenticator = Authenticator(sasl, connection)
 
-        return authenticate
+        return attach_authenticator
 
     def close_listeners_of_node(self, node_id: int, *, cleanly: bool) -> None:
         """Stop accepting clients for this node and close its connections; `cleanly` sends their answers first."""
@@ -283,12 +285,12 @@ class Server:
     def hold_output_of_node(self, node_id: int) -> None:
         """Hold back output to this node's current clients until `release_output_of_node`."""
         for client in self._list_clients_of_node(node_id):
-            client.hold_output()
+            client.hold_back_output()
 
     def release_output_of_node(self, node_id: int) -> None:
         """Send the output that was held back for this node's clients."""
         for client in self._list_clients_of_node(node_id):
-            client.release_output()
+            client.send_held_output()
 
     def _list_clients_of_node(self, node_id: int) -> list[ClientSocket]:
         return [client for client in self._shared.sockets if client.connection.node.node_id == node_id]
@@ -302,7 +304,7 @@ class Server:
             listener,
             outlet,
             self._dispatcher.execute_or_close,
-            self._dispatcher.listen_to_turn,
+            self._dispatcher.call_when_turn_ends,
             self._shared.budget,
             self._cluster.settings["socket.request.max.bytes"],
             get_peer_name(transport),
@@ -313,7 +315,7 @@ class Server:
         return connection
 
     def _remove_connection(self, connection: Connection) -> None:
-        self._limits[connection.node.node_id].on_closed(connection)
+        self._limits[connection.node.node_id].release_connection(connection)
 
     def list_connections(self) -> list[Connection]:
         """Return the open connections."""
@@ -387,7 +389,7 @@ class Server:
         for handshake in list(self._shared.handshakes):
             handshake.abort()
         for client in list(self._shared.sockets):
-            client.release_output()
+            client.send_held_output()
             client.close()
         until = self._loop.time() + DRAIN_SECONDS
         while self._shared.sockets and self._loop.time() < until:

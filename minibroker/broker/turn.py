@@ -32,7 +32,7 @@ NOT_WRITTEN: Final = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "It was not writt
 
 
 class Wait(NamedTuple):
-    """A condition for sending an answer: the batches `add_pending` in `log` are written, and with `synced` also synced.
+    """A condition for sending an answer: the batches `pending` in `log` are written, and with `synced` also synced.
 
     It can also be checked in a later turn. `codes` maps the log's error codes to those for the client.
     """
@@ -53,7 +53,7 @@ def make_wait(appended_to: Log, codes: Mapping[ErrorCode, ErrorCode] = {}) -> Wa
     return Wait(appended_to, appended_to.pending_batches, appended_to.flusher.is_needed, codes)
 
 
-def write_pending_now(wait: Wait) -> None:
+def write_pending_appends(wait: Wait) -> None:
     """Write the pending batches now, as what follows must not be in any log without them. Raises KafkaError."""
     wait.log.write_pending()
     failure = find_failure(wait)
@@ -101,42 +101,42 @@ class Turn:
         """Use the turns of a loop from now on."""
         self._call_soon = call_soon
         if self._woken:
-            self._schedule_end()
+            self._schedule_turn_end()
 
     @property
-    def collects_appends(self) -> bool:
+    def may_delay_appends(self) -> bool:
         """Return whether small appends may wait for the end of the turn."""
         return self._call_soon is not None
 
     # --- what happens in the turn ---------------------------------------------------------------
 
-    def add_pending(self, partition: Partition, size_bytes: int) -> None:
+    def write_log_at_turn_end(self, partition: Partition, size_bytes: int) -> None:
         """Write the partition's log at the end of the turn, and then wake those who wait for its records."""
         known = self._logs.get(partition.log)
         self._logs[partition.log] = (partition, size_bytes if known is None else known[1] + size_bytes)
         if not self._due:
-            self._schedule_end()
+            self._schedule_turn_end()
 
     def add_listener(self, listener: TurnListener) -> None:
         """Call `on_turn_ended` of `listener` when everything is written."""
         self._listeners[listener] = None
         if not self._due:
-            self._schedule_end()
+            self._schedule_turn_end()
 
     def call_when_over(self, wait: Wait, then: Then) -> None:
         """Call `then` once the wait is over or has failed; now, if that is already known."""
         if wait.pending is not None and wait.pending.headers:
             self._waits.append((wait, then))
             if not self._due:
-                self._schedule_end()
+                self._schedule_turn_end()
         else:
-            _call_with_outcome(wait, then)
+            _call_when_wait_is_flushed(wait, then)
 
-    def call_when_all_over(self, waits: Iterable[tuple[Wait, Refuse]], then: Callable[[], None]) -> None:
-        """Call `then` once all waits are over or have failed; first call the callback of each failed one."""
+    def call_when_all_over(self, waits: Iterable[tuple[Wait, Refuse]], callback: Callable[[], None]) -> None:
+        """Call `callback` once all waits are over or have failed; first call the callback of each failed one."""
         left = 1
 
-        def kept(refuse: Refuse, failure: KafkaError | None) -> None:
+        def count_ended_wait(refuse: Refuse, failure: KafkaError | None) -> None:
             nonlocal left
             left -= 1
             try:
@@ -144,22 +144,22 @@ class Turn:
                     refuse(failure)
             finally:
                 if not left:
-                    then()
+                    callback()
 
         for wait, refuse in waits:
             left += 1
-            self.call_when_over(wait, partial(kept, refuse))
+            self.call_when_over(wait, partial(count_ended_wait, refuse))
         left -= 1
         if not left:
-            then()
+            callback()
 
-    def wake_at_end(self, waiter: Waiter) -> None:
+    def check_waiter_at_turn_end(self, waiter: Waiter) -> None:
         """Let `waiter` check again at the end of the turn."""
         self._woken[waiter] = None
         if not self._due:
-            self._schedule_end()
+            self._schedule_turn_end()
 
-    def _schedule_end(self) -> None:
+    def _schedule_turn_end(self) -> None:
         if self._call_soon is not None:
             self._due = True
             self._call_soon(self.end)
@@ -185,18 +185,18 @@ class Turn:
                 log.exception("the answers of a turn could not be sent")
         if self._waits:
             waits, self._waits = self._waits, []
-            _call_each([partial(_call_with_outcome, wait, then) for wait, then in waits])
+            _call_each([partial(_call_when_wait_is_flushed, wait, then) for wait, then in waits])
         if self._woken:
             woken, self._woken = self._woken, {}
-            _call_each([waiter.check_appended for waiter in woken])
+            _call_each([waiter.check_appended_bytes for waiter in woken])
 
 
-def _call_with_outcome(wait: Wait, then: Then) -> None:
+def _call_when_wait_is_flushed(wait: Wait, callback: Then) -> None:
     failure = find_failure(wait)
     if failure is None and wait.synced:
-        wait.log.flush_soon(lambda failure: then(_translate_failure(wait, failure)))
+        wait.log.flush_soon(lambda failure: callback(_translate_failure(wait, failure)))
     else:
-        then(failure)
+        callback(failure)
 
 
 def _call_each(calls: Iterable[Callable[[], None]]) -> None:

@@ -216,7 +216,10 @@ class Conversation:
     def _run_request_hooks(self, pending: Pending, call: Call) -> None:
         """Run the hooks of a request, and the handler behind them."""
         delayed = DelayedOperation(
-            call.run(), Slicer(), partial(self._finish_call, pending), partial(self._fail_call_and_close, pending)
+            call.run_hooks_and_handler(),
+            Slicer(),
+            partial(self._finish_call, pending),
+            partial(self._fail_call_and_close, pending),
         )
         try:
             outcome = delayed.run_first_slice()
@@ -234,10 +237,10 @@ class Conversation:
         """Close the client's connection, as a hook wants it, or has failed."""
         assert pending.call is not None
         if not isinstance(error, Unanswerable):
-            pending.call.fail(error)
+            pending.call.close_after_hook_failure(error)
             return
         log.info("closing %s: %s", self.peer, error)
-        pending.call.on_lost()
+        pending.call.report_answer_lost()
         self._is_ending = self.client.splitter.held = True  # nothing behind it runs
         pending.close_after_failure()
 
@@ -429,9 +432,9 @@ class Conversation:
             return
         try:
             items = [pending.raw] if response is AS_IT_CAME else self._run_answer_hooks(pending, call, response)
-            self.send_answers_in_order(pending, call.alter_frame(items))
+            self.send_answers_in_order(pending, call.alter_answer_frame(items))
         except Exception as error:
-            call.fail(error)
+            call.close_after_hook_failure(error)
 
     def _run_answer_hooks(self, pending: Pending, call: Call, response: Message) -> list[Any]:
         is_own = response is not pending.message or self._proxy.has_struck(call)
@@ -475,7 +478,7 @@ class Conversation:
         sent_bytes = pending.passing_bytes or written_bytes
         self.counts.on_sent(cast(Call, pending), sent_bytes, self.known.clock.monotonic_ms() - pending.started_ms)
         if pending.call is not None:
-            pending.call.on_sent(sent_bytes)
+            pending.call.report_answer_sent(sent_bytes)
         return ends
 
     def _write_answer_items(self, items: list[bytes]) -> int:

@@ -153,4 +153,4 @@ class Pending:
         self.is_dropped = True
         self._of.counts.on_lost(cast(Call, self))
         if self.call is not None:
-            self.call.on_lost()
+            self.call.report_answer_lost()

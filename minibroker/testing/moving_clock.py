@@ -42,7 +42,7 @@ class MovingClock:
         self._alarm: Timer | None = None
         self._alarm_ms = float("inf")
         self.after: Callable[[], None] | None = None  # called after timers have run, and after work in other threads
-        self.wait_for_aside = system.wait_for_aside
+        self.wait_for_threads_and_callbacks = system.wait_for_threads_and_callbacks
 
     def run_aside(self, work: Work, done: Done) -> None:
         """Run `work` in another thread, then `done` on the loop."""

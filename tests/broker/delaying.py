@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, cast
 
-from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slicer, Stage, pause
+from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slicer, Stage, yield_if_slice_over
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.steps import Steps
 
@@ -18,9 +18,9 @@ class Asked:
     stage = Stage.RUNNING
     was_paused = False
 
-    def on_wait(self) -> None: ...
+    def release_frame_before_wait(self) -> None: ...
 
-    def on_lost(self) -> None: ...
+    def report_answer_lost(self) -> None: ...
 
 
 class Delaying:
@@ -45,7 +45,7 @@ class Delaying:
 
     async def _work(self) -> list[Any]:
         while self._answer is None:
-            await pause()
+            await yield_if_slice_over()
         return self._answer
 
     def complete(self, *items: Any) -> None:

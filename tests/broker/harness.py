@@ -102,7 +102,7 @@ def joined(items: Sequence[Any]) -> bytes:
 
 def _wire_bytes(item: Any) -> bytes:
     if isinstance(item, Mark):
-        item.on_reached()
+        item.report_answer_sent()
         return b""
     return bytes(item) if isinstance(item, bytes | bytearray) else item.read()
 
@@ -210,7 +210,7 @@ class Ending:
         self._due = due
 
     def on_turn_ended(self) -> None:
-        self.items = self._due.list_items_to_send()
+        self.items = self._due.list_answer_parts()
 
 
 class Client:
@@ -243,7 +243,7 @@ class Client:
             count = min(len(room), len(data))
             room[:count] = data[:count]
             data = data[count:]
-            self.connection.take_received(scratch, count)
+            self.connection.process_received_data(scratch, count)
         self._harness.end_turn()
         self.outlet.run_soon()
 

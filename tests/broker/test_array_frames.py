@@ -171,7 +171,7 @@ class Asked:
             count = min(len(room), len(frame) - position)
             room[:count] = frame[position : position + count]
             position += count
-            self.loop.turn(lambda count=count: self._connection.take_received(scratch, count))  # type: ignore[misc]
+            self.loop.turn(lambda count=count: self._connection.process_received_data(scratch, count))  # type: ignore[misc]
         self.loop.run()
 
     def _execute(self, connection: Connection, frame: memoryview) -> Any:

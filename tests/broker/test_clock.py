@@ -105,7 +105,7 @@ async def test_the_system_clock_runs_background_work_in_another_thread() -> None
     assert threads[0] is not threads[1] is threading.current_thread()
     clock.run_aside(fail, done)
     assert isinstance(await reports.get(), OSError)
-    clock.wait_for_aside()
+    clock.wait_for_threads_and_callbacks()
 
 
 async def test_detached_work_delays_neither_other_background_work_nor_the_exit() -> None:
@@ -115,7 +115,7 @@ async def test_detached_work_delays_neither_other_background_work_nor_the_exit()
     clock.run_detached(lambda: may_go_on.wait() and None, ends.put_nowait)
     clock.run_aside(lambda: None, ends.put_nowait)
     assert await ends.get() is None and not clock.busy
-    clock.wait_for_aside()
+    clock.wait_for_threads_and_callbacks()
     assert ends.empty()
     may_go_on.set()
     assert await ends.get() is None
@@ -136,9 +136,9 @@ def test_the_process_exit_waits_for_background_work_and_calls_back_once() -> Non
     for _ in range(2):
         clock.run_aside(go_on.wait, reports.append)  # type: ignore[arg-type]
     threading.Thread(target=go_on.set).start()
-    clock.wait_for_aside()
+    clock.wait_for_threads_and_callbacks()
     assert reports == [None, None]
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
     assert reports == [None, None]
-    clock.wait_for_aside()
+    clock.wait_for_threads_and_callbacks()

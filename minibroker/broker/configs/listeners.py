@@ -112,20 +112,20 @@ def shift_settings_to_node(settings: Settings, node_id: int, rack: str | None) -
     return settings if texts == settings.static_texts else Settings(texts)
 
 
-def _shift_ports_in_listeners_text(text: str, by: int, controllers: Collection[str]) -> str:
+def _shift_ports_in_listeners_text(text: str, distance: int, controllers: Collection[str]) -> str:
     """Return the address as a further node has it; that of a controller is not opened, and stays."""
     match = LISTENER.fullmatch(text)
     if match is None or match["name"].upper() in controllers:
         return text
-    return f"{text[: match.start('port')]}{_shift_port(int(match['port']), by)}"
+    return f"{text[: match.start('port')]}{_shift_port(int(match['port']), distance)}"
 
 
-def _shift_port(port: int, by: int) -> int:
+def _shift_port(port: int, distance: int) -> int:
     if port == 0:
         return 0
-    if port + by > PORT_MAX:
-        raise SettingsError(f"there is no port {port + by} for a further node: the highest is {PORT_MAX}")
-    return port + by
+    if port + distance > PORT_MAX:
+        raise SettingsError(f"there is no port {port + distance} for a further node: the highest is {PORT_MAX}")
+    return port + distance
 
 
 class _Endpoint(NamedTuple):

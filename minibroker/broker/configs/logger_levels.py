@@ -51,11 +51,11 @@ def change_logger_levels(changes: Iterable[Change], *, validate_only: bool) -> N
             log.warning("logger %s is at level %s now", change.name, _get_level_name(logger.getEffectiveLevel()))
 
 
-def _check_level_change(change: Change, known: dict[str, str]) -> None:
+def _check_level_change(change: Change, known_levels: dict[str, str]) -> None:
     if change.kind not in (ChangeKind.SET, ChangeKind.DELETE):
         message = f"{change.kind.name} operation is not allowed for the BROKER_LOGGER resource"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    if change.name not in known:
+    if change.name not in known_levels:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {change.name} does not exist!")
     if change.kind is ChangeKind.DELETE and change.name == ROOT:
         message = f"Removing the log level of the {ROOT} logger is not allowed"

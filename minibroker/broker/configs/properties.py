@@ -80,13 +80,15 @@ def _is_continued(line: str) -> bool:
 def _replace_java_escapes(text: str, line: int) -> str:
     r"""Replace escapes. Drop a backslash before any other character; \u needs four hexadecimal digits."""
 
-    def character(match: re.Match[str]) -> str:
+    def unescape_character(match: re.Match[str]) -> str:
         escape = match[1]
         if escape == "u":
             raise MalformedProperties(f"line {line}: \\u is not followed by four hexadecimal digits")
         return chr(int(escape[1:], 16)) if len(escape) > 1 else CHARACTERS.get(escape, escape)
 
-    units = ESCAPE.sub(character, text).encode("utf-16-be", "surrogatepass")  # two of them may be one character
+    units = ESCAPE.sub(unescape_character, text).encode(
+        "utf-16-be", "surrogatepass"
+    )  # two of them may be one character
     try:
         return units.decode("utf-16-be")
     except UnicodeDecodeError:

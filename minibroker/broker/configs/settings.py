@@ -456,11 +456,11 @@ def _refuse_wrong_settings(names: Iterable[str], is_wrong: Callable[[str], bool]
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: [{', '.join(wrong)}]")
 
 
-def _check_cleaner_thread_change(current: int, wanted: int) -> None:
+def _check_cleaner_thread_change(current: int, new: int) -> None:
     """Reject a change of the number of threads by more than a factor of two, as Kafka does."""
-    if wanted < current // 2:
+    if new < current // 2:
         change, bound = "reduced", "less than half"
-    elif wanted > current * 2:
+    elif new > current * 2:
         change, bound = "increased", "more than double"
     else:
         return

@@ -164,10 +164,10 @@ class Controller:
         topic_id: bytes,
         first: int,
         configs: Mapping[str, str],
-        decided: list[Message],
+        records: list[Message],
         assignment: Assignment,
     ) -> Steps[None]:
-        """Create the logs of partitions from number `first` on, then commit `decided` and the partitions.
+        """Create the logs of partitions from number `first` on, then commit `records` and the partitions.
 
         Create all of them or none. Raises KafkaError.
         """
@@ -179,7 +179,7 @@ class Controller:
                 logs.append(cluster.create_partition_log(name, index, topic_id, settings, replicas))
                 yield
             added = yield from map_in_steps(self._make_partition_record, list(zip(logs, assignment, strict=True)))
-            yield from cluster.commit_new_partitions(name, topic_id, [*decided, *added], logs)
+            yield from cluster.commit_new_partitions(name, topic_id, [*records, *added], logs)
         except BaseException:
             cluster.delete_partition_logs(logs)
             raise

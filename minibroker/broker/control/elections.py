@@ -31,12 +31,14 @@ NOT_AVAILABLE = {
 }
 
 
-def make_partition_change(cluster: Cluster, partition: Partition, away: Collection[int] = ()) -> PartitionChange:
-    """Return a change of the partition, based on the live nodes without those in `away`."""
+def make_partition_change(
+    cluster: Cluster, partition: Partition, absent_nodes: Collection[int] = ()
+) -> PartitionChange:
+    """Return a change of the partition, based on the live nodes without those in `absent_nodes`."""
     topic = partition.topic
 
     def may_lead(node: int) -> bool:
-        return node in cluster.nodes and node not in away and not partition.is_offline
+        return node in cluster.nodes and node not in absent_nodes and not partition.is_offline
 
     minimum = None
     if cluster.image.features.get(ELIGIBLE_LEADER_REPLICAS):
@@ -45,14 +47,14 @@ def make_partition_change(cluster: Cluster, partition: Partition, away: Collecti
 
 
 def commit_partition_changes(
-    cluster: Cluster, changes: Iterable[PartitionChangeRecord | None], beside: Iterable[Message] = ()
+    cluster: Cluster, changes: Iterable[PartitionChangeRecord | None], more_records: Iterable[Message] = ()
 ) -> None:
-    """Commit the changes and the records `beside` them, all or none, and wake requests that wait at these partitions.
+    """Commit the changes and `more_records`, all or none, and wake requests that wait at these partitions.
 
     The leader or epoch that such a request relies on may have changed.
     """
     decided = [change for change in changes if change is not None]
-    committed: list[Message] = [*decided, *beside]
+    committed: list[Message] = [*decided, *more_records]
     if committed:
         cluster.commit_metadata_records(committed)
     for change in decided:
@@ -60,7 +62,7 @@ def commit_partition_changes(
         cluster.open_log_if_hosted(partition)
         if change.leader != LEADER_UNCHANGED:
             cluster.on_leader_changed(partition)
-        partition.hold_or_release_watermark()
+        partition.update_watermark_hold()
         partition.wake_all_waiters()
 
 
@@ -80,21 +82,26 @@ def elect_leaders_at_start_in_steps(cluster: Cluster) -> Steps[None]:
 
 
 def remove_absent_nodes_from_isr(
-    cluster: Cluster, partitions: Iterable[Partition], away: Collection[int] = (), beside: Iterable[Message] = ()
+    cluster: Cluster,
+    partitions: Iterable[Partition],
+    absent_nodes: Collection[int] = (),
+    more_records: Iterable[Message] = (),
 ) -> None:
-    """Remove absent nodes and those in `away` as leaders and from ISRs; `beside` as in `commit_partition_changes`."""
+    """Remove nodes that are absent now, or in `absent_nodes`, as leaders and from ISRs; commit `more_records`, too."""
     commit_partition_changes(
-        cluster, [_make_change_without_absent_nodes(cluster, partition, away) for partition in partitions], beside
+        cluster,
+        [_make_change_without_absent_nodes(cluster, partition, absent_nodes) for partition in partitions],
+        more_records,
     )
 
 
 def _make_change_without_absent_nodes(
-    cluster: Cluster, partition: Partition, away: Collection[int]
+    cluster: Cluster, partition: Partition, absent_nodes: Collection[int]
 ) -> PartitionChangeRecord | None:
-    change = make_partition_change(cluster, partition, away)
+    change = make_partition_change(cluster, partition, absent_nodes)
     if cluster.settings.get_topic_value("unclean.leader.election.enable", partition.topic.overrides):
         change.election = Election.UNCLEAN
-    change.isr = [node for node in partition.isr if node in cluster.nodes and node not in away]
+    change.isr = [node for node in partition.isr if node in cluster.nodes and node not in absent_nodes]
     return change.make_change_record()
 
 

@@ -118,7 +118,7 @@ class LogMoves:
     def _run_move_work_aside(self, move: Move, work: Work, then: Callable[[], None]) -> None:
         segment = move.copy.find_segment_to_copy()
 
-        def done(error: Exception | None) -> None:
+        def continue_or_fail_move(error: Exception | None) -> None:
             if error is None:
                 then()
             elif (
@@ -128,7 +128,7 @@ class LogMoves:
                 return
             self._copy_next_segment(move)
 
-        self._cluster.clock.run_aside(work, done)
+        self._cluster.clock.run_aside(work, continue_or_fail_move)
 
     # --- the last part --------------------------------------------------------------------------
 
@@ -175,7 +175,7 @@ class LogMoves:
         partition.log = new
         if old.is_watermark_held:
             new.high_watermark = old.high_watermark
-        partition.hold_or_release_watermark()
+        partition.update_watermark_hold()
         old.flusher.pass_requests_to(new.flusher)
         partition.wake_all_waiters()
         for checkpoint in OFFSET_CHECKPOINTS:
@@ -188,9 +188,9 @@ class LogMoves:
         conclusion = partial(
             cluster.logs.sync_moved_log, source, move.directory, new, move.copy.list_unsynced_indexes()
         )
-        cluster.clock.run_aside(conclusion, partial(self._end_move_or_log_error, move))
+        cluster.clock.run_aside(conclusion, partial(self._finish_move_or_log_error, move))
 
-    def _end_move_or_log_error(self, move: Move, error: Exception | None) -> None:
+    def _finish_move_or_log_error(self, move: Move, error: Exception | None) -> None:
         if error is not None:
             log.warning("the next start will check whether %s has moved: %s", move.partition, error)
         self._end_and_run_next_move(move)

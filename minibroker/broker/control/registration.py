@@ -60,7 +60,10 @@ def fence_leaving_node(cluster: Cluster, node: Node) -> None:
     """Fence a node that is no longer in `cluster.nodes`, and remove it from leadership and all ISRs."""
     concerned = (partition for partition in cluster.iterate_partitions() if node.node_id in partition.replicas)
     remove_absent_nodes_from_isr(
-        cluster, concerned, away=[node.node_id], beside=[_make_fence_record(node.node_id, node.broker_epoch)]
+        cluster,
+        concerned,
+        absent_nodes=[node.node_id],
+        more_records=[_make_fence_record(node.node_id, node.broker_epoch)],
     )
 
 
@@ -93,7 +96,7 @@ def unregister_broker_in_steps(cluster: Cluster, broker_id: int) -> Steps[None]:
     cluster.nodes.pop(broker_id, None)  # before the steps, so that no new replica is placed there meanwhile
     for portion in cluster.iterate_partition_portions():
         concerned = [one for one in portion if broker_id in one.isr or broker_id in one.eligible_leader_replicas]
-        remove_absent_nodes_from_isr(cluster, concerned, away=[broker_id])
+        remove_absent_nodes_from_isr(cluster, concerned, absent_nodes=[broker_id])
         yield
 
 

@@ -136,11 +136,11 @@ class CoordinatorLog:
         create = self._controller.create_topic_in_steps
         yield from create(self.name, count, replicas, overrides=overrides)
 
-    def get_partition_index(self, key: str) -> int:
-        """Return the index of the partition with the state of `key`, by Java's hash of the key."""
+    def get_partition_index(self, coordinator_key: str) -> int:
+        """Return the index of the partition with the state of `coordinator_key`, by Java's hash of the key."""
         topic = self.topic
         count = self._cluster.settings[self._settings.partition_count] if topic is None else len(topic.partitions)
-        return _hash_key_as_kafka(key) % int(count)
+        return _hash_key_as_kafka(coordinator_key) % int(count)
 
     def get_partition(self, index: int) -> Partition:
         """Return the partition, which can be written to. Raises KafkaError: NOT_COORDINATOR."""
@@ -152,14 +152,14 @@ class CoordinatorLog:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, partition.log.offline)
         return partition
 
-    def get_writable_partition(self, key: str) -> Partition:
-        """Return the partition with the state of `key`. Raises KafkaError as `get_partition`."""
+    def get_writable_partition(self, coordinator_key: str) -> Partition:
+        """Return the partition with the state of `coordinator_key`. Raises KafkaError as `get_partition`."""
         topic = self._cluster.image.topics.get(self.name)
         if topic is not None:
-            partition = topic.partitions[_hash_key_as_kafka(key) % len(topic.partitions)]
+            partition = topic.partitions[_hash_key_as_kafka(coordinator_key) % len(topic.partitions)]
             if partition.leader_id != NO_LEADER and not partition.log.offline:
                 return partition
-        return self.get_partition(self.get_partition_index(key))  # which raises the error
+        return self.get_partition(self.get_partition_index(coordinator_key))  # which raises the error
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -253,13 +253,15 @@ class CoordinatorLog:
             yield
 
 
-def iterate_stored_batches(kept: Log, offset: int, load_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
+def iterate_stored_batches(
+    coordinator_log: Log, offset: int, load_bytes: int
+) -> Iterator[tuple[int, BatchHeader, bytes]]:
     """Yield the batches from `offset` on, or from the first if that is later: position, header, and the bytes read.
 
     Raises KafkaError if the log cannot be read.
     """
-    offset = max(offset, kept.log_start_offset)
-    while (region := kept.read(offset, load_bytes, minimum_one=True)) is not None:
+    offset = max(offset, coordinator_log.log_start_offset)
+    while (region := coordinator_log.read(offset, load_bytes, minimum_one=True)) is not None:
         try:
             data = region.file.read(region.position, region.size_bytes)
         except OSError as error:

@@ -84,7 +84,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         """Load a shard in slices, if its log is online then."""
         topic_id = None if self.log.topic is None else self.log.topic.topic_id
 
-        def load() -> None:
+        def load_shard_if_leader() -> None:
             topic = self.log.topic
             partition = topic.find_partition(index) if topic is not None and topic.topic_id == topic_id else None
             if (
@@ -95,7 +95,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             ):
                 run_chore_in_slices(self.cluster.clock, lambda _: None, self._load_shard(partition), lambda: None)
 
-        self.cluster.clock.call_later(delay_ms, load)
+        self.cluster.clock.call_later(delay_ms, load_shard_if_leader)
 
     def _load_shard(self, partition: Partition) -> Steps[None]:
         """Load a shard; stop if another load has replaced this one, or if the topic is deleted."""
@@ -145,19 +145,19 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
     # --- nodes and shards -------------------------------------------------------------------------
 
-    def find_coordinator_node(self, key: str) -> Node | None:
-        """Return the node that coordinates `key`, as it leads the key's partition, or None if there is no leader."""
+    def find_coordinator_node(self, coordinator_key: str) -> Node | None:
+        """Return the node that coordinates a key, as it leads the key's partition, or None if there is no leader."""
         try:
-            return self.cluster.nodes.get(self.log.get_writable_partition(key).leader_id)
+            return self.cluster.nodes.get(self.log.get_writable_partition(coordinator_key).leader_id)
         except KafkaError:
             return None
 
-    def check_is_coordinator(self, node: Node, key: str) -> None:
-        """Check that `node` coordinates `key`.
+    def check_is_coordinator(self, node: Node, coordinator_key: str) -> None:
+        """Check that `node` coordinates `coordinator_key`.
 
         Raises KafkaError: NOT_COORDINATOR if another node does, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        partition = self.log.get_writable_partition(key)
+        partition = self.log.get_writable_partition(coordinator_key)
         if self.cluster.nodes.get(partition.leader_id) is not node:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if partition.index not in self._shards:
@@ -173,23 +173,23 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
             run_all_steps(self._load_shard(self.log.get_partition(index)))  # it is new and empty
         return self._shards[index]
 
-    def get_shard_of_key(self, key: str) -> AnyShard:
-        """Return the shard with the state of `key`. Raises KafkaError as `shard`."""
-        return self.get_shard(self.log.get_partition_index(key))
+    def get_shard_of_coordinator_key(self, coordinator_key: str) -> AnyShard:
+        """Return the shard with the state of `coordinator_key`. Raises KafkaError as `shard`."""
+        return self.get_shard(self.log.get_partition_index(coordinator_key))
 
     # --- changes --------------------------------------------------------------------------------
 
-    def append_entries(self, key: str, entries: Iterable[Entry]) -> int:
-        """Append records about `key`, all or none; the caller then applies them to its state.
+    def append_entries(self, coordinator_key: str, entries: Iterable[Entry]) -> int:
+        """Append records about `coordinator_key`, all or none; the caller then applies them to its state.
 
         Return the offset of the first one, -1 without records. Raises KafkaError with the code for the client.
         """
         kept = list(entries)
-        return self.append_batch(key, self.log.build_batch(kept)) if kept else -1
+        return self.append_batch(coordinator_key, self.log.build_batch(kept)) if kept else -1
 
     def append_batch(
         self,
-        key: str,
+        coordinator_key: str,
         batch: memoryview | bytearray,
         producer: tuple[int, int] | None = None,
         header: BatchHeader | None = None,
@@ -198,7 +198,7 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
 
         `header` is the batch's, if it is known. Raises KafkaError as `append_entries`.
         """
-        partition = self.log.get_writable_partition(key)
+        partition = self.log.get_writable_partition(coordinator_key)
         index = partition.index
         if index not in self._shards:
             self.get_shard(index)
@@ -217,18 +217,18 @@ class CoordinatorRuntime(ABC, Generic[AnyShard]):
         if index in self._shards:
             self._shards[index].apply_transaction_end(producer_id, committed=committed)
 
-    def make_durability_wait(self, key: str) -> Wait:
-        """Return what to wait for before a change of `key` is acknowledged: its durability. Raises KafkaError."""
-        return make_wait(self.log.get_writable_partition(key).log, COORDINATOR_CODES)
+    def make_durability_wait(self, coordinator_key: str) -> Wait:
+        """Return what to wait for before a change of the key is acknowledged: its durability. Raises KafkaError."""
+        return make_wait(self.log.get_writable_partition(coordinator_key).log, COORDINATOR_CODES)
 
-    def make_wait_for_pending_write(self, key: str) -> Wait:
-        """Return what to wait for before the state of `key` is returned: its pending write. Raises KafkaError."""
-        appended_to = self.log.get_writable_partition(key).log
+    def make_wait_for_pending_write(self, coordinator_key: str) -> Wait:
+        """Return what to wait for before the state of the key is returned: its pending write. Raises KafkaError."""
+        appended_to = self.log.get_writable_partition(coordinator_key).log
         return Wait(appended_to, appended_to.pending_batches, codes=COORDINATOR_CODES)
 
-    def call_when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
-        """Call `then` with None once changes of `key` are durable, or with the failure. Raises KafkaError."""
-        self.cluster.turn.call_when_over(self.make_durability_wait(key), then)
+    def call_when_durable(self, coordinator_key: str, then: Callable[[KafkaError | None], None]) -> None:
+        """Call `then` with None once changes of the key are durable, or with the failure. Raises KafkaError."""
+        self.cluster.turn.call_when_over(self.make_durability_wait(coordinator_key), then)
 
 
 class ByPartition(MutableMapping[str, Value]):

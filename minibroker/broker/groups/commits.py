@@ -114,7 +114,7 @@ def _append_and_apply_offsets(
 ) -> None:
     coordinator.append_batch(group_id, batch, producer)
     if producer is not None:
-        shard = coordinator.get_shard_of_key(group_id)
+        shard = coordinator.get_shard_of_coordinator_key(group_id)
         for topic, partition, committed in offsets:
             shard.add_pending_offset(producer[0], group_id, topic, partition, committed)
         return

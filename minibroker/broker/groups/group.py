@@ -82,10 +82,10 @@ class GroupContext(Protocol):
     def groups(self) -> MutableMapping[str, Group]:
         """All groups by id."""
 
-    def append_entries(self, key: str, entries: Iterable[Entry]) -> int:
+    def append_entries(self, group_id: str, entries: Iterable[Entry]) -> int:
         """Append records of a group, all or none. Raises KafkaError with the code for the client."""
 
-    def call_when_durable(self, key: str, then: Callable[[KafkaError | None], None]) -> None:
+    def call_when_durable(self, group_id: str, then: Callable[[KafkaError | None], None]) -> None:
         """Call `then` once the group's records are durable, or with the failure. Raises KafkaError."""
 
 
@@ -141,7 +141,7 @@ class Group(ABC):
         """Answer a member with its assignment. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 
-    def heartbeat(self, request: HeartbeatRequest) -> None:
+    def check_member_heartbeat(self, request: HeartbeatRequest) -> None:
         """Keep a member's session alive. Raises KafkaError."""
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
 

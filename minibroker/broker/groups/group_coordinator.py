@@ -367,7 +367,7 @@ def make_group_record_replay(kind: type[ConsumerGroup] | type[StreamsGroup], del
     After its tombstone, a null value of a key `deleted_by`, its offsets are left.
     """
 
-    def replay_record(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
+    def replay_group_record(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
         group = coordinator.groups.get(key.group_id)
         if not isinstance(group, kind):
             if value is None:
@@ -375,13 +375,13 @@ def make_group_record_replay(kind: type[ConsumerGroup] | type[StreamsGroup], del
             offsets = CommittedOffsets() if group is None else group.offsets
             group = coordinator.groups[key.group_id] = kind(coordinator, key.group_id, offsets)
         if value is not None or not isinstance(key, deleted_by):
-            group.apply_change(group_entries.Change(key, value))
+            group.apply_record_change(group_entries.Change(key, value))
             return
         del coordinator.groups[group.group_id]
         if not group.offsets.is_empty:
             coordinator.groups[group.group_id] = ClassicGroup(coordinator, group.group_id, group.offsets)
 
-    return replay_record
+    return replay_group_record
 
 
 def replay_share_group_record(coordinator: GroupCoordinator, key: Any, value: Message | None) -> None:
@@ -394,7 +394,7 @@ def replay_share_group_record(coordinator: GroupCoordinator, key: Any, value: Me
     if value is None and isinstance(key, share_group_records.ShareGroupMetadataKey):
         del coordinator.groups[group.group_id]
     else:
-        group.apply_change(group_entries.Change(key, value))
+        group.apply_record_change(group_entries.Change(key, value))
 
 
 # How each record is folded in, by the type of its key. Others are ignored.

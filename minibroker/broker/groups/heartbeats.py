@@ -21,12 +21,12 @@ def make_invalid_request_error(message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message)
 
 
-def make_fenced_epoch_error(kind: str, epoch: int, known_epoch: int, more: str = "") -> KafkaError:
+def make_fenced_epoch_error(kind: str, epoch: int, known_epoch: int, detail: str = "") -> KafkaError:
     """Return the error for a member of a group of this kind that names another epoch than the one known."""
     relation = "greater" if epoch > known_epoch else "smaller"
     message = (
         f"The {kind} group member has a {relation} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({known_epoch}){more}. The member must abandon all its partitions and rejoin."
+        f"coordinator ({known_epoch}){detail}. The member must abandon all its partitions and rejoin."
     )
     return KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
@@ -40,6 +40,6 @@ def make_unreleased_instance_error(member_id: str, instance_id: str, owner_id: s
     return KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, message)
 
 
-def get_given_or_known(told: str | None, known: str | None) -> str | None:
+def choose_reported_or_known(reported: str | None, known: str | None) -> str | None:
     """Return what a heartbeat says, or what was known before: most of them repeat nothing."""
-    return known if told is None else told
+    return known if reported is None else reported

@@ -73,14 +73,14 @@ class CommittedOffsets:
                 self.by_partition[topic, partition] = committed
 
     def apply_offsets_of_partitions(
-        self, where: Sequence[tuple[str, int]], committed: Iterable[CommittedOffset]
+        self, partitions: Sequence[tuple[str, int]], committed_offsets: Iterable[CommittedOffset]
     ) -> None:
-        """Fold in what is committed for each (topic, partition) of `where`, in their order."""
+        """Fold in what is committed for each (topic, partition) of `partitions`, in their order."""
         if self.pending:
-            for (topic, partition), one in zip(where, committed, strict=True):
+            for (topic, partition), one in zip(partitions, committed_offsets, strict=True):
                 self.apply_offset(topic, partition, one)
         else:
-            self.by_partition.update(zip(where, committed, strict=True))
+            self.by_partition.update(zip(partitions, committed_offsets, strict=True))
 
     def apply_or_drop_pending_offsets(self, producer_id: int, *, committed: bool) -> None:
         """End the producer's transaction: commit what was pending, or forget it."""

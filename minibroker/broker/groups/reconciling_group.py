@@ -101,13 +101,13 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
         self.context.groups[self.group_id] = self
         before = self.epoch
         for change in changes:
-            self.apply_change(change)
+            self.apply_record_change(change)
         if self.epoch > before:
             self.context.rebalances[self.type] += 1
         if replaced is not None:
             replaced.close_with_error(ErrorCode.REBALANCE_IN_PROGRESS)
 
-    def apply_change(self, change: Change) -> None:
+    def apply_record_change(self, change: Change) -> None:
         """Fold one record in; a tombstone of something unknown changes nothing."""
         self.applied[type(change.key)](self, change.key, change.value)
 
@@ -121,7 +121,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
     ) -> None:
         """Remove a member after a time, if it is late then. A timer of the same purpose is restarted."""
 
-        def expired() -> None:
+        def remove_late_member() -> None:
             member = self.members.get(member_id)
             if member is None or not is_late():
                 return
@@ -132,7 +132,7 @@ class HeartbeatGroup(Group, Generic[AnyMember]):
                 log.error("member %s cannot be put out of group %s: %s", member_id, self.group_id, error)
                 self.start_timer_to_remove_member(member_id, purpose, AGAIN_MS, reason, is_late)
 
-        self.timers.start_timer(member_id, purpose, timeout_ms, expired)
+        self.timers.start_timer(member_id, purpose, timeout_ms, remove_late_member)
 
 
 class ReconcilingGroup(HeartbeatGroup[Member]):
@@ -253,7 +253,7 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
-        self.note_owned_by_member(member)
+        self.record_owned_partitions(member)
 
     def remove_member(self, member_id: str) -> None:
         """Remove a member, if it is one."""
@@ -268,20 +268,20 @@ class ReconcilingGroup(HeartbeatGroup[Member]):
             del self.static[member.instance_id]
 
     @abstractmethod
-    def note_owned_by_member(self, member: Member) -> None:
+    def record_owned_partitions(self, member: Member) -> None:
         """Note what a member has, or has still to revoke."""
 
     @abstractmethod
     def forget_owned_by_member(self, member_id: str) -> None:
         """Take from a member what it has; in a compacted log the next owner may come first, and keeps it."""
 
-    def schedule_revocation_timeout(self, member: Member, what: str) -> None:
-        """Remove a member that is still in its epoch after its rebalance timeout; `what` is what it has to give up."""
+    def schedule_revocation_timeout(self, member: Member, purpose: str) -> None:
+        """Remove a member that is still in its epoch after its rebalance timeout, which has a `purpose`."""
 
-        def is_late() -> bool:
+        def has_same_epoch() -> bool:
             present = self.members.get(member.member_id)
             return present is not None and present.epoch == member.epoch
 
         timeout_ms = member.rebalance_timeout_ms
-        reason = f"it did not give up {what} within {timeout_ms} ms"
-        self.start_timer_to_remove_member(member.member_id, Purpose.REVOCATION, timeout_ms, reason, is_late)
+        reason = f"it did not give up {purpose} within {timeout_ms} ms"
+        self.start_timer_to_remove_member(member.member_id, Purpose.REVOCATION, timeout_ms, reason, has_same_epoch)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TypeVar
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
@@ -53,7 +53,7 @@ async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -
     if context.cluster.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     resources: dict[tuple[int, str, int], Described] = {}
-    for _, acl in await in_slices(_find_matching_acls(context, wanted)):
+    for _, acl in await run_in_slices(_find_matching_acls(context, wanted)):
         pattern = acl.resource_type, acl.name, acl.pattern_type
         if pattern not in resources:
             resource_type, name, pattern_type = pattern
@@ -62,7 +62,7 @@ async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -
             principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
         )
         resources[pattern].acls.append(entry)
-        await pause()
+        await yield_if_slice_over()
     return DescribeAclsResponse(resources=list(resources.values()))
 
 
@@ -72,15 +72,15 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
         _check_types_known(
             creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
         )
-        await pause()
+        await yield_if_slice_over()
     change = _create_valid_acls(context, request.creations)
     return CreateAclsResponse(
-        results=(await in_slices(_run_acl_changes_one_by_one(context, change, Created, len(request.creations))))
+        results=(await run_in_slices(_run_acl_changes_one_by_one(context, change, Created, len(request.creations))))
     )
 
 
 def _run_acl_changes_one_by_one(
-    context: RequestContext, change: Results[Result], shape: type[Result], asked: int
+    context: RequestContext, change: Results[Result], result_type: type[Result], requested_count: int
 ) -> Results[Result]:
     """Run a change of ACLs after those that have begun before it; if it is refused, return this many refusals.
 
@@ -89,7 +89,7 @@ def _run_acl_changes_one_by_one(
     """
     acls = context.cluster.image.acls
     try:
-        key = ApiKey.CREATE_ACLS if shape is Created else ApiKey.DELETE_ACLS
+        key = ApiKey.CREATE_ACLS if result_type is Created else ApiKey.DELETE_ACLS
         context.authorize(ALTER_CLUSTER, message=make_denial_text(key, ALTER_CLUSTER))
         if context.cluster.authorizer is None:
             raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
@@ -102,7 +102,7 @@ def _run_acl_changes_one_by_one(
             acls.is_changing = False
     except KafkaError as error:
         refused = error
-    return (yield from map_in_steps(lambda _: _make_error_result(shape, refused), range(asked)))
+    return (yield from map_in_steps(lambda _: _make_error_result(result_type, refused), range(requested_count)))
 
 
 def _create_valid_acls(context: RequestContext, creations: list[CreateAclsRequest.AclCreation]) -> Steps[list[Created]]:
@@ -137,10 +137,10 @@ def _create_valid_acls(context: RequestContext, creations: list[CreateAclsReques
 
 @handles(ApiKey.DELETE_ACLS, durable=True)
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    wanted = await in_slices(map_in_steps(_parse_acl_filter, request.filters))
+    wanted = await run_in_slices(map_in_steps(_parse_acl_filter, request.filters))
     change = _delete_matching_acls(context, wanted)
     return DeleteAclsResponse(
-        filter_results=(await in_slices(_run_acl_changes_one_by_one(context, change, Deleted, len(wanted))))
+        filter_results=(await run_in_slices(_run_acl_changes_one_by_one(context, change, Deleted, len(wanted))))
     )
 
 
@@ -187,8 +187,8 @@ def _encode_matching_acl(acl: Acl) -> Deleted.DeleteAclsMatchingAcl:
     )
 
 
-def _make_error_result(shape: type[Result], error: KafkaError) -> Result:
-    return shape(error_code=error.code, error_message=error.message)
+def _make_error_result(result_type: type[Result], error: KafkaError) -> Result:
+    return result_type(error_code=error.code, error_message=error.message)
 
 
 def _find_matching_acls(context: RequestContext, wanted: AclFilter) -> Steps[list[tuple[bytes, Acl]]]:
@@ -199,17 +199,19 @@ def _find_matching_acls(context: RequestContext, wanted: AclFilter) -> Steps[lis
     return found
 
 
-def _parse_acl_filter(asked: AnyFilter) -> AclFilter:
+def _parse_acl_filter(requested: AnyFilter) -> AclFilter:
     """Return the filter of a request. Raises Unanswerable if one of its types is UNKNOWN."""
-    _check_types_known(asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+    _check_types_known(
+        requested.resource_type_filter, requested.pattern_type_filter, requested.operation, requested.permission_type
+    )
     return AclFilter(
-        asked.resource_type_filter,
-        asked.resource_name_filter,
-        asked.pattern_type_filter,
-        asked.principal_filter,
-        asked.host_filter,
-        asked.operation,
-        asked.permission_type,
+        requested.resource_type_filter,
+        requested.resource_name_filter,
+        requested.pattern_type_filter,
+        requested.principal_filter,
+        requested.host_filter,
+        requested.operation,
+        requested.permission_type,
     )
 
 

@@ -46,7 +46,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(
-                api_key=key, min_version=served.versions[0], max_version=_find_newest_version(context, key, served)
+                api_key=key, min_version=served.versions[0], max_version=_choose_announced_version(context, key, served)
             )
             for key, served in sorted(SERVED.items())
             if key not in OF_TELEMETRY or context.cluster.settings["client.telemetry.enable"]
@@ -65,7 +65,7 @@ def api_versions(context: RequestContext, request: ApiVersionsRequest) -> ApiVer
     )
 
 
-def _find_newest_version(context: RequestContext, key: int, served: Served) -> int:
+def _choose_announced_version(context: RequestContext, api_key: int, served: Served) -> int:
     """Return the newest version of an API to announce."""
     newest = served.versions[-1]
-    return newest if context.cluster.settings["unstable.api.versions.enable"] else RELEASED.get(ApiKey(key), newest)
+    return newest if context.cluster.settings["unstable.api.versions.enable"] else RELEASED.get(ApiKey(api_key), newest)

@@ -42,9 +42,9 @@ def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -
     )
 
 
-def list_cluster_operations(context: RequestContext, asked: bool) -> int:
-    """Return the operations that the client may do on the cluster, if `asked`; 0 if it may not describe it."""
-    if not asked:
+def list_cluster_operations(context: RequestContext, is_requested: bool) -> int:
+    """Return the operations that the client may do on the cluster, if `is_requested`; 0 if it may not describe it."""
+    if not is_requested:
         return NOT_ASKED
     return context.get_allowed_operations(ResourceType.CLUSTER) if context.allows(DESCRIBE_CLUSTER) else 0
 

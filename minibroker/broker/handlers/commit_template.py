@@ -80,7 +80,7 @@ class OffsetCommitTemplate:
         self._partition = groups.log.get_writable_partition(request.group_id)
         self._template = CommitTemplate(groups, request.group_id, offsets)
         self._size = len(frame)
-        self._around = _split_around_offsets(frame, request, self.version)
+        self._around = _split_frame_around_offsets(frame, request, self.version)
         self._layout = Struct(">" + "qi".join(f"{len(piece)}s" for piece in self._around))
         if len(self._around) != len(offsets) + 1 or not self._differs_only_in_offsets(frame):
             raise ValueError("The request is encoded in an unusual way.")
@@ -101,7 +101,7 @@ class OffsetCommitTemplate:
                 partition.error_code = failure.code
         return self._encode_answer(correlation_id, response)
 
-    def run(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
+    def commit_offsets_of_frame(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
         """Commit the offsets in `frame`, and return the answer. Return None if `offset_commit` must handle it."""
         if len(frame) != self._size or cluster.commits != self._commits or cluster is not self._cluster:
             return None
@@ -175,7 +175,7 @@ class DueCommit:
         self._log = log
         self._pending = pending
 
-    def list_items_to_send(self) -> list[Any]:
+    def list_answer_parts(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
         if find_pending_failure(self._pending) is None:
             return [self._template.make_answer_frame(self._correlation_id, None)]
@@ -183,7 +183,7 @@ class DueCommit:
         return Refusal([self._template.make_answer_frame(self._correlation_id, failure)])
 
 
-def _split_around_offsets(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:
+def _split_frame_around_offsets(frame: memoryview, request: OffsetCommitRequest, version: int) -> tuple[bytes, ...]:
     """Return the bytes of a frame before, between and behind the offsets."""
     body = request.encode(version)
     marked = OffsetCommitRequest.decode(body, version)

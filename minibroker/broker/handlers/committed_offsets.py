@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.coordination.coordinators import find_coordinator_or_create_topic
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
@@ -85,18 +85,20 @@ def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     steps = Commit(context, request).commit_requested_offsets()
-    return run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else in_slices(steps)
+    return (
+        run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else run_in_slices(steps)
+    )
 
 
 @cache
-def _import_commits() -> ModuleType:
+def _import_commits_module() -> ModuleType:
     from minibroker.broker.groups import commits  # imported late, for a fast start
 
     return commits
 
 
 @cache
-def _import_commit_template() -> ModuleType:
+def _import_commit_template_module() -> ModuleType:
     from minibroker.broker.handlers import commit_template
 
     return commit_template
@@ -124,7 +126,7 @@ class Commit:
     def commit_requested_offsets(self) -> Steps[OffsetCommitResponse]:
         """Commit the offsets, and return the answer."""
         for topic in self._request.topics:
-            known_topic = self._find_topic(topic)
+            known_topic = self._authorize_and_find_topic(topic)
             for portion in split_into_portions(topic.partitions):
                 self._collect_offsets(*known_topic, portion)
                 yield
@@ -132,21 +134,21 @@ class Commit:
         self._put_unknown_topics_first()
         yield
         try:
-            yield from _import_commits().commit_offsets(
+            yield from _import_commits_module().commit_offsets(
                 self._find_coordinator(), self._request.group_id, self._offsets, self._check_commit
             )
             if self._accepted:
-                wait_until_offsets_durable(
+                delay_until_offsets_durable(
                     self._context, self._request.group_id, partial(_set_error_of_offsets, self._accepted)
                 )
-                _import_commit_template().remember_commit_template(
+                _import_commit_template_module().remember_commit_template(
                     self._context, self._request, self._offsets, self._response
                 )
         except KafkaError as error:
             _set_error_of_offsets(self._asked, error)
         return self._response
 
-    def _find_topic(self, topic: CommitTopic) -> tuple[Topic | None, ErrorCode, CommitTopicAnswer]:
+    def _authorize_and_find_topic(self, topic: CommitTopic) -> tuple[Topic | None, ErrorCode, CommitTopicAnswer]:
         """Return the topic, or None with the error for its partitions, and the topic's part of the answer."""
         context = self._context
         key = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else topic.name
@@ -228,16 +230,16 @@ def _set_error_of_offsets(answers: Iterable[CommitAnswer], error: KafkaError) ->
         answer.error_code = error.code
 
 
-def wait_until_offsets_durable(context: RequestContext, group_id: str, refuse: Refuse) -> None:
+def delay_until_offsets_durable(context: RequestContext, group_id: str, set_error: Refuse) -> None:
     """Answer a request when the records appended for a group are durable. Raises KafkaError.
 
     After `offsets.commit.timeout.ms` answer COORDINATOR_NOT_AVAILABLE: whether they will be durable is unknown then.
     """
     wait = context.cluster.groups.make_durability_wait(group_id)
-    context.wait_for(wait, refuse)
+    context.delay_answer_until_over(wait, set_error)
     if wait.synced:
         too_late = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The offsets are not on the disk yet.")
-        context.wait_at_most(context.cluster.settings["offsets.commit.timeout.ms"], lambda: refuse(too_late))
+        context.limit_answer_delay(context.cluster.settings["offsets.commit.timeout.ms"], lambda: set_error(too_late))
 
 
 def check_topics_not_deleted(context: RequestContext, topics: Iterable[Topic]) -> None:
@@ -272,32 +274,32 @@ def _check_committing_member(context: RequestContext, request: OffsetCommitReque
 @handles(ApiKey.OFFSET_FETCH)
 async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
-        group = await in_slices(_fetch_offsets_of_group(context, request, _convert_to_group_request(request)))
-        answer = await in_slices(_convert_to_response_of_version(group, request, context.version))
-        _wait_until_offsets_written(context, group, partial(_set_error_of_only_group, answer))
+        group = await run_in_slices(_fetch_offsets_of_group(context, request, _convert_to_group_request(request)))
+        answer = await run_in_slices(_convert_to_response_of_version(group, request, context.version))
+        _delay_until_offsets_written(context, group, partial(_set_error_of_only_group, answer))
         return answer
     response = OffsetFetchResponse()
     namings = Namings()
     for asked in request.groups:
         try:
-            namings.count_name(asked.group_id)
-            group = await in_slices(_fetch_offsets_of_group(context, request, asked))
-            _wait_until_offsets_written(context, group, partial(_set_error_of_group, group))
+            namings.count_repeated_name(asked.group_id)
+            group = await run_in_slices(_fetch_offsets_of_group(context, request, asked))
+            _delay_until_offsets_written(context, group, partial(_set_error_of_group, group))
             response.groups.append(group)
         except KafkaError as error:
             response.groups.append(Group(group_id=asked.group_id, error_code=error.code))
-        await pause()
+        await yield_if_slice_over()
     return response
 
 
-def _wait_until_offsets_written(context: RequestContext, group: Group, refuse: Refuse) -> None:
+def _delay_until_offsets_written(context: RequestContext, group: Group, set_error: Refuse) -> None:
     """Send the answer once its offsets are written: a client must not see an offset go back after a crash."""
     groups = context.cluster.groups
     if group.error_code == ErrorCode.NONE and groups.log.topic is not None:
         try:
-            context.wait_for(groups.make_wait_for_pending_write(group.group_id), refuse)
+            context.delay_answer_until_over(groups.make_wait_for_pending_write(group.group_id), set_error)
         except KafkaError as error:
-            refuse(error)
+            set_error(error)
 
 
 def _set_error_of_group(group: Group, error: KafkaError) -> None:
@@ -340,44 +342,48 @@ def _convert_topic_to_version(topic: FetchedTopic, version: int) -> Steps[OldTop
     return OldTopic(name=topic.name, partitions=partitions)
 
 
-def _convert_partition_to_version(one: FetchedPartition, version: int) -> OldPartition:
+def _convert_partition_to_version(partition: FetchedPartition, version: int) -> OldPartition:
     """Return the answer in the form of versions before 8; in version 0 an uncommitted offset is an error."""
-    code = one.error_code
-    if version == 0 and one.committed_offset == NO_OFFSET and code == ErrorCode.NONE:
+    code = partition.error_code
+    if version == 0 and partition.committed_offset == NO_OFFSET and code == ErrorCode.NONE:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OldPartition(
-        partition_index=one.partition_index,
-        committed_offset=one.committed_offset,
-        committed_leader_epoch=one.committed_leader_epoch,
-        metadata=one.metadata if version > 0 else "",
+        partition_index=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.metadata if version > 0 else "",
         error_code=code,
     )
 
 
-def _fetch_offsets_of_group(context: RequestContext, request: OffsetFetchRequest, asked: AskedGroup) -> Steps[Group]:
+def _fetch_offsets_of_group(
+    context: RequestContext, request: OffsetFetchRequest, requested: AskedGroup
+) -> Steps[Group]:
     groups = context.cluster.groups
     try:
-        context.authorize(DESCRIBE_GROUP, asked.group_id)
+        context.authorize(DESCRIBE_GROUP, requested.group_id)
         if context.version >= FIRST_WITH_COORDINATORS:
-            groups.check_is_coordinator(context.node, asked.group_id)
+            groups.check_is_coordinator(context.node, requested.group_id)
         elif groups.log.topic is not None:
-            groups.check_is_coordinator(groups.find_coordinator_node(asked.group_id) or context.node, asked.group_id)
-        group = groups.groups.get(asked.group_id)
+            groups.check_is_coordinator(
+                groups.find_coordinator_node(requested.group_id) or context.node, requested.group_id
+            )
+        group = groups.groups.get(requested.group_id)
         if group is not None:
-            group.check_offset_fetch(asked.member_id, asked.member_epoch)
+            group.check_offset_fetch(requested.member_id, requested.member_epoch)
     except KafkaError as error:
-        return Group(group_id=asked.group_id, error_code=error.code)
+        return Group(group_id=requested.group_id, error_code=error.code)
     offsets = CommittedOffsets() if group is None else group.offsets
     fetch = Fetching(context, offsets, request.require_stable)
-    if asked.topics is None:
+    if requested.topics is None:
         topics = yield from fetch.fetch_offsets_of_all_topics()
     else:
-        found = yield from map_by_steps(fetch.fetch_offsets_of_requested_topic, asked.topics)
+        found = yield from map_by_steps(fetch.fetch_offsets_of_requested_topic, requested.topics)
         topics = [*(topic for topic in found if topic is not None), *fetch.refused]
-    now = groups.groups.get(asked.group_id)
+    now = groups.groups.get(requested.group_id)
     if group is not None and (now is None or now.offsets is not offsets):  # deleted or reloaded in the meantime
-        return Group(group_id=asked.group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    return Group(group_id=asked.group_id, topics=topics)
+        return Group(group_id=requested.group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return Group(group_id=requested.group_id, topics=topics)
 
 
 class Fetching:

@@ -51,11 +51,11 @@ def list_config_resources(context: RequestContext, request: ListConfigResourcesR
 
 
 def _make_lister_of_resources(kind: Type) -> Callable[[RequestContext], Iterable[str]]:
-    def names(context: RequestContext) -> Iterable[str]:
+    def list_names_of_type(context: RequestContext) -> Iterable[str]:
         configs = context.cluster.image.configs
         return [name for (resource_type, name), texts in configs.items() if resource_type == kind and texts]
 
-    return names
+    return list_names_of_type
 
 
 NAMES: dict[Type, Callable[[RequestContext], Iterable[str]]] = {

@@ -18,7 +18,7 @@ from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import GROUP_VERSION
 from minibroker.broker.requests.context import RequestContext
@@ -65,17 +65,17 @@ def consumer_group_heartbeat(
         return _heartbeat_with_many_topics(context, request, names)
     for name in names:
         context.authorize(DESCRIBE_TOPIC, name)
-    return _process_heartbeat(context, request)
+    return _check_and_apply_heartbeat(context, request)
 
 
 async def _heartbeat_with_many_topics(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, names: list[str]
 ) -> ConsumerGroupHeartbeatResponse:
-    await in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
-    return _process_heartbeat(context, request)
+    await run_in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
+    return _check_and_apply_heartbeat(context, request)
 
 
-def _process_heartbeat(
+def _check_and_apply_heartbeat(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
     # Imported here, so that the broker starts faster: many brokers never have a group.
@@ -86,7 +86,9 @@ def _process_heartbeat(
     groups = context.cluster.groups
     groups.check_is_coordinator(context.node, request.group_id)
     response = heartbeat(groups, request, make_caller(context))
-    context.wait_for(groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error))
+    context.delay_answer_until_over(
+        groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error)
+    )
     return response
 
 
@@ -102,13 +104,15 @@ def _set_heartbeat_error(response: ConsumerGroupHeartbeatResponse, error: KafkaE
 async def consumer_group_describe(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    def answer(group_id: str) -> Described:
+    def describe_group(group_id: str) -> Described:
         group = _describe_consumer_group(context, group_id)
         if request.include_authorized_operations and group.error_code == ErrorCode.NONE:
             group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return ConsumerGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(answer, request.group_ids))))
+    return ConsumerGroupDescribeResponse(
+        groups=(await run_in_slices(map_once_in_steps(describe_group, request.group_ids)))
+    )
 
 
 def _describe_consumer_group(context: RequestContext, group_id: str) -> Described:

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
 from minibroker.broker.handlers.fetch_reading import FIRST_WITH_FORMAT_2, FIRST_WITH_TOPIC_IDS, Reading
 from minibroker.broker.handlers.long_fetch_reading import LongReading, make_long_reading
@@ -50,47 +50,47 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Cor
         return _fetch_in_steps(context, request)
     session = None
     if request.session_id == NO_SESSION and request.session_epoch == FINAL_EPOCH:
-        wanted = _list_requested(context, request.topics)
+        wanted = _make_requested_partitions(context, request.topics)
     else:
         session, wanted = run_all_steps(_find_session_and_partitions(context, request))
     reading = Reading(context, request, session, wanted)
     try:
         reading.read_partitions()
     except Conversion:
-        return _read_in_steps(make_long_reading(reading))
-    if reading.is_enough() or request.max_wait_ms <= 0:
+        return _read_long_fetch(make_long_reading(reading))
+    if reading.can_answer_now() or request.max_wait_ms <= 0:
         return reading.make_response()
-    return _wait_and_read_again(reading)
+    return _wait_and_reread_partitions(reading)
 
 
 async def _fetch_in_steps(context: RequestContext, request: FetchRequest) -> FetchResponse:
-    session, wanted = await in_slices(_find_session_and_partitions(context, request))
-    return await _read_in_steps(LongReading(context, request, session, wanted))
+    session, wanted = await run_in_slices(_find_session_and_partitions(context, request))
+    return await _read_long_fetch(LongReading(context, request, session, wanted))
 
 
-async def _read_in_steps(reading: LongReading) -> FetchResponse:
-    await in_slices(reading.read_in_steps())
+async def _read_long_fetch(reading: LongReading) -> FetchResponse:
+    await run_in_slices(reading.read_all_partitions())
     has_room = reading.context.node.watched + len(reading.wanted) <= WATCHED_MAX
-    if reading.is_enough() or reading.request.max_wait_ms <= 0 or not has_room:
-        return await in_slices(reading.make_response_in_steps())
-    return await _wait_and_read_again(reading)
+    if reading.can_answer_now() or reading.request.max_wait_ms <= 0 or not has_room:
+        return await run_in_slices(reading.make_response_in_steps())
+    return await _wait_and_reread_partitions(reading)
 
 
-async def _wait_and_read_again(reading: Reading) -> FetchResponse:
+async def _wait_and_reread_partitions(reading: Reading) -> FetchResponse:
     """Read again when appends have added enough, an error has come up, or the time is over; return the answer then."""
     unreadable = reading.unreadable
     with Watch(reading.context, reading.request.max_wait_ms) as watch:
-        await reading.watch_partitions(watch)
+        await reading.add_watch_to_partitions(watch)
         while True:
             watch.missing_bytes = reading.min_bytes - reading.size_bytes
             await watch.make_change_promise()
             is_late = watch.is_late
             try:
-                await reading.read_news(watch)
+                await reading.reread_grown_partitions(watch)
             except Conversion:  # a change of the topic makes it necessary
-                return await in_slices(make_long_reading(reading).read_for_response())
-            if is_late or reading.is_enough() or reading.unreadable > unreadable:
-                return await reading.make_answer()
+                return await run_in_slices(make_long_reading(reading).read_partitions_and_respond())
+            if is_late or reading.can_answer_now() or reading.unreadable > unreadable:
+                return await reading.build_response()
 
 
 def _asks_for_many_partitions(context: RequestContext, request: FetchRequest) -> bool:
@@ -118,7 +118,7 @@ def _find_session_and_partitions(
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         if request.session_id != NO_SESSION:
             sessions.remove_session(request.session_id)
-        wanted = yield from _name_partitions_in_steps(context, request)
+        wanted = yield from _make_named_partitions_in_steps(context, request)
         if request.session_epoch == FINAL_EPOCH:
             return None, wanted
         return (yield from _begin_session(context, wanted)), wanted
@@ -143,14 +143,16 @@ def _begin_session(context: RequestContext, wanted: list[FetchedPartition]) -> S
         return None
     for portion in split_into_portions(wanted):
         for partition in portion:
-            _name_partition(context, partition)
+            _set_topic_name(context, partition)
         session.add_partitions(portion)
         if len(wanted) > FEW:
             yield
     return session if sessions.update_session_memory(session, now_ms) else None
 
 
-def _list_requested(context: RequestContext, topics: Iterable[FetchRequest.FetchTopic]) -> list[FetchedPartition]:
+def _make_requested_partitions(
+    context: RequestContext, topics: Iterable[FetchRequest.FetchTopic]
+) -> list[FetchedPartition]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     return [
         _set_requested_values(FetchedPartition(topic.topic_id if by_id else topic.topic, asked.partition), asked)
@@ -159,7 +161,7 @@ def _list_requested(context: RequestContext, topics: Iterable[FetchRequest.Fetch
     ]
 
 
-def _name_partitions_in_steps(context: RequestContext, request: FetchRequest) -> Steps[list[FetchedPartition]]:
+def _make_named_partitions_in_steps(context: RequestContext, request: FetchRequest) -> Steps[list[FetchedPartition]]:
     by_id = context.version >= FIRST_WITH_TOPIC_IDS
     named: list[FetchedPartition] = []
     for topic in request.topics:
@@ -179,16 +181,16 @@ def _iterate_portions(context: RequestContext, items: list[Item]) -> Iterator[Se
 
 
 def _set_requested_values(
-    partition: FetchedPartition, asked: FetchRequest.FetchTopic.FetchPartition
+    partition: FetchedPartition, requested: FetchRequest.FetchTopic.FetchPartition
 ) -> FetchedPartition:
-    partition.fetch_offset = asked.fetch_offset
-    partition.max_bytes = asked.partition_max_bytes
-    partition.current_leader_epoch = asked.current_leader_epoch
-    partition.last_fetched_epoch = asked.last_fetched_epoch
+    partition.fetch_offset = requested.fetch_offset
+    partition.max_bytes = requested.partition_max_bytes
+    partition.current_leader_epoch = requested.current_leader_epoch
+    partition.last_fetched_epoch = requested.last_fetched_epoch
     return partition
 
 
-def _name_partition(context: RequestContext, partition: FetchedPartition) -> None:
+def _set_topic_name(context: RequestContext, partition: FetchedPartition) -> None:
     """Remember the name of a topic that is asked for by its id."""
     if not isinstance(partition.topic, str):
         topic = context.find_topic(partition.topic)
@@ -204,7 +206,7 @@ def _update_session(context: RequestContext, session: FetchSession, request: Fet
                 known = session.partitions.get((key, asked.partition))
                 if known is None:
                     known = FetchedPartition(key, asked.partition)
-                    _name_partition(context, known)
+                    _set_topic_name(context, known)
                     session.add_partitions([known])
                 _set_requested_values(known, asked)
                 if len(session.partitions) > FEW:

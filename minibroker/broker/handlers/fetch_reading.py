@@ -96,7 +96,7 @@ class Reading:
             self.max_bytes = min(self.max_bytes, context.cluster.quotas.get_max_fetch_bytes(context, FETCHED))
         self.min_bytes = min(request.min_bytes, self.max_bytes)
 
-    def _begin_answer(self) -> None:
+    def _reset_answers(self) -> None:
         self.size_bytes = 0
         self.unreadable = 0
         self.urgent = False
@@ -105,7 +105,7 @@ class Reading:
 
     def read_partitions(self) -> None:
         """Read all partitions now. Raises Conversion if records must be converted, which takes several steps."""
-        self._begin_answer()
+        self._reset_answers()
         for fetched in self.wanted:
             answer, size_bytes = self._read_partition(fetched, self._count_bytes_left())
             self.size_bytes += size_bytes
@@ -115,16 +115,18 @@ class Reading:
         """Return how many more bytes of records fit. It is negative only if max_bytes is, and then no batch fits."""
         return max(self.max_bytes - self.size_bytes, min(self.max_bytes, 0))
 
-    def _read_partition(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
-        """Return the answer with at most `left` bytes of records, and their size. With None, read nothing."""
+    def _read_partition(self, fetched: FetchedPartition, bytes_left: int | None) -> tuple[PartitionAnswer, int]:
+        """Return the answer with at most `bytes_left` bytes of records, and their size. With None, read nothing."""
         context = self.context
         try:
             if self.is_denied:
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             context.authorize_topic(READ_TOPIC, fetched.topic)
             if self.request.rack_id or len(context.cluster.nodes) > 1:
-                return self._answer_by_replica(fetched, left)
-            return self._read_led_partition(fetched, context.get_led_partition(fetched.topic, fetched.index), left)
+                return self._read_partition_or_name_replica(fetched, bytes_left)
+            return self._read_led_partition(
+                fetched, context.get_led_partition(fetched.topic, fetched.index), bytes_left
+            )
         except KafkaError as error:
             code = error.code
             if code == ErrorCode.UNKNOWN_TOPIC_ID and fetched.name is not None:
@@ -138,7 +140,9 @@ class Reading:
         other = self.context.find_partition(name, fetched.index)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if other is None else ErrorCode.INCONSISTENT_TOPIC_ID
 
-    def _answer_by_replica(self, fetched: FetchedPartition, left: int | None) -> tuple[PartitionAnswer, int]:
+    def _read_partition_or_name_replica(
+        self, fetched: FetchedPartition, bytes_left: int | None
+    ) -> tuple[PartitionAnswer, int]:
         """Return the answer of a follower, or of a leader to a client with a rack; see `_read_partition`."""
         context = self.context
         partition = context.find_partition(fetched.topic, fetched.index)
@@ -148,8 +152,8 @@ class Reading:
         if context.cluster.settings["replica.selector.class"] == RACK_AWARE:
             other = find_preferred_read_replica(context.cluster.nodes, context.node, partition, self.request.rack_id)
         if other is None:
-            return self._read_led_partition(fetched, partition, left)
-        answer, _ = self._read_led_partition(fetched, partition, left and 0)
+            return self._read_led_partition(fetched, partition, bytes_left)
+        answer, _ = self._read_led_partition(fetched, partition, bytes_left and 0)
         answer.preferred_read_replica, answer.records = other, b""
         self.urgent = True
         return answer, 0
@@ -176,7 +180,7 @@ class Reading:
         return answer
 
     def _read_led_partition(
-        self, fetched: FetchedPartition, partition: Partition, left: int | None
+        self, fetched: FetchedPartition, partition: Partition, bytes_left: int | None
     ) -> tuple[PartitionAnswer, int]:
         partition.check_leader_epoch(fetched.current_leader_epoch)
         log = partition.log
@@ -196,28 +200,31 @@ class Reading:
         refuses = version < FIRST_WITH_FORMAT_2 or self.context.refuses_zstd
         if refuses and log.settings.compression_type == "zstd":
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        if left is None:
+        if bytes_left is None:
             return answer, 0
         elided = log.settings.record_attributes_elide is not None and not self.request.records_without_attributes
         if elided or version < FIRST_WITH_FORMAT_2:
-            raise Conversion(answer, log, self._plan_reading(fetched, limit, left))
+            raise Conversion(answer, log, self._plan_log_read(fetched, limit, bytes_left))
         region = log.read(
-            fetched.fetch_offset, min(fetched.max_bytes, left), limit_offset=limit, minimum_one=self.size_bytes == 0
+            fetched.fetch_offset,
+            min(fetched.max_bytes, bytes_left),
+            limit_offset=limit,
+            minimum_one=self.size_bytes == 0,
         )
-        return self._fill_answer(fetched, answer, log, limit, region)
+        return self._set_answer_records(fetched, answer, log, limit, region)
 
-    def _fill_answer(
+    def _set_answer_records(
         self,
         fetched: FetchedPartition,
         answer: PartitionAnswer,
         log: Log,
-        limit: int,
+        limit_offset: int,
         region: Region | Converted | None,
     ) -> tuple[PartitionAnswer, int]:
         """Return the answer with the records that were read, and their size in bytes."""
         if region is None:
             return answer, 0
-        if region.next_offset < limit and fetched.fetch_offset < log.segments[-1].base_offset:
+        if region.next_offset < limit_offset and fetched.fetch_offset < log.segments[-1].base_offset:
             self.urgent = True  # a read ends with its segment, but the next one has more: there is no need to wait
         if answer.aborted_transactions is not None:
             answer.aborted_transactions = [
@@ -227,12 +234,12 @@ class Reading:
         answer.records = region.data if isinstance(region, Converted) else region
         return answer, region.size_bytes
 
-    def _plan_reading(self, fetched: FetchedPartition, limit: int, left: int) -> Wanted:
+    def _plan_log_read(self, fetched: FetchedPartition, limit: int, bytes_left: int) -> Wanted:
         """Return what to read. If the client does not know the stored format, it asks for an older one."""
         version = self.context.version
         return Wanted(
             fetched.fetch_offset,
-            min(fetched.max_bytes, left),
+            min(fetched.max_bytes, bytes_left),
             max(MAX_CONVERTED_BYTES - self.size_bytes, 0),
             limit,
             self.size_bytes == 0 or version < FIRST_WITH_MAX_BYTES,
@@ -255,21 +262,21 @@ class Reading:
 
     # --- waiting --------------------------------------------------------------------------------
 
-    async def watch_partitions(self, watch: Watch) -> None:
+    async def add_watch_to_partitions(self, watch: Watch) -> None:
         """Have `watch` see all partitions."""
         for fetched in self.wanted:
             partition = self.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
                 watch.add_to_waiters(partition.waiters)
 
-    async def read_news(self, watch: Watch) -> None:
+    async def reread_grown_partitions(self, watch: Watch) -> None:
         """Read what `watch` has seen. Raises Conversion as `read` does."""
         watch.grown, watch.has_changed = {}, False
         self.read_partitions()
 
     # --- answering ------------------------------------------------------------------------------
 
-    def is_enough(self) -> bool:
+    def can_answer_now(self) -> bool:
         """Return whether the answer can be sent now.
 
         As in Kafka, an unknown partition does not end the wait: a client that keeps asking for it would spin.
@@ -278,7 +285,7 @@ class Reading:
 
     def make_response(self) -> FetchResponse:
         """Return the answer. In an incremental session it has only the partitions that have changed."""
-        answers = self.answers if self.session is None else self._list_changed_answers()
+        answers = self.answers if self.session is None else self._list_answers_to_send()
         topics: list[TopicAnswer] = []
         topic = None
         for fetched, answer, _ in answers:
@@ -291,10 +298,10 @@ class Reading:
             return self._make_throttled_response()
         if self.session is not None:
             for fetched, answer, size_bytes in answers:
-                self._remember_sent(self.session, fetched, answer, size_bytes)
+                self._remember_sent_partition(self.session, fetched, answer, size_bytes)
         return self._add_leader_endpoints(response)
 
-    async def make_answer(self) -> FetchResponse:
+    async def build_response(self) -> FetchResponse:
         """Return the answer as `make_response` does."""
         return self.make_response()
 
@@ -311,21 +318,21 @@ class Reading:
         self.context.node.sessions.remove_session(self.session.session_id)
         return FetchResponse(session_id=NO_SESSION)
 
-    def _make_topic_answer(self, key: Any) -> TopicAnswer:
+    def _make_topic_answer(self, name_or_id: Any) -> TopicAnswer:
         by_id = self.context.version >= FIRST_WITH_TOPIC_IDS
-        return TopicAnswer(topic_id=key) if by_id else TopicAnswer(topic=key)
+        return TopicAnswer(topic_id=name_or_id) if by_id else TopicAnswer(topic=name_or_id)
 
-    def _list_changed_answers(self) -> list[Answered]:
+    def _list_answers_to_send(self) -> list[Answered]:
         """Return what the session's client does not know yet."""
         if self.request.session_epoch <= INITIAL_EPOCH:
             return self.answers
         return [
             (fetched, answer, size_bytes)
             for fetched, answer, size_bytes in self.answers
-            if is_news(fetched, answer, size_bytes)
+            if is_unknown_to_client(fetched, answer, size_bytes)
         ]
 
-    def _remember_sent(
+    def _remember_sent_partition(
         self, session: FetchSession, fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int
     ) -> None:
         """Remember in the session what is sent."""
@@ -347,7 +354,7 @@ class Reading:
         return response
 
 
-def is_news(fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> bool:
+def is_unknown_to_client(fetched: FetchedPartition, answer: PartitionAnswer, size_bytes: int) -> bool:
     """Return whether an answer is new to the client of a session. Another replica and a divergence always are."""
     if answer.preferred_read_replica >= 0 or answer.diverging_epoch is not None:
         return True

@@ -19,7 +19,7 @@ import logging
 import os
 from collections import defaultdict
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
 from minibroker.broker.requests.served import handles
@@ -57,7 +57,7 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
     context.authorize(DESCRIBE_CLUSTER)
     asked = _get_requested_partitions(request)
     directories = context.cluster.logs.directories
-    results = await in_slices(
+    results = await run_in_slices(
         map_by_steps(lambda directory: _describe_log_directory(context, directory, asked), directories)
     )
     return DescribeLogDirsResponse(results=results)
@@ -72,7 +72,7 @@ def _get_requested_partitions(request: DescribeLogDirsRequest) -> Asked:
     return asked
 
 
-def _describe_log_directory(context: RequestContext, directory: LogDirectory, asked: Asked) -> Steps[Result]:
+def _describe_log_directory(context: RequestContext, directory: LogDirectory, requested: Asked) -> Steps[Result]:
     result = Result(log_dir=os.path.abspath(directory.path))
     if context.version >= FIRST_WITH_SPACE:
         try:
@@ -84,12 +84,12 @@ def _describe_log_directory(context: RequestContext, directory: LogDirectory, as
     topics: dict[str, TopicResult] = {}
     for (name, index), kept in list(directory.logs.items()):
         yield
-        if _is_requested(context, name, index, asked):
+        if _is_requested(context, name, index, requested):
             topic = topics.setdefault(name, TopicResult(name=name))
             topic.partitions.append(PartitionResult(partition_index=index, partition_size=kept.size_bytes))
     for move in context.cluster.moves.list_moves_to(directory):
         name, index = move.partition.topic.name, move.partition.index
-        if _is_requested(context, name, index, asked):
+        if _is_requested(context, name, index, requested):
             copy = PartitionResult(partition_index=index, partition_size=move.copy.size_bytes)
             copy.offset_lag, copy.is_future_key = move.offset_lag, True
             topics.setdefault(name, TopicResult(name=name)).partitions.append(copy)
@@ -97,8 +97,8 @@ def _describe_log_directory(context: RequestContext, directory: LogDirectory, as
     return result
 
 
-def _is_requested(context: RequestContext, name: str, index: int, asked: Asked) -> bool:
-    if name == METADATA_TOPIC or (asked is not None and index not in asked.get(name, ())):
+def _is_requested(context: RequestContext, name: str, index: int, requested: Asked) -> bool:
+    if name == METADATA_TOPIC or (requested is not None and index not in requested.get(name, ())):
         return False
     partition = context.find_partition(name, index)
     return partition is not None and context.node.node_id in partition.replicas
@@ -126,7 +126,7 @@ async def alter_replica_log_dirs(
             moved.error_code = error.code
             count_refused(context, error, name, index)
         topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
-        await pause()
+        await yield_if_slice_over()
     log_refusals(context, log, ApiKey.ALTER_REPLICA_LOG_DIRS)
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 

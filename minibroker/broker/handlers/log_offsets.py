@@ -28,7 +28,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
 from minibroker.broker.metadata.leaders import get_hosted_partition, get_led_partition
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
@@ -83,48 +83,54 @@ class Found(NamedTuple):
 @handles(ApiKey.LIST_OFFSETS)
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     partitions = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    counts = await in_slices(count_items_in_steps((name, partition.partition_index) for name, partition in partitions))
+    counts = await run_in_slices(
+        count_items_in_steps((name, partition.partition_index) for name, partition in partitions)
+    )
     answers: dict[tuple[str, int], PartitionAnswer] = {}
     for name, partition in partitions:
         key = name, partition.partition_index
         if key not in answers:
-            answers[key] = await in_slices(
+            answers[key] = await run_in_slices(
                 _list_offset_of_partition(context, request, name, partition, counts[key] > 1)
             )
-            await pause()
+            await yield_if_slice_over()
     topics: dict[str, TopicAnswer] = {}
     for (name, _), answer in answers.items():
         topics.setdefault(name, TopicAnswer(name=name)).partitions.append(answer)
-        await pause()
+        await yield_if_slice_over()
     return ListOffsetsResponse(topics=list(topics.values()))
 
 
 def _list_offset_of_partition(
-    context: RequestContext, request: ListOffsetsRequest, name: str, asked: AskedPartition, repeated: bool
+    context: RequestContext, request: ListOffsetsRequest, name: str, requested: AskedPartition, repeated: bool
 ) -> Steps[PartitionAnswer]:
     try:
         context.authorize(DESCRIBE_TOPIC, name)
         if repeated:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name}-{asked.partition_index} is asked for more than once.")
-        if asked.timestamp < 0 and 0 < context.version < FIRST_VERSIONS.get(asked.timestamp, context.version + 1):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There is no timestamp {asked.timestamp}.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{name}-{requested.partition_index} is asked for more than once."
+            )
+        if requested.timestamp < 0 and 0 < context.version < FIRST_VERSIONS.get(
+            requested.timestamp, context.version + 1
+        ):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"There is no timestamp {requested.timestamp}.")
         partition = _get_led_partition(
             context,
             name,
-            asked.partition_index,
-            asked.current_leader_epoch,
+            requested.partition_index,
+            requested.current_leader_epoch,
             of_follower=request.replica_id == DEBUGGING_REPLICA_ID,
         )
         if context.version == 0:
             offsets = _list_offsets_before(
-                partition, asked.timestamp, asked.max_num_offsets, context.cluster.clock.wall_ms()
+                partition, requested.timestamp, requested.max_num_offsets, context.cluster.clock.wall_ms()
             )
-            return PartitionAnswer(partition_index=asked.partition_index, old_style_offsets=offsets)
-        offset = yield from _find_offset(partition, asked.timestamp, request.isolation_level == READ_COMMITTED)
+            return PartitionAnswer(partition_index=requested.partition_index, old_style_offsets=offsets)
+        offset = yield from _find_offset(partition, requested.timestamp, request.isolation_level == READ_COMMITTED)
     except KafkaError as error:
-        return PartitionAnswer(partition_index=asked.partition_index, error_code=error.code)
+        return PartitionAnswer(partition_index=requested.partition_index, error_code=error.code)
     return PartitionAnswer(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         timestamp=offset.timestamp,
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,
@@ -192,19 +198,21 @@ def _find_first_leader_epoch(partition: Partition) -> int:
 async def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    def topic_answer(topic: AskedEpochTopic) -> Steps[EpochTopicAnswer]:
+    def find_epoch_ends_of_topic(topic: AskedEpochTopic) -> Steps[EpochTopicAnswer]:
         partitions = yield from map_in_steps(partial(_make_epoch_end_answer, context, topic.topic), topic.partitions)
         return EpochTopicAnswer(topic=topic.topic, partitions=partitions)
 
-    return OffsetForLeaderEpochResponse(topics=(await in_slices(map_by_steps(topic_answer, request.topics))))
+    return OffsetForLeaderEpochResponse(
+        topics=(await run_in_slices(map_by_steps(find_epoch_ends_of_topic, request.topics)))
+    )
 
 
-def _make_epoch_end_answer(context: RequestContext, topic: str, asked: AskedEpoch) -> EpochAnswer:
+def _make_epoch_end_answer(context: RequestContext, topic: str, requested: AskedEpoch) -> EpochAnswer:
     try:
         if not context.allows(CLUSTER_ACTION):
             context.authorize(DESCRIBE_TOPIC, topic)
-        partition = _get_led_partition(context, topic, asked.partition, asked.current_leader_epoch)
-        epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
+        partition = _get_led_partition(context, topic, requested.partition, requested.current_leader_epoch)
+        epoch, end_offset = partition.end_offset_for_epoch(requested.leader_epoch)
     except KafkaError as error:
-        return EpochAnswer(partition=asked.partition, error_code=error.code)
-    return EpochAnswer(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+        return EpochAnswer(partition=requested.partition, error_code=error.code)
+    return EpochAnswer(partition=requested.partition, leader_epoch=epoch, end_offset=end_offset)

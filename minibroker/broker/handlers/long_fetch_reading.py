@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, FetchedPartition
 from minibroker.broker.handlers.fetch_reading import (
     PORTION,
@@ -15,7 +15,7 @@ from minibroker.broker.handlers.fetch_reading import (
     Reading,
     TopicAnswer,
     count_more_length_bytes,
-    is_news,
+    is_unknown_to_client,
     measure_answer_bytes,
 )
 from minibroker.broker.metadata.partitions import Partition
@@ -40,47 +40,47 @@ class LongReading(Reading):
 
     __slots__ = ("changed", "found", "places", "refused")
 
-    def _begin_answer(self) -> None:
-        super()._begin_answer()
+    def _reset_answers(self) -> None:
+        super()._reset_answers()
         self.found: dict[FetchedPartition, tuple[PartitionAnswer, int]] = {}
         self.refused: dict[FetchedPartition, ErrorCode] = {}
         self.changed: set[FetchedPartition] | None = None
         if self.session is not None and self.request.session_epoch > INITIAL_EPOCH:
             self.changed = set()
 
-    def read_in_steps(self) -> Steps[None]:
+    def read_all_partitions(self) -> Steps[None]:
         """Read all partitions, a portion at a time."""
-        self._begin_answer()
+        self._reset_answers()
         for portion in split_into_portions(self.wanted):
             for fetched in portion:
                 self._keep_answer(fetched, *(yield from self._read_partition_in_steps(fetched)))
             yield
 
-    async def watch_partitions(self, watch: Watch) -> None:
+    async def add_watch_to_partitions(self, watch: Watch) -> None:
         """Have `watch` see all partitions. All are news at first, as something may happen in the meantime."""
-        watch.count_watched_partitions(len(self.wanted))
+        watch.reserve_watched_partitions(len(self.wanted))
         self.places: defaultdict[Partition, list[FetchedPartition]] = defaultdict(list)
         for fetched in self.wanted:
             partition = self.context.find_partition(fetched.topic, fetched.index)
             if partition is not None:
                 self.places[partition].append(fetched)
                 watch.add_to_waiters(partition.waiters)
-            await pause()
+            await yield_if_slice_over()
         watch.has_changed = True
 
-    async def read_news(self, watch: Watch) -> None:
+    async def reread_grown_partitions(self, watch: Watch) -> None:
         """Read what `watch` has seen: only what has grown, as often as the request lists it, if that is all."""
         grown, watch.grown = watch.grown, {}
         if watch.has_changed or watch.is_late:
             watch.has_changed = False
-            await in_slices(self.read_in_steps())
+            await run_in_slices(self.read_all_partitions())
             return
         for partition in grown:
             for fetched in self.places.get(partition, ()):
-                await in_slices(self._read_again(fetched))
-                await pause()
+                await run_in_slices(self._reread_partition(fetched))
+                await yield_if_slice_over()
 
-    def _read_again(self, fetched: FetchedPartition) -> Steps[None]:
+    def _reread_partition(self, fetched: FetchedPartition) -> Steps[None]:
         _, size_bytes = self.found.pop(fetched, (None, 0))
         self.refused.pop(fetched, None)
         self.size_bytes -= size_bytes
@@ -93,7 +93,7 @@ class LongReading(Reading):
             self.found[fetched] = answer, size_bytes
         elif code and code not in UNREADABLE:
             self.refused[fetched] = code
-        if self.changed is not None and is_news(fetched, answer, size_bytes):
+        if self.changed is not None and is_unknown_to_client(fetched, answer, size_bytes):
             self.changed.add(fetched)
 
     def _read_partition_in_steps(self, fetched: FetchedPartition) -> Steps[tuple[PartitionAnswer, int]]:
@@ -108,29 +108,31 @@ class LongReading(Reading):
                 result = yield from read_for_client_in_steps(conversion.log, conversion.wanted)
             except KafkaError as error:
                 result = error.with_traceback(None)
-            if not conversion.must_read_again():
-                return self._answer_converted(fetched, conversion, result)
+            if not conversion.must_reread_log():
+                return self._answer_with_converted(fetched, conversion, result)
 
-    def _answer_converted(
-        self, fetched: FetchedPartition, conversion: Conversion, found: Region | Converted | KafkaError | None
+    def _answer_with_converted(
+        self, fetched: FetchedPartition, conversion: Conversion, read_result: Region | Converted | KafkaError | None
     ) -> tuple[PartitionAnswer, int]:
-        if isinstance(found, KafkaError):
-            return self._make_refusal(fetched, found.code), 0
-        if isinstance(found, Converted) and found.next_offset < conversion.wanted.limit_offset:
+        if isinstance(read_result, KafkaError):
+            return self._make_refusal(fetched, read_result.code), 0
+        if isinstance(read_result, Converted) and read_result.next_offset < conversion.wanted.limit_offset:
             self.urgent = True  # there is more, which the next fetch converts
-        return self._fill_answer(fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, found)
+        return self._set_answer_records(
+            fetched, conversion.answer, conversion.log, conversion.wanted.limit_offset, read_result
+        )
 
     # --- answering ------------------------------------------------------------------------------
 
-    def is_enough(self) -> bool:
+    def can_answer_now(self) -> bool:
         return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.wanted)
 
-    async def make_answer(self) -> FetchResponse:
-        return await in_slices(self.make_response_in_steps())
+    async def build_response(self) -> FetchResponse:
+        return await run_in_slices(self.make_response_in_steps())
 
-    def read_for_response(self) -> Steps[FetchResponse]:
+    def read_partitions_and_respond(self) -> Steps[FetchResponse]:
         """Read all partitions for the last time, and return the answer."""
-        yield from self.read_in_steps()
+        yield from self.read_all_partitions()
         return (yield from self.make_response_in_steps())
 
     def make_response_in_steps(self) -> Steps[FetchResponse]:
@@ -143,7 +145,7 @@ class LongReading(Reading):
                         runs.append((fetched.topic, []))
                     runs[-1][1].append(fetched)
             yield
-        if self.context.usage is not None and self._is_throttled((yield from self._measure_in_steps(runs))):
+        if self.context.usage is not None and self._is_throttled((yield from self._measure_response_in_steps(runs))):
             return self._make_throttled_response()
         topics: list[TopicAnswer] = []
         for key, partitions in runs:
@@ -152,11 +154,11 @@ class LongReading(Reading):
                 topics[-1].partitions = _Answers(self, partitions)  # type: ignore[assignment]
                 continue
             for named in split_into_portions(partitions):
-                topics[-1].partitions += map(self.get_answer, named)
+                topics[-1].partitions += map(self.take_answer_to_send, named)
                 yield
         return self._add_leader_endpoints(self._assemble_response(topics))
 
-    def _measure_in_steps(self, runs: Runs) -> Steps[int]:
+    def _measure_response_in_steps(self, runs: Runs) -> Steps[int]:
         """Return the size of the answer as `measure_answer_bytes` does, without building all of it."""
         version = self.context.version
         none_bytes = measure_answer_bytes(FetchResponse(), version)
@@ -166,20 +168,20 @@ class LongReading(Reading):
             size_bytes += bare_bytes - none_bytes + count_more_length_bytes(len(partitions), version)
             for portion in split_into_portions(partitions, PORTION):
                 topic = self._make_topic_answer(key)
-                topic.partitions = [self._find_answer(fetched)[0] for fetched in portion]
+                topic.partitions = [self._get_kept_or_refused_answer(fetched)[0] for fetched in portion]
                 size_bytes += measure_answer_bytes(FetchResponse(responses=[topic]), version) - bare_bytes
                 yield
         return size_bytes
 
-    def get_answer(self, fetched: FetchedPartition) -> PartitionAnswer:
+    def take_answer_to_send(self, fetched: FetchedPartition) -> PartitionAnswer:
         """Return the answer for a partition, and note it in the session."""
-        answer, size_bytes = self._find_answer(fetched)
+        answer, size_bytes = self._get_kept_or_refused_answer(fetched)
         self.found.pop(fetched, None)
         if self.session is not None:
-            self._remember_sent(self.session, fetched, answer, size_bytes)
+            self._remember_sent_partition(self.session, fetched, answer, size_bytes)
         return answer
 
-    def _find_answer(self, fetched: FetchedPartition) -> tuple[PartitionAnswer, int]:
+    def _get_kept_or_refused_answer(self, fetched: FetchedPartition) -> tuple[PartitionAnswer, int]:
         """Return the answer for a partition, and the size of its records in bytes."""
         found = self.found.get(fetched)
         if found is not None:
@@ -200,7 +202,7 @@ class _Answers:
 
     def __iter__(self) -> Iterator[PartitionAnswer]:
         for portion in remove_in_portions(self._partitions):
-            yield from map(self._reading.get_answer, portion)
+            yield from map(self._reading.take_answer_to_send, portion)
 
 
 def make_long_reading(reading: Reading) -> LongReading:

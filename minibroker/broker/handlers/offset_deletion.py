@@ -12,8 +12,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.delayed_operations import in_slices, pause
-from minibroker.broker.handlers.committed_offsets import put_unknown_topics_first, wait_until_offsets_durable
+from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.handlers.committed_offsets import delay_until_offsets_durable, put_unknown_topics_first
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import DELETE_GROUP, READ_TOPIC
@@ -38,16 +38,16 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     group = _find_group(context, request.group_id)
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.
     to_answer = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
-    topics = await in_slices(map_by_steps(partial(_make_topic_answer, context, group), to_answer))
+    topics = await run_in_slices(map_by_steps(partial(_make_topic_answer, context, group), to_answer))
     for portion in split_into_portions(_list_deletable_partitions(topics)):
         group = _find_group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
         delete_offsets_of_group(
             context.cluster.groups, group, [found for found in portion if committed.has_offset(*found)]
         )
-        await pause()
+        await yield_if_slice_over()
     response = OffsetDeleteResponse(topics=topics)
-    wait_until_offsets_durable(context, request.group_id, lambda error: _set_error_of_all(response, error))
+    delay_until_offsets_durable(context, request.group_id, lambda error: _set_error_of_all(response, error))
     return response
 
 
@@ -67,11 +67,11 @@ def _find_group(context: RequestContext, group_id: str) -> Group:
     return group
 
 
-def _make_topic_answer(context: RequestContext, group: Group, asked: AskedTopic) -> Steps[TopicAnswer]:
-    topic, is_allowed = context.find_topic(asked.name), context.allows(READ_TOPIC, asked.name, is_needed=True)
-    subscribed = group.is_subscribed_to(asked.name)
+def _make_topic_answer(context: RequestContext, group: Group, requested: AskedTopic) -> Steps[TopicAnswer]:
+    topic, is_allowed = context.find_topic(requested.name), context.allows(READ_TOPIC, requested.name, is_needed=True)
+    subscribed = group.is_subscribed_to(requested.name)
 
-    def answer(partition: AskedPartition) -> PartitionAnswer:
+    def make_partition_answer(partition: AskedPartition) -> PartitionAnswer:
         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
         if not is_allowed:
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -79,9 +79,9 @@ def _make_topic_answer(context: RequestContext, group: Group, asked: AskedTopic)
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionAnswer(partition_index=partition.partition_index, error_code=code)
 
-    partitions = yield from map_in_steps(answer, asked.partitions)
+    partitions = yield from map_in_steps(make_partition_answer, requested.partitions)
     put_unknown_topics_first(partitions)
-    return TopicAnswer(name=asked.name, partitions=partitions)
+    return TopicAnswer(name=requested.name, partitions=partitions)
 
 
 def _list_deletable_partitions(topics: list[TopicAnswer]) -> list[tuple[str, int]]:

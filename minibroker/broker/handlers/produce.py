@@ -25,7 +25,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.handlers.produce_template import (
     remember_produce_template,
     remember_refusal_template,
@@ -82,11 +82,11 @@ WITH_LOG_START = frozenset(
 @handles(ApiKey.PRODUCE)
 def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     if len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1:
-        return _produce_at_once_or_in_steps(context, request)
+        return _produce_now_or_in_steps(context, request)
     data = request.topic_data[0]
     partition_data = data.partition_data[0]
     if partition_data.records is None or not is_plain_batch(partition_data.records):
-        return _produce_at_once_or_in_steps(context, request)
+        return _produce_now_or_in_steps(context, request)
     failed: list[PartitionAnswer] = []
     key = _get_topic_key(context, data)
     try:
@@ -95,7 +95,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
         now_ms = context.cluster.clock.wall_ms()
         validated = validate_plain_batch(partition.log, records, now_ms)
         if validated is None:
-            return _produce_at_once_or_in_steps(context, request)
+            return _produce_now_or_in_steps(context, request)
         appended = _append_batch(context, partition, request, partition_data.index, validated, joined, now_ms)
     except KafkaError as error:
         appended = _make_partition_error(context, key, partition_data.index, error)
@@ -111,16 +111,16 @@ def produce(context: RequestContext, request: ProduceRequest) -> Outcome:
     return _make_produce_response(context, request, [answer], failed)
 
 
-def _produce_at_once_or_in_steps(context: RequestContext, request: ProduceRequest) -> Outcome:
+def _produce_now_or_in_steps(context: RequestContext, request: ProduceRequest) -> Outcome:
     """Handle any request. In steps, its records are kept, as the first step may have to wait."""
     if _is_short_to_validate(context, request):
         return run_all_steps(_produce_in_steps(context, request))
-    if not context.keep_frame():
+    if not context.keep_frame_for_later_steps():
         for data in request.topic_data:
             for asked in data.partition_data:
                 if asked.records is not None:
                     asked.records = memoryview(bytearray(asked.records))
-    return in_slices(_produce_in_steps(context, request))
+    return run_in_slices(_produce_in_steps(context, request))
 
 
 def _is_short_to_validate(context: RequestContext, request: ProduceRequest) -> bool:
@@ -167,9 +167,9 @@ def _produce_in_steps(context: RequestContext, request: ProduceRequest) -> Steps
 
 
 def _validate_and_append(
-    context: RequestContext, request: ProduceRequest, key: str | bytes, asked: PartitionData
+    context: RequestContext, request: ProduceRequest, name_or_id: str | bytes, requested: PartitionData
 ) -> Steps[PartitionAnswer]:
-    partition, records, joined = _check_and_prepare_append(context, request, key, asked)
+    partition, records, joined = _check_and_prepare_append(context, request, name_or_id, requested)
     now_ms = context.cluster.clock.wall_ms()
     validated = validate_plain_batch(partition.log, records, now_ms) if is_plain_batch(records) else None
     if validated is None:
@@ -178,10 +178,10 @@ def _validate_and_append(
             validated_for, records, api_version=context.version, now_ms=now_ms
         )
         # Other requests have run: the partition may be deleted or have a new leader, or the transaction may have ended.
-        partition, _, joined = _check_and_prepare_append(context, request, key, asked)
+        partition, _, joined = _check_and_prepare_append(context, request, name_or_id, requested)
         if partition.log is not validated_for:  # the log was moved, or the topic was deleted and created again
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition} has another log now.")
-    return _append_batch(context, partition, request, asked.index, validated, joined, now_ms)
+    return _append_batch(context, partition, request, requested.index, validated, joined, now_ms)
 
 
 def _make_produce_response(
@@ -232,9 +232,9 @@ def _get_topic_key(context: RequestContext, data: ProduceRequest.TopicProduceDat
     return data.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else data.name
 
 
-def _find_led_partition(context: RequestContext, key: str | bytes, index: int) -> Partition:
-    context.authorize_topic(WRITE_TOPIC, key)
-    return context.get_led_partition(key, index)
+def _find_led_partition(context: RequestContext, name_or_id: str | bytes, index: int) -> Partition:
+    context.authorize_topic(WRITE_TOPIC, name_or_id)
+    return context.get_led_partition(name_or_id, index)
 
 
 def _check_may_write(context: RequestContext, request: ProduceRequest, partition: Partition) -> None:
@@ -248,20 +248,20 @@ def _check_may_write(context: RequestContext, request: ProduceRequest, partition
 
 
 def _check_and_prepare_append(
-    context: RequestContext, request: ProduceRequest, key: str | bytes, asked: PartitionData
+    context: RequestContext, request: ProduceRequest, name_or_id: str | bytes, requested: PartitionData
 ) -> tuple[Partition, memoryview, Wait | None]:
     """Return the partition, the records to append, and the wait for its transaction's record, if any.
 
     Raises KafkaError.
     """
     joined = None
-    partition = _find_led_partition(context, key, asked.index)
-    if request.transactional_id is not None and asked.records is not None and is_transactional(asked.records):
-        joined = _add_to_transaction(context, partition, asked.records, request.transactional_id)
+    partition = _find_led_partition(context, name_or_id, requested.index)
+    if request.transactional_id is not None and requested.records is not None and is_transactional(requested.records):
+        joined = _add_to_transaction(context, partition, requested.records, request.transactional_id)
     _check_may_write(context, request, partition)
-    if asked.records is None:
+    if requested.records is None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "There are no records.")
-    return partition, memoryview(asked.records), joined
+    return partition, memoryview(requested.records), joined
 
 
 def _append_batch(
@@ -296,17 +296,17 @@ def _append_batch(
         log_start_offset=log.log_start_offset,
     )
     if must_sync or pending is not None:
-        _wait_for_append_if_acknowledged(context, request, Wait(log, pending, must_sync), answer)
+        _delay_answer_until_appended(context, request, Wait(log, pending, must_sync), answer)
     if joined is not None:
-        _wait_for_append_if_acknowledged(context, request, joined, answer)
+        _delay_answer_until_appended(context, request, joined, answer)
     return answer
 
 
-def _wait_for_append_if_acknowledged(
+def _delay_answer_until_appended(
     context: RequestContext, request: ProduceRequest, wait: Wait, answer: PartitionAnswer
 ) -> None:
     if request.acks:
-        context.wait_for(wait, partial(set_write_error, answer))
+        context.delay_answer_until_over(wait, partial(set_write_error, answer))
     else:
         context.cluster.turn.call_when_over(wait, partial(_close_connection_if_failed, context))
 
@@ -329,9 +329,13 @@ def _add_to_transaction(
     return verify_produced_batch(context.cluster.transactions, partition, header, transactional_id, context.version)
 
 
-def _make_partition_error(context: RequestContext, key: str | bytes, index: int, error: KafkaError) -> PartitionAnswer:
-    topic = context.find_topic(key)
-    count_refused(context, error, topic.name if topic is not None else key if isinstance(key, str) else "?", index)
+def _make_partition_error(
+    context: RequestContext, name_or_id: str | bytes, index: int, error: KafkaError
+) -> PartitionAnswer:
+    topic = context.find_topic(name_or_id)
+    count_refused(
+        context, error, topic.name if topic is not None else name_or_id if isinstance(name_or_id, str) else "?", index
+    )
     answer = PartitionAnswer(index=index, error_code=error.code, base_offset=-1, error_message=error.message)
     if isinstance(error, InvalidRecords):
         answer.record_errors = [

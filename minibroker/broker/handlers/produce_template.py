@@ -78,7 +78,7 @@ class Template(ABC):
         self._tail = TAIL if version >= FIRST_FLEXIBLE else b""
         self._head = head
 
-    def run(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
+    def append_records_of_frame(self, cluster: Broker, correlation_id: int, frame: memoryview) -> Any:
         """Do what the Produce in `frame` asks for, and return the answer. Return None if `produce` must handle it."""
         head = self._head
         head_end = START_BYTES + len(head)
@@ -87,16 +87,16 @@ class Template(ABC):
             other = self.others.get(start[: len(head)])
             if other is None or other.version != self.version:
                 return None
-            return other.run(cluster, correlation_id, frame)
+            return other.append_records_of_frame(cluster, correlation_id, frame)
         if len(frame) < head_end + HEADER_BYTES or cluster.commits != self._commits or cluster is not self._cluster:
             return None
         records = self._find_records(frame, start)
         if records is None or not is_plain_batch(records):
             return None
-        return self._append_and_answer(cluster, correlation_id, records)
+        return self._append_plain_records(cluster, correlation_id, records)
 
     @abstractmethod
-    def _append_and_answer(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+    def _append_plain_records(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
         """Return the answer to a Produce of these records, which are plain, or None if `produce` must handle it."""
 
     def differs_only_in_records(self, frame: memoryview) -> bool:
@@ -104,19 +104,19 @@ class Template(ABC):
         start = bytes(frame[START_BYTES : START_BYTES + len(self._head) + LENGTH_BYTES])
         return start.startswith(self._head) and self._find_records(frame, start) is not None
 
-    def _find_records(self, frame: memoryview, start: bytes) -> memoryview | None:
+    def _find_records(self, frame: memoryview, frame_start: bytes) -> memoryview | None:
         """Return the records, or None unless the known bytes follow, and nothing else.
 
-        `start` is the head of the frame and some bytes more, in which the records' length is.
+        `frame_start` is the head of the frame and some bytes more, in which the records' length is.
         """
         position = len(self._head)
         if not self._tail:
-            (length,) = LENGTH.unpack_from(start, position)
+            (length,) = LENGTH.unpack_from(frame_start, position)
             records = frame[START_BYTES + position + LENGTH_BYTES :]
             return records if length == len(records) else None
         length = shift = 0
         for at in range(position, position + 3):
-            byte = start[at]
+            byte = frame_start[at]
             length |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
@@ -185,7 +185,7 @@ class ProduceTemplate(Template):
         set_write_error(answer, failure)
         return self._encode_answer(correlation_id, self._make_topic_answer(answer))
 
-    def _append_and_answer(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+    def _append_plain_records(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
         """Append the records."""
         partition = self._partition
         log = partition.log
@@ -242,7 +242,7 @@ class RefusalTemplate(Template):
         self._reason = reason
         reason.error.__traceback__ = None  # its frames have the request
 
-    def _append_and_answer(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
+    def _append_plain_records(self, cluster: Broker, correlation_id: int, records: memoryview) -> Any:
         """Refuse the records. The right to a transactional id comes first, and is left to `produce`."""
         if records[LOW_ATTRIBUTES_POSITION] & TRANSACTIONAL_BIT:
             return None
@@ -270,7 +270,9 @@ def remember_refusal_template(context: RequestContext, records_bytes: int, topic
     _remember_template(context, records_bytes, RefusalTemplate, topic, reason)
 
 
-def _remember_template(context: RequestContext, records_bytes: int, kind: Callable[..., Template], *about: Any) -> None:
+def _remember_template(
+    context: RequestContext, records_bytes: int, template_class: Callable[..., Template], *arguments: Any
+) -> None:
     connection, frame = context.connection, context.frame
     if frame is None or context.usage is not None:
         return
@@ -283,7 +285,7 @@ def _remember_template(context: RequestContext, records_bytes: int, kind: Callab
         return
     last = connection.template
     others = last.others if isinstance(last, Template) and len(last.others) < MAX_TEMPLATES else {}
-    template = kind(context, head, others, *about)
+    template = template_class(context, head, others, *arguments)
     if template.differs_only_in_records(frame):
         connection.template = others[head] = template
 
@@ -317,7 +319,7 @@ class DueProduce:
         self._append_time_ms = append_time_ms
         self._log_start_offset = log_start_offset
 
-    def list_items_to_send(self) -> list[Any]:
+    def list_answer_parts(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
         failure = find_pending_failure(self._pending)
         if failure is None:

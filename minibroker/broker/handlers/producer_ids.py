@@ -60,11 +60,11 @@ def _init_transactional_producer(
     producer_id, epoch = transactions.initialize_producer(transactional_id, timeout_ms, expected)
     response = InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
-    def refuse(error: KafkaError) -> None:
+    def set_response_error(error: KafkaError) -> None:
         response.error_code = choose_error_code_for_client(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
         response.producer_id = response.producer_epoch = -1
 
-    context.wait_for(transactions.make_durability_wait(transactional_id), refuse)
+    context.delay_answer_until_over(transactions.make_durability_wait(transactional_id), set_response_error)
     return response
 
 

@@ -29,7 +29,7 @@ from minibroker.protocol.messages.security import (
 @handles(ApiKey.SASL_HANDSHAKE)
 async def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     authenticator = context.connection.authenticator
-    if authenticator is not None and authenticator.may_send_handshake():
+    if authenticator is not None and authenticator.may_begin_handshake():
         authenticator.client_id = context.client_id
         return await authenticator.begin_exchange(request.mechanism, context.version, _make_handshake_response)
     if context.connection.must_authenticate:

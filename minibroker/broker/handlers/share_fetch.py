@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from minibroker.broker.configs.group_settings import get_group_config
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
 from minibroker.broker.handlers.fetch_reading import PORTION, count_more_length_bytes, measure_answer_bytes
 from minibroker.broker.handlers.watching import Watch
 from minibroker.broker.metadata.features import SHARE_VERSION
@@ -91,36 +91,36 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     _check_fetch_limits(request)
     acknowledgements = list(_iterate_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
-    session = await in_slices(_update_share_session(context, key, request, acknowledges=bool(acknowledgements)))
+    session = await run_in_slices(_update_share_session(context, key, request, acknowledges=bool(acknowledgements)))
     fetching = Fetching(context, request, group_id, member_id, session)
     for wanted, batches in acknowledgements:
         answer = fetching.get_partition_answer(wanted)
         try:
-            wait = await in_slices(
+            wait = await run_in_slices(
                 _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
             )
-            context.wait_for(wait, partial(_set_acknowledge_error, answer))
+            context.delay_answer_until_over(wait, partial(_set_acknowledge_error, answer))
         except KafkaError as error:
             _set_acknowledge_error(answer, error)
-        await pause()
+        await yield_if_slice_over()
     if request.share_session_epoch == FINAL_EPOCH:
-        await in_slices(context.cluster.shares.end_share_session(key))
-        return await in_slices(fetching.make_response())
+        await run_in_slices(context.cluster.shares.end_share_session(key))
+        return await run_in_slices(fetching.make_response())
     if not request.is_renew_ack:
-        made = await in_slices(fetching.open_share_partitions())
-        if not (await in_slices(fetching.attempt_first_acquisition(made, last=request.max_wait_ms <= 0))):
+        made = await run_in_slices(fetching.open_share_partitions())
+        if not (await run_in_slices(fetching.attempt_first_acquisition(made, last=request.max_wait_ms <= 0))):
             await _acquire_when_records_arrive(fetching)
-    return await in_slices(fetching.make_response())
+    return await run_in_slices(fetching.make_response())
 
 
 async def _acquire_when_records_arrive(fetching: Fetching) -> None:
     """Attempt again what has new records, or records that others release, until there are enough or it is late."""
     with Watch(fetching.context, fetching.request.max_wait_ms) as watch:
-        await in_slices(fetching.watch_partitions(watch))
+        await run_in_slices(fetching.add_watch_to_partitions(watch))
         is_enough = False
         while not is_enough:
             await watch.make_change_promise()
-            is_enough = await in_slices(fetching.attempt_acquisition_of_changed(watch))
+            is_enough = await run_in_slices(fetching.attempt_acquisition_of_changed(watch))
 
 
 def _set_acknowledge_error(answer: FetchAnswer, error: KafkaError) -> None:
@@ -238,16 +238,16 @@ class Fetching:
         self.context.get_led_partition(name, wanted[1])
         raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
 
-    def attempt_first_acquisition(self, made: dict[Wanted, None], *, last: bool) -> Steps[bool]:
+    def attempt_first_acquisition(self, opened: dict[Wanted, None], *, last: bool) -> Steps[bool]:
         """Do as `attempt_acquisition`, but as in Kafka, a share partition that nobody has used yet comes alone.
 
         There, the first one whose state was read completes the request.
         """
-        if not made or self.request.min_bytes > 1:
+        if not opened or self.request.min_bytes > 1:
             return (yield from self.attempt_acquisition(last=last))
-        stages = [[wanted] for wanted in made]
-        if len(made) < len(self.shares):
-            stages.insert(0, [wanted for wanted in self.shares if wanted not in made])
+        stages = [[wanted] for wanted in opened]
+        if len(opened) < len(self.shares):
+            stages.insert(0, [wanted for wanted in self.shares if wanted not in opened])
         for done, stage in enumerate(stages, 1):
             if (yield from self.attempt_acquisition(stage)):
                 for later in stages[done:]:
@@ -255,7 +255,7 @@ class Fetching:
                 return True
         return last
 
-    def watch_partitions(self, watch: Watch) -> Steps[None]:
+    def add_watch_to_partitions(self, watch: Watch) -> Steps[None]:
         """Have `watch` see all partitions. What happens in the meantime is looked at afterwards, if that is long."""
         for share in self.shares.values():
             watch.add_to_waiters(share.waiters)
@@ -317,7 +317,7 @@ class Fetching:
             self._set_partition_error(wanted, translate_coordinator_error(error))
             return None
 
-    def _acquire_records(self, wanted: Wanted, left: int, left_bytes: int) -> Steps[Delivered | None]:
+    def _acquire_records(self, wanted: Wanted, records_left: int, left_bytes: int) -> Steps[Delivered | None]:
         """Acquire records of a partition; while all that is read was aborted, go on behind it."""
         strict = self.request.share_acquire_mode == RECORD_LIMIT_MODE
         batch_size = self.request.batch_size if self.context.version >= FIRST_WITH_RECORD_LIMIT else MANY_RECORDS
@@ -325,7 +325,7 @@ class Fetching:
         while (region := self._read_region(wanted, left_bytes)) is not None:
             before = share.deliveries.find_next_offset()
             try:
-                delivered = share.acquire_records(self.member_id, region, left, batch_size, strict=strict)
+                delivered = share.acquire_records(self.member_id, region, records_left, batch_size, strict=strict)
             except KafkaError as error:
                 self._set_partition_error(wanted, translate_coordinator_error(error))
                 return None
@@ -421,16 +421,16 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
     for wanted, batches in _iterate_acknowledgements(request.topics):
         answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
         try:
-            wait = await in_slices(
+            wait = await run_in_slices(
                 _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
             )
-            context.wait_for(wait, partial(_set_partition_error, context, wanted, answer))
+            context.delay_answer_until_over(wait, partial(_set_partition_error, context, wanted, answer))
         except KafkaError as error:
             _set_partition_error(context, wanted, answer, error)
         topics.setdefault(wanted[0], AcknowledgeTopicAnswer(topic_id=wanted[0])).partitions.append(answer)
-        await pause()
+        await yield_if_slice_over()
     if request.share_session_epoch == FINAL_EPOCH:
-        await in_slices(context.cluster.shares.end_share_session(key))
+        await run_in_slices(context.cluster.shares.end_share_session(key))
     leaders = [
         each.current_leader
         for topic in topics.values()

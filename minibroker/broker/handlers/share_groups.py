@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
 from minibroker.broker.groups.hash_order import iterate_in_hash_order
 from minibroker.broker.groups.share.share_group import ASSIGNOR, ShareGroup
 from minibroker.broker.groups.share.share_heartbeat import check_heartbeat_request, heartbeat, initialize_share_states
@@ -93,14 +93,16 @@ async def share_group_heartbeat(
     check_member_id(request.member_id)
     for name in request.subscribed_topic_names or ():
         context.authorize(DESCRIBE_TOPIC, name)
-        await pause()
+        await yield_if_slice_over()
     check_heartbeat_request(request)
     groups, states = context.cluster.groups, context.cluster.share_states
     groups.check_is_coordinator(context.node, request.group_id)
-    await in_slices(states.log.create_topic_in_steps())
-    begun = await in_slices(initialize_share_states(groups, states, request))
-    response = await in_slices(heartbeat(groups, request, make_caller(context), begun))
-    context.wait_for(groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error))
+    await run_in_slices(states.log.create_topic_in_steps())
+    begun = await run_in_slices(initialize_share_states(groups, states, request))
+    response = await run_in_slices(heartbeat(groups, request, make_caller(context), begun))
+    context.delay_answer_until_over(
+        groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error)
+    )
     return response
 
 
@@ -116,7 +118,7 @@ def _set_heartbeat_error(response: ShareGroupHeartbeatResponse, error: KafkaErro
 async def share_group_describe(
     context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse:
-    def answer(group_id: str) -> Described:
+    def describe_group(group_id: str) -> Described:
         try:
             _check_share_groups_enabled(context)
             context.authorize(DESCRIBE_GROUP, group_id)
@@ -129,7 +131,9 @@ async def share_group_describe(
             described.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return described
 
-    return ShareGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(answer, request.group_ids))))
+    return ShareGroupDescribeResponse(
+        groups=(await run_in_slices(map_once_in_steps(describe_group, request.group_ids)))
+    )
 
 
 def _describe_share_group(context: RequestContext, group: ShareGroup) -> Described:
@@ -172,30 +176,32 @@ def _describe_share_group(context: RequestContext, group: ShareGroup) -> Describ
 async def describe_share_group_offsets(
     context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    def answer(
-        asked: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
+    def describe_group_offsets(
+        requested: DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
     ) -> Steps[GroupOffsets]:
         try:
             _check_share_groups_enabled(context)
-            context.authorize(DESCRIBE_GROUP, asked.group_id)
-            _check_share_group_coordinator(context, asked.group_id, named=False)
-            if asked.topics is not None:  # of a group that need not exist, as in Kafka
+            context.authorize(DESCRIBE_GROUP, requested.group_id)
+            _check_share_group_coordinator(context, requested.group_id, named=False)
+            if requested.topics is not None:  # of a group that need not exist, as in Kafka
                 yield from context.cluster.share_states.log.create_topic_in_steps()
-                wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
+                wanted = [(topic.topic_name, topic.partitions) for topic in requested.topics]
             else:
-                group = context.cluster.groups.groups.get(asked.group_id)
+                group = context.cluster.groups.groups.get(requested.group_id)
                 known = group.initialized if isinstance(group, ShareGroup) else {}
                 wanted = [
                     (name, sorted(indexes)) for name, indexes in known.values() if context.allows(DESCRIBE_TOPIC, name)
                 ]
         except KafkaError as error:
-            return GroupOffsets(group_id=asked.group_id, error_code=error.code, error_message=error.message)
+            return GroupOffsets(group_id=requested.group_id, error_code=error.code, error_message=error.message)
         topics = yield from map_in_steps(
-            lambda one: _describe_start_offsets_of_topic(context, asked.group_id, *one), wanted
+            lambda one: _describe_start_offsets_of_topic(context, requested.group_id, *one), wanted
         )
-        return GroupOffsets(group_id=asked.group_id, topics=topics)
+        return GroupOffsets(group_id=requested.group_id, topics=topics)
 
-    return DescribeShareGroupOffsetsResponse(groups=(await in_slices(map_by_steps(answer, request.groups))))
+    return DescribeShareGroupOffsetsResponse(
+        groups=(await run_in_slices(map_by_steps(describe_group_offsets, request.groups)))
+    )
 
 
 def _describe_start_offsets_of_topic(
@@ -254,7 +260,7 @@ async def alter_share_group_offsets(
     _check_share_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
     _check_share_group_coordinator(context, request.group_id, named=True)
-    await in_slices(context.cluster.share_states.log.create_topic_in_steps())
+    await run_in_slices(context.cluster.share_states.log.create_topic_in_steps())
     groups = context.cluster.groups
     group = (
         groups.get_share_group(request.group_id)
@@ -262,7 +268,7 @@ async def alter_share_group_offsets(
         else ShareGroup(groups, request.group_id)
     )
     group.check_may_be_deleted()
-    responses = await in_slices(
+    responses = await run_in_slices(
         map_in_steps(lambda asked: _alter_start_offsets_of_topic(context, group, asked), request.topics)
     )
     return AlterShareGroupOffsetsResponse(responses=responses)
@@ -271,21 +277,21 @@ async def alter_share_group_offsets(
 def _alter_start_offsets_of_topic(
     context: RequestContext,
     group: ShareGroup,
-    asked: AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic,
+    requested: AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic,
 ) -> Altered:
-    answer = Altered(topic_name=asked.topic_name)
+    answer = Altered(topic_name=requested.topic_name)
     try:
-        context.authorize(READ_TOPIC, asked.topic_name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
-        topic = context.get_topic(asked.topic_name)
+        context.authorize(READ_TOPIC, requested.topic_name, message=DENIAL_MESSAGES[ResourceType.TOPIC])
+        topic = context.get_topic(requested.topic_name)
     except KafkaError as error:
         answer.partitions = [
             AlteredPartition(partition_index=each.partition_index, error_code=error.code, error_message=error.message)
-            for each in asked.partitions
+            for each in requested.partitions
         ]
         return answer
     answer.topic_id = topic.topic_id
     kept = set()
-    for partition in asked.partitions:
+    for partition in requested.partitions:
         result = AlteredPartition(partition_index=partition.partition_index)
         answer.partitions.append(result)
         try:
@@ -308,7 +314,7 @@ def _set_share_start_offset(
     present = states.find_share_state(key)
     states.initialize_share_state(key, 0 if present is None else present.state_epoch + 1, start_offset)
     context.cluster.shares.forget_changed_state(key)
-    context.wait_for(states.make_durability_wait(key.coordinator_key), _raise_error)
+    context.delay_answer_until_over(states.make_durability_wait(key.coordinator_key), _raise_error)
 
 
 def _raise_error(error: KafkaError) -> None:
@@ -324,7 +330,7 @@ async def delete_share_group_offsets(
     _check_share_group_coordinator(context, request.group_id, named=True)
     group = context.cluster.groups.get_share_group(request.group_id)
     group.check_may_be_deleted()
-    responses = await in_slices(
+    responses = await run_in_slices(
         map_in_steps(lambda asked: _delete_start_offsets_of_topic(context, group, asked.topic_name), request.topics)
     )
     return DeleteShareGroupOffsetsResponse(responses=responses)

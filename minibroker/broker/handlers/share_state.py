@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security.operations import CLUSTER_ACTION, DENIAL_MESSAGES, ResourceType
@@ -37,23 +37,27 @@ DeletedTopic = DeleteShareGroupStateResponse.DeleteStateResult
 SummarizedTopic = ReadShareGroupStateSummaryResponse.ReadStateSummaryResult
 
 
-def _make_result_of_each_partition(
-    context: RequestContext, request: Any, shape: Any, do: Callable[[ShareKey, Any], Any]
+def _run_on_each_partition(
+    context: RequestContext, request: Any, result_type: Any, run_on_partition: Callable[[ShareKey, Any], Any]
 ) -> Steps[Any]:
-    """Return the results of `do` for each partition, by topic; its KafkaError is that partition's answer alone."""
+    """Return the result of each partition, by topic; a KafkaError is that partition's answer alone."""
     results = []
     for topic in request.topics:
         partitions = []
         for asked in topic.partitions:
             try:
                 key = _get_authorized_share_key(context, request.group_id, topic.topic_id, asked.partition)
-                partitions.append(do(key, asked) or shape.PartitionResult(partition=asked.partition))
+                partitions.append(
+                    run_on_partition(key, asked) or result_type.PartitionResult(partition=asked.partition)
+                )
             except KafkaError as error:
                 partitions.append(
-                    shape.PartitionResult(partition=asked.partition, error_code=error.code, error_message=error.message)
+                    result_type.PartitionResult(
+                        partition=asked.partition, error_code=error.code, error_message=error.message
+                    )
                 )
             yield
-        results.append(shape(topic_id=topic.topic_id, partitions=partitions))
+        results.append(result_type(topic_id=topic.topic_id, partitions=partitions))
     return results
 
 
@@ -72,7 +76,9 @@ def _get_authorized_share_key(context: RequestContext, group_id: str, topic_id: 
 def _reload_state_and_wait_until_durable(context: RequestContext, key: ShareKey) -> None:
     """Let the leader of a partition read its state again, and answer once this is kept. Raises KafkaError."""
     context.cluster.shares.forget_changed_state(key)
-    context.wait_for(context.cluster.share_states.make_durability_wait(key.coordinator_key), _raise_error)
+    context.delay_answer_until_over(
+        context.cluster.share_states.make_durability_wait(key.coordinator_key), _raise_error
+    )
 
 
 def _raise_error(error: KafkaError) -> None:
@@ -83,11 +89,11 @@ def _raise_error(error: KafkaError) -> None:
 async def initialize_share_group_state(
     context: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
-    def begin(key: ShareKey, asked: Any) -> None:
-        context.cluster.share_states.initialize_share_state(key, asked.state_epoch, asked.start_offset)
+    def initialize_state(key: ShareKey, requested: Any) -> None:
+        context.cluster.share_states.initialize_share_state(key, requested.state_epoch, requested.start_offset)
         _reload_state_and_wait_until_durable(context, key)
 
-    results = await in_slices(_make_result_of_each_partition(context, request, InitializedTopic, begin))
+    results = await run_in_slices(_run_on_each_partition(context, request, InitializedTopic, initialize_state))
     return InitializeShareGroupStateResponse(results=results)
 
 
@@ -97,10 +103,10 @@ async def read_share_group_state(
 ) -> ReadShareGroupStateResponse:
     Partition = ReadTopic.PartitionResult
 
-    def answer(key: ShareKey, asked: Any) -> ReadTopic.PartitionResult:
-        state = context.cluster.share_states.read_share_state(key, asked.leader_epoch)
+    def read_state(key: ShareKey, requested: Any) -> ReadTopic.PartitionResult:
+        state = context.cluster.share_states.read_share_state(key, requested.leader_epoch)
         return Partition(
-            partition=asked.partition,
+            partition=requested.partition,
             state_epoch=state.state_epoch,
             start_offset=state.start_offset,
             state_batches=[
@@ -110,7 +116,7 @@ async def read_share_group_state(
         )
 
     return ReadShareGroupStateResponse(
-        results=(await in_slices(_make_result_of_each_partition(context, request, ReadTopic, answer)))
+        results=(await run_in_slices(_run_on_each_partition(context, request, ReadTopic, read_state)))
     )
 
 
@@ -118,15 +124,20 @@ async def read_share_group_state(
 async def write_share_group_state(
     context: RequestContext, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
-    def keep(key: ShareKey, asked: Any) -> None:
-        batches: tuple[StateBatch, ...] = parse_state_batches(asked.state_batches)
+    def write_state(key: ShareKey, requested: Any) -> None:
+        batches: tuple[StateBatch, ...] = parse_state_batches(requested.state_batches)
         context.cluster.share_states.write_share_state(
-            key, asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
+            key,
+            requested.state_epoch,
+            requested.leader_epoch,
+            requested.start_offset,
+            requested.delivery_complete_count,
+            batches,
         )
         _reload_state_and_wait_until_durable(context, key)
 
     return WriteShareGroupStateResponse(
-        results=(await in_slices(_make_result_of_each_partition(context, request, WrittenTopic, keep)))
+        results=(await run_in_slices(_run_on_each_partition(context, request, WrittenTopic, write_state)))
     )
 
 
@@ -134,12 +145,12 @@ async def write_share_group_state(
 async def delete_share_group_state(
     context: RequestContext, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
-    def forget(key: ShareKey, asked: Any) -> None:
+    def delete_state(key: ShareKey, requested: Any) -> None:
         context.cluster.share_states.delete_share_state(key)
         _reload_state_and_wait_until_durable(context, key)
 
     return DeleteShareGroupStateResponse(
-        results=(await in_slices(_make_result_of_each_partition(context, request, DeletedTopic, forget)))
+        results=(await run_in_slices(_run_on_each_partition(context, request, DeletedTopic, delete_state)))
     )
 
 
@@ -147,15 +158,15 @@ async def delete_share_group_state(
 async def read_share_group_state_summary(
     context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
-    def answer(key: ShareKey, asked: Any) -> SummarizedTopic.PartitionResult:
+    def read_state_summary(key: ShareKey, requested: Any) -> SummarizedTopic.PartitionResult:
         state = context.cluster.share_states.find_share_state(key) or ShareState()
         return SummarizedTopic.PartitionResult(
-            partition=asked.partition,
+            partition=requested.partition,
             state_epoch=state.state_epoch,
             leader_epoch=state.leader_epoch,
             start_offset=state.start_offset,
             delivery_complete_count=state.complete_count,
         )
 
-    results = await in_slices(_make_result_of_each_partition(context, request, SummarizedTopic, answer))
+    results = await run_in_slices(_run_on_each_partition(context, request, SummarizedTopic, read_state_summary))
     return ReadShareGroupStateSummaryResponse(results=results)

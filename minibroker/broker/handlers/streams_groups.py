@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import STREAMS_VERSION
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, check_topic_name
@@ -82,14 +82,16 @@ async def streams_group_heartbeat(
         check_topology_size(request.topology)
         names = list_topology_topic_names(request.topology)
         _check_internal_topic_names(names)
-        await in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
+        await run_in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
     check_heartbeat_request(request)
     groups = context.cluster.groups
     groups.check_is_coordinator(context.node, request.group_id)
     response, missing = heartbeat(groups, request, make_caller(context), context.version)
-    context.wait_for(groups.make_durability_wait(request.group_id), partial(_set_heartbeat_error, response))
+    context.delay_answer_until_over(
+        groups.make_durability_wait(request.group_id), partial(_set_heartbeat_error, response)
+    )
     if missing:
-        await in_slices(_create_internal_topics(context, request.group_id, missing, response))
+        await run_in_slices(_create_internal_topics(context, request.group_id, missing, response))
     return response
 
 
@@ -138,7 +140,7 @@ def _create_internal_topics(
     interval_ms = get_group_config(cluster, group_id, "streams.heartbeat.interval.ms")
     for name, topic in missing.items():
         is_known = context.find_topic(name) is not None or cluster.controller.is_topic_changing(name)
-        if is_known or failures.find(name) is not None:
+        if is_known or failures.find_failure_of_topic(name) is not None:
             continue
         try:
             yield from cluster.controller.create_topic_in_steps(
@@ -151,7 +153,9 @@ def _create_internal_topics(
         except KafkaError as error:
             failures.add(name, error.message or error.code.name, 2 * interval_ms)
         yield
-    failed = [f"{name} ({failure})" for name in missing if (failure := failures.find(name)) is not None]
+    failed = [
+        f"{name} ({failure})" for name in missing if (failure := failures.find_failure_of_topic(name)) is not None
+    ]
     if failed:
         _add_status_detail(response, f"; Creation failed: {', '.join(failed[:LISTED])}.")
 
@@ -172,7 +176,7 @@ def _add_status_detail(response: StreamsGroupHeartbeatResponse, detail: str) -> 
 async def streams_group_describe(
     context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
-    def answer(group_id: str) -> Described:
+    def describe_group(group_id: str) -> Described:
         group = _describe_streams_group(context, group_id)
         if group.error_code == ErrorCode.NONE:
             group.topology_description_status = NOT_STORED if request.include_topology_description else 0
@@ -180,7 +184,9 @@ async def streams_group_describe(
                 group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return StreamsGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(answer, request.group_ids))))
+    return StreamsGroupDescribeResponse(
+        groups=(await run_in_slices(map_once_in_steps(describe_group, request.group_ids)))
+    )
 
 
 def _describe_streams_group(context: RequestContext, group_id: str) -> Described:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.metadata.leaders import list_advertised_nodes, make_partition_answer
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, Partition, check_topic_name
 from minibroker.broker.requests.context import RequestContext
@@ -41,13 +41,13 @@ async def describe_topic_partitions(
     if cursor is not None:
         names = names[bisect_left(names, cursor.topic_name) :]
     limit = min(request.response_partition_limit, context.cluster.settings["max.request.partition.size.limit"])
-    return await in_slices(_describe_page_of_topics(context, names, not asked, cursor, max(limit, 1)))
+    return await run_in_slices(_describe_page_of_topics(context, names, not asked, cursor, max(limit, 1)))
 
 
 def _describe_page_of_topics(
-    context: RequestContext, names: list[str], all_topics: bool, cursor: RequestCursor | None, left: int
+    context: RequestContext, names: list[str], all_topics: bool, cursor: RequestCursor | None, partitions_left: int
 ) -> Steps[DescribeTopicPartitionsResponse]:
-    """Return the page of the topics `names` from the cursor on, with up to `left` partitions.
+    """Return the page of the topics `names` from the cursor on, with up to `partitions_left` partitions.
 
     With `all_topics`, leave out topics that the client may not describe.
     """
@@ -56,16 +56,16 @@ def _describe_page_of_topics(
         yield
         if all_topics and not context.allows(DESCRIBE_TOPIC, name):
             continue
-        if left == 0:
+        if partitions_left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
-        answer, end = _describe_topic(context, name, start, left)
+        answer, end = _describe_topic(context, name, start, partitions_left)
         response.topics.append(answer)
         if end is not None:
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
-        left -= len(answer.partitions)
+        partitions_left -= len(answer.partitions)
     return response
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.delayed_operations import in_slices, pause
+from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
 from minibroker.broker.metadata.leaders import get_hosted_partition
 from minibroker.broker.metadata.partitions import check_topic_name
 from minibroker.broker.requests.context import RequestContext
@@ -59,7 +59,7 @@ ProducerAnswer = PartitionAnswer.ProducerState
 async def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    states = await in_slices(map_once_in_steps(partial(_describe_transaction, context), request.transactional_ids))
+    states = await run_in_slices(map_once_in_steps(partial(_describe_transaction, context), request.transactional_ids))
     return DescribeTransactionsResponse(transaction_states=states)
 
 
@@ -103,7 +103,7 @@ async def list_transactions(context: RequestContext, request: ListTransactionsRe
     passes = _make_transaction_filter(request, states, context.cluster.clock.wall_ms())
     transactions = context.cluster.transactions
     for transaction in transactions.transactions.iterate_present_values():
-        await pause()
+        await yield_if_slice_over()
         transactional_id = transaction.transactional_id
         is_here = transactions.find_coordinator_node(transactional_id) is context.node
         if is_here and passes(transaction) and context.allows(DESCRIBE_TRANSACTIONAL_ID, transactional_id):
@@ -126,7 +126,7 @@ def _make_transaction_filter(
     pattern = _compile_id_pattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     producer_ids = set(request.producer_id_filters)
 
-    def passes(transaction: Transaction) -> bool:
+    def matches(transaction: Transaction) -> bool:
         return (
             transaction.state is not State.DEAD
             and (not states or transaction.state in states)
@@ -135,7 +135,7 @@ def _make_transaction_filter(
             and (pattern is None or pattern.matches(transaction.transactional_id))
         )
 
-    return passes
+    return matches
 
 
 def _compile_id_pattern(text: str) -> Pattern:
@@ -155,21 +155,23 @@ def _compile_id_pattern(text: str) -> Pattern:
 async def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
     namings = Namings()
 
-    def topic_answer(topic: DescribeProducersRequest.TopicRequest) -> Steps[TopicAnswer]:
+    def describe_producers_of_topic(topic: DescribeProducersRequest.TopicRequest) -> Steps[TopicAnswer]:
         partitions = []
         for index in topic.partition_indexes:
             partitions.append((yield from _describe_producers_of_partition(context, topic.name, index, namings)))
             yield
         return TopicAnswer(name=topic.name, partitions=partitions)
 
-    return DescribeProducersResponse(topics=(await in_slices(map_by_steps(topic_answer, request.topics))))
+    return DescribeProducersResponse(
+        topics=(await run_in_slices(map_by_steps(describe_producers_of_topic, request.topics)))
+    )
 
 
 def _describe_producers_of_partition(
     context: RequestContext, topic: str, index: int, namings: Namings
 ) -> Steps[PartitionAnswer]:
     try:
-        namings.count_name((topic, index))
+        namings.count_repeated_name((topic, index))
         check_topic_name(topic)
         context.authorize(READ_TOPIC, topic, message=DENIAL_MESSAGES[ResourceType.TOPIC])
         partition = get_hosted_partition(context.node.node_id, context.find_topic(topic), index)

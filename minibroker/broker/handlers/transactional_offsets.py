@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import (
     check_topics_not_deleted,
     count_utf16_units,
+    delay_until_offsets_durable,
     put_unknown_topics_first,
-    wait_until_offsets_durable,
 )
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
@@ -53,7 +53,9 @@ def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     steps = _commit_txn_offsets_in_steps(context, request)
-    return run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else in_slices(steps)
+    return (
+        run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else run_in_slices(steps)
+    )
 
 
 def _commit_txn_offsets_in_steps(
@@ -66,9 +68,9 @@ def _commit_txn_offsets_in_steps(
     try:
         taken, joined = yield from _record_pending_offsets(context, request, partitions)
         if taken:
-            wait_until_offsets_durable(context, request.group_id, lambda error: _set_error_of_partitions(taken, error))
+            delay_until_offsets_durable(context, request.group_id, lambda error: _set_error_of_partitions(taken, error))
         if joined is not None:
-            context.wait_for(joined, lambda error: _set_error_of_partitions(taken, error))
+            context.delay_answer_until_over(joined, lambda error: _set_error_of_partitions(taken, error))
     except KafkaError as error:
         _set_error_of_partitions(partitions, _translate_error_for_version(context, error))
     return response
@@ -110,13 +112,13 @@ def _collect_existing_partitions(
     return existing
 
 
-def _set_error_of_partitions(asked: Iterable[Asked], error: KafkaError) -> None:
-    for _, _, answer in asked:
+def _set_error_of_partitions(requested: Iterable[Asked], error: KafkaError) -> None:
+    for _, _, answer in requested:
         answer.error_code = error.code
 
 
 def _record_pending_offsets(
-    context: RequestContext, request: TxnOffsetCommitRequest, asked: Sequence[Asked]
+    context: RequestContext, request: TxnOffsetCommitRequest, requested: Sequence[Asked]
 ) -> Steps[tuple[list[Asked], Wait | None]]:
     """Record the offsets as pending. Return the accepted partitions, and the wait of `_add_offsets_to_transaction`.
 
@@ -130,7 +132,7 @@ def _record_pending_offsets(
     limit = context.cluster.settings["offset.metadata.max.bytes"]
     now_ms = context.cluster.clock.wall_ms()
     taken, offsets = [], []
-    for topic, partition, answer in asked:
+    for topic, partition, answer in requested:
         yield
         if count_utf16_units(partition.committed_metadata or "") > limit:
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -167,7 +169,9 @@ def _add_offsets_to_transaction(
     )
 
 
-def _check_committing_member(context: RequestContext, request: TxnOffsetCommitRequest, taken: Sequence[Asked]) -> None:
+def _check_committing_member(
+    context: RequestContext, request: TxnOffsetCommitRequest, partitions: Sequence[Asked]
+) -> None:
     """Check that the client may commit offsets of these partitions. Raises KafkaError."""
     group, epoch = context.cluster.groups.groups.get(request.group_id), request.generation_id_or_member_epoch
     if group is None:
@@ -177,7 +181,7 @@ def _check_committing_member(context: RequestContext, request: TxnOffsetCommitRe
     member = request.member_id, request.group_instance_id, epoch
     check_partition = group.check_offset_commit(*member, transactional=True, version=context.version)
     if check_partition is not None:
-        for topic, partition, _ in taken:
+        for topic, partition, _ in partitions:
             topic_id = topic.topic_id if context.version >= FIRST_WITH_TOPIC_IDS else ZERO_UUID
             check_partition(topic.name, topic_id, partition.partition_index)
 

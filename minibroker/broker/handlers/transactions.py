@@ -17,7 +17,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from minibroker.broker.delayed_operations import in_slices
+from minibroker.broker.delayed_operations import run_in_slices
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -75,10 +75,10 @@ def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         context.authorize(CLUSTER_ACTION)
-        return in_slices(_add_partitions_for_brokers(context, request))
+        return run_in_slices(_add_partitions_for_brokers(context, request))
     steps = _add_partitions_for_producer(context, request)
     topics = request.v3_and_below_topics
-    return run_all_steps(steps) if have_few_items(topic.partitions for topic in topics) else in_slices(steps)
+    return run_all_steps(steps) if have_few_items(topic.partitions for topic in topics) else run_in_slices(steps)
 
 
 def _add_partitions_for_producer(
@@ -87,7 +87,7 @@ def _add_partitions_for_producer(
     topics, transactional_id = request.v3_and_below_topics, request.v3_and_below_transactional_id
     producer = request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
 
-    def refuse(error: KafkaError) -> None:
+    def set_topics_error(error: KafkaError) -> None:
         _set_error_of_topics(
             done.results_by_topic_v3_and_below,
             choose_error_code_for_client(error, context.version >= FIRST_WITH_PRODUCER_FENCED),
@@ -102,9 +102,9 @@ def _add_partitions_for_producer(
             return done
         transactions.check_is_coordinator(context.node, transactional_id)
         transactions.add_partitions(transactional_id, producer, codes, CLASSIC)
-        context.wait_for(transactions.make_durability_wait(transactional_id), refuse)
+        context.delay_answer_until_over(transactions.make_durability_wait(transactional_id), set_topics_error)
     except KafkaError as error:
-        refuse(error)
+        set_topics_error(error)
     return done
 
 
@@ -127,7 +127,7 @@ def _add_partitions_for_brokers(
     for result in written:
         try:
             wait = context.cluster.transactions.make_durability_wait(result.transactional_id)
-            context.wait_for(wait, partial(_set_error_of_result, result))
+            context.delay_answer_until_over(wait, partial(_set_error_of_result, result))
         except KafkaError as error:
             _set_error_of_result(result, error)
         yield
@@ -144,23 +144,23 @@ def _set_error_of_topics(topics: Iterable[TopicResult], code: ErrorCode) -> None
             partition.partition_error_code = code
 
 
-def _add_or_verify_for_broker(context: RequestContext, asked: Asked) -> Steps[Codes]:
+def _add_or_verify_for_broker(context: RequestContext, requested: Asked) -> Steps[Codes]:
     """Return the code of each partition that another broker wants to add or (`verify_only`) to check."""
-    codes = yield from _find_partition_error_codes(context, asked.topics, by_producer=False)
+    codes = yield from _find_partition_error_codes(context, requested.topics, by_producer=False)
     if any(codes.values()):
         return codes
     transactions = context.cluster.transactions
-    producer = asked.producer_id, asked.producer_epoch
+    producer = requested.producer_id, requested.producer_epoch
     try:
-        transactions.check_is_coordinator(context.node, asked.transactional_id)
-        if not asked.verify_only:
-            transactions.add_partitions(asked.transactional_id, producer, codes, OWN_EPOCHS)
+        transactions.check_is_coordinator(context.node, requested.transactional_id)
+        if not requested.verify_only:
+            transactions.add_partitions(requested.transactional_id, producer, codes, OWN_EPOCHS)
             return codes
     except KafkaError as error:
         return dict.fromkeys(codes, error.code)
     for partition in codes:
         try:
-            transactions.check_partition_in_transaction(asked.transactional_id, producer, partition)
+            transactions.check_partition_in_transaction(requested.transactional_id, producer, partition)
         except KafkaError as error:
             codes[partition] = error.code
         yield
@@ -210,7 +210,7 @@ def _make_topic_results(topics: Sequence[AskedTopic], codes: Codes) -> Steps[lis
 def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
     response = AddOffsetsToTxnResponse()
 
-    def refuse(error: KafkaError) -> None:
+    def set_response_error(error: KafkaError) -> None:
         response.error_code = choose_error_code_for_client(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
 
     transactions, groups = context.cluster.transactions, context.cluster.groups
@@ -222,9 +222,9 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
         partition = GROUPS_TOPIC, groups.log.get_partition_index(request.group_id)
         producer = request.producer_id, request.producer_epoch
         transactions.add_partitions(request.transactional_id, producer, [partition], CLASSIC)
-        context.wait_for(transactions.make_durability_wait(request.transactional_id), refuse)
+        context.delay_answer_until_over(transactions.make_durability_wait(request.transactional_id), set_response_error)
     except KafkaError as error:
-        refuse(error)
+        set_response_error(error)
     return response
 
 
@@ -235,7 +235,7 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
 def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     response = EndTxnResponse()
 
-    def refuse(error: KafkaError) -> None:
+    def set_response_error(error: KafkaError) -> None:
         response.error_code = choose_error_code_for_client(error, context.version >= FIRST_WITH_PRODUCER_FENCED)
         response.producer_id = response.producer_epoch = -1
 
@@ -247,17 +247,17 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
         transactions.check_is_coordinator(context.node, request.transactional_id)
         after = transactions.end_transaction(request.transactional_id, producer, request.committed, version)
         response.producer_id, response.producer_epoch = after
-        context.wait_for(transactions.make_durability_wait(request.transactional_id), refuse)
+        context.delay_answer_until_over(transactions.make_durability_wait(request.transactional_id), set_response_error)
     except KafkaError as error:
-        refuse(error)
+        set_response_error(error)
     return response
 
 
 @handles(ApiKey.WRITE_TXN_MARKERS)
 async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION, is_needed=True)):
-        return await in_slices(_make_marker_errors(request))
-    return await in_slices(write_markers(context.cluster, context.node, request))
+        return await run_in_slices(_make_marker_errors(request))
+    return await run_in_slices(write_markers(context.cluster, context.node, request))
 
 
 def _make_marker_errors(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:
@@ -268,9 +268,9 @@ def _make_marker_errors(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarker
     return response
 
 
-def _make_marker_error_of_topic(asked: MarkerTopic) -> Steps[MarkerTopicResult]:
+def _make_marker_error_of_topic(requested: MarkerTopic) -> Steps[MarkerTopicResult]:
     shape, code = MarkerTopicResult.WritableTxnMarkerPartitionResult, ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     partitions = yield from map_in_steps(
-        lambda index: shape(partition_index=index, error_code=code), asked.partition_indexes
+        lambda index: shape(partition_index=index, error_code=code), requested.partition_indexes
     )
-    return MarkerTopicResult(name=asked.name, partitions=partitions)
+    return MarkerTopicResult(name=requested.name, partitions=partitions)

@@ -46,7 +46,7 @@ class Watch:
         self._news: Promise[None] | None = None
         self._timer: Timer | None = context.cluster.clock.call_later(max_wait_ms, self._on_timeout)
 
-    def count_watched_partitions(self, count: int) -> None:
+    def reserve_watched_partitions(self, count: int) -> None:
         """Count partitions among those that the node watches at most."""
         self._booked += count
         self._context.node.watched += count
@@ -67,25 +67,25 @@ class Watch:
 
     # --- as a waiter ----------------------------------------------------------------------------
 
-    def on_appended(self, partition: Partition, size_bytes: int) -> None:
+    def count_appended_bytes(self, partition: Partition, size_bytes: int) -> None:
         self.grown[partition] = None
         self.missing_bytes -= size_bytes
         if self.missing_bytes <= 0:
-            self._context.cluster.turn.wake_at_end(self)
+            self._context.cluster.turn.check_waiter_at_turn_end(self)
 
-    def on_released(self, share: SharePartition) -> None:
+    def notify_records_released(self, share_partition: SharePartition) -> None:
         """Note that records of this share partition can be acquired."""
-        self.on_appended(share.partition, 0)
+        self.count_appended_bytes(share_partition.partition, 0)
 
-    def on_changed(self) -> None:
+    def notify_partition_changed(self) -> None:
         self.has_changed = True
-        self.check_appended()
+        self.check_appended_bytes()
 
     def _on_timeout(self) -> None:
         self.is_late = True
-        self.check_appended()
+        self.check_appended_bytes()
 
-    def check_appended(self) -> None:
+    def check_appended_bytes(self) -> None:
         news, self._news = self._news, None
         if news is not None:
             news.resolve(None)

@@ -97,12 +97,12 @@ def _check_upgrade_type(update: Update) -> None:
         raise _make_invalid_update_error(update, "A feature version cannot be less than 0.")
 
 
-def _check_level_supported(update: Update, who: str, levels: range) -> None:
+def _check_level_supported(update: Update, subject: str, levels: range) -> None:
     if update.level in levels:
         return
     if levels[-1] == 0:
-        raise _make_invalid_update_error(update, f"{who} does not support this feature.")
-    raise _make_invalid_update_error(update, f"{who} only supports versions {levels[0]}-{levels[-1]}")
+        raise _make_invalid_update_error(update, f"{subject} does not support this feature.")
+    raise _make_invalid_update_error(update, f"{subject} only supports versions {levels[0]}-{levels[-1]}")
 
 
 def _check_upgrade_or_downgrade_allowed(update: Update, current: int) -> None:

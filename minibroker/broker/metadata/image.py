@@ -53,12 +53,12 @@ class Image:
         self.topics_by_id[topic.topic_id] = topic
         self.topics_by_colliding_name.setdefault(make_metric_collision_key(topic.name), {})[topic.name] = topic
 
-    def copy_topic_from_image(self, topic: Topic, beside: Image) -> None:
+    def copy_topic_from_image(self, topic: Topic, source: Image) -> None:
         """Take a topic, or its new partitions, from an image to which their records were applied."""
         known = self.topics_by_id.get(topic.topic_id)
         if known is None:
             topic.overrides = self.get_configs(TOPIC_RESOURCE, topic.name)
-            topic.overrides.update(beside.get_configs(TOPIC_RESOURCE, topic.name))
+            topic.overrides.update(source.get_configs(TOPIC_RESOURCE, topic.name))
             self.add_topic(topic)
             return
         added = topic.partitions[len(known.partitions) :]

@@ -58,8 +58,8 @@ def list_advertised_nodes(nodes: Mapping[int, Node], listener: str) -> Mapping[i
     )
 
 
-def make_partition_answer(partition: Partition, nodes: Collection[int], shape: type[Any]) -> Any:
-    """Return the partition as a `shape` of an answer of Metadata or DescribeTopicPartitions.
+def make_partition_answer(partition: Partition, nodes: Collection[int], answer_type: type[Any]) -> Any:
+    """Return the partition as a `answer_type` of an answer of Metadata or DescribeTopicPartitions.
 
     `nodes` are those that advertise the client's listener; no other is its leader. While its log is offline, which all
     nodes share, it has no leader, as in Kafka with a single replica.
@@ -68,7 +68,7 @@ def make_partition_answer(partition: Partition, nodes: Collection[int], shape: t
     code = ErrorCode.LEADER_NOT_AVAILABLE if leader_id == NO_LEADER else ErrorCode.NONE
     if not code and leader_id not in nodes:
         leader_id, code = NO_LEADER, ErrorCode.LISTENER_NOT_FOUND
-    return shape(
+    return answer_type(
         error_code=code,
         partition_index=partition.index,
         leader_id=leader_id,
@@ -79,21 +79,23 @@ def make_partition_answer(partition: Partition, nodes: Collection[int], shape: t
     )
 
 
-def make_current_leader_answer(partition: Partition, shape: type[Any]) -> Any:
-    """Return the partition's leader and epoch, as a `shape` with the fields leader_id and leader_epoch."""
-    return shape(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
+def make_current_leader_answer(partition: Partition, answer_type: type[Any]) -> Any:
+    """Return the partition's leader and epoch, as a `answer_type` with the fields leader_id and leader_epoch."""
+    return answer_type(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
 
 
 def list_leader_endpoints(
-    nodes: Mapping[int, Node], listener: str, leaders: Iterable[Any], shape: type[Any]
+    nodes: Mapping[int, Node], listener: str, leaders: Iterable[Any], endpoint_type: type[Any]
 ) -> list[Any]:
-    """Return the leaders' endpoints on the client's listener, as a `shape` per node."""
+    """Return the leaders' endpoints on the client's listener, as a `endpoint_type` per node."""
     found = {}
     for leader in leaders:
         node = None if leader is None else nodes.get(leader.leader_id)
         if node is not None and listener in node.endpoints:
             endpoint = node.endpoints[listener]
-            found[node.node_id] = shape(node_id=node.node_id, host=endpoint.host, port=endpoint.port, rack=node.rack)
+            found[node.node_id] = endpoint_type(
+                node_id=node.node_id, host=endpoint.host, port=endpoint.port, rack=node.rack
+            )
     return list(found.values())
 
 

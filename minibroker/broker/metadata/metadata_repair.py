@@ -241,8 +241,8 @@ class Repair:
             return {"cleanup.policy": "compact", "compression.type": codec, "segment.bytes": str(100 << 20)}
         return {"cleanup.policy": "compact"} if cleaned else {}
 
-    def _plan_partitions(self, name: str, topic_id: bytes, known: int, logs: dict[int, FoundLog]) -> None:
-        for index in range(known, max(logs) + 1):
+    def _plan_partitions(self, name: str, topic_id: bytes, recorded_count: int, logs: dict[int, FoundLog]) -> None:
+        for index in range(recorded_count, max(logs) + 1):
             log = logs.get(index)
             where = "begins empty, as it has no directory" if log is None else f"is {log.path}"
             self.steps.append(f"{name}-{index} {where}")

@@ -31,13 +31,13 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 class Waiter(Protocol):
     """A delayed request that an append may complete."""
 
-    def on_appended(self, partition: Partition, size_bytes: int) -> None:
+    def count_appended_bytes(self, partition: Partition, size_bytes: int) -> None:
         """Note that `size_bytes` of new records of the partition are readable."""
 
-    def check_appended(self) -> None:
+    def check_appended_bytes(self) -> None:
         """Check what was appended."""
 
-    def on_changed(self) -> None:
+    def notify_partition_changed(self) -> None:
         """Check again, as the partition was deleted or has a new leader."""
 
 
@@ -45,10 +45,10 @@ class Turn(Protocol):
     """The current turn of the loop, to which a partition reports its appends."""
 
     @property
-    def collects_appends(self) -> bool:
+    def may_delay_appends(self) -> bool:
         """Return whether small appends may wait for the end of the turn."""
 
-    def add_pending(self, partition: Partition, size_bytes: int) -> None:
+    def write_log_at_turn_end(self, partition: Partition, size_bytes: int) -> None:
         """Write the partition's log at the end of the turn, and then wake those who wait for its records."""
 
 
@@ -131,7 +131,7 @@ class Partition:
         if self.is_under_min_isr:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{self} has {len(self.isr)} in-sync replica(s).")
 
-    def hold_or_release_watermark(self) -> None:
+    def update_watermark_hold(self) -> None:
         """Let consumers see new records only while enough replicas are in sync (KIP-966); wake them if there are."""
         held = self.is_under_min_isr
         if self.has_local_log and self.log.is_watermark_held != held:
@@ -145,10 +145,10 @@ class Partition:
         A small batch is written at the end of the turn; answers that report it wait for that, and so do readers.
         Raises KafkaError(KAFKA_STORAGE_ERROR).
         """
-        if turn.collects_appends and len(records) <= COLLECTED_BYTES and len(headers) == 1:
+        if turn.may_delay_appends and len(records) <= COLLECTED_BYTES and len(headers) == 1:
             offset = self.log.append_pending(records, headers[0], self.leader_epoch)
             if offset >= 0:
-                turn.add_pending(self, len(records))
+                turn.write_log_at_turn_end(self, len(records))
                 return offset
         offset = self.log.append(records, headers, self.leader_epoch)
         if self.waiters:  # a marker makes earlier records stable, however many
@@ -158,7 +158,7 @@ class Partition:
     def notify_waiters_of_records(self, size_bytes: int) -> None:
         """Notify those who wait for records of `size_bytes` more."""
         for waiter in self.waiters:
-            waiter.on_appended(self, size_bytes)
+            waiter.count_appended_bytes(self, size_bytes)
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Check the leader epoch that a client sends, -1 for none (KIP-320).
@@ -188,7 +188,7 @@ class Partition:
     def wake_all_waiters(self) -> None:
         """Wake everything that waits, to check again."""
         for waiter in list(self.waiters):
-            waiter.on_changed()
+            waiter.notify_partition_changed()
 
 
 class Topic:

@@ -79,14 +79,14 @@ async def serve_metrics(measured: Measurements | None, present: Callable[[], Mea
     from minibroker.broker.monitoring.metrics import Observed, generate_exposition
     from minibroker.broker.monitoring.metrics_server import MetricsServer, Unavailable
 
-    async def metrics() -> bytes:
+    async def generate_metrics() -> bytes:
         running = present()
         if running is None:
             raise Unavailable
         cluster, server, (_, started_s, requests, syncs, cleaner, *_) = running.cluster, running.server, measured
         return await generate_exposition(Observed(cluster, server, requests, syncs, cleaner, started_s))
 
-    server = MetricsServer(metrics, lambda: has_nodes(present()))
+    server = MetricsServer(generate_metrics, lambda: has_nodes(present()))
     await server.serve(measured.bound, (lambda: _find_tls_context(present())) if measured.over_tls else None)
     try:
         yield
@@ -94,12 +94,12 @@ async def serve_metrics(measured: Measurements | None, present: Callable[[], Mea
         await server.close()
 
 
-def has_nodes(running: Measured | None) -> bool:
+def has_nodes(measured: Measured | None) -> bool:
     """Whether clients can connect: the broker runs, and not all of its nodes are away."""
-    return running is not None and bool(running.cluster.nodes)
+    return measured is not None and bool(measured.cluster.nodes)
 
 
-def _find_tls_context(running: Measured | None) -> ssl.SSLContext | None:
+def _find_tls_context(measured: Measured | None) -> ssl.SSLContext | None:
     """Return the present TLS of the first listener that has it, or None."""
-    nodes = () if running is None else running.cluster.nodes.values()
+    nodes = () if measured is None else measured.cluster.nodes.values()
     return next((tls.current.context for node in nodes for tls in node.tls.values()), None)

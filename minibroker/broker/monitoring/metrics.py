@@ -121,11 +121,11 @@ def _remove_help_and_type(text: bytes) -> bytes:
 
 
 def _make_sampler_by_api(value: Callable[[ApiStatistics], Any]) -> Callable[[Observed], Iterator[Sample]]:
-    def samples(observed: Observed) -> Iterator[Sample]:
+    def sample_apis(observed: Observed) -> Iterator[Sample]:
         for key, statistics in list(observed.requests.by_api.items()):
             yield (get_api_name(key),), value(statistics)
 
-    return samples
+    return sample_apis
 
 
 def _sample_requests(observed: Observed) -> Iterator[Sample]:
@@ -157,11 +157,11 @@ def _sample_accepted_connections(observed: Observed) -> Iterator[Sample]:
 
 
 def _make_sampler_of_authentications(name: str) -> Callable[[Observed], Iterator[Sample]]:
-    def samples(observed: Observed) -> Iterator[Sample]:
+    def sample_authentications(observed: Observed) -> Iterator[Sample]:
         for (node_id, listener), statistics in list(observed.server.authentications.items()):
             yield (str(node_id), listener), getattr(statistics, name)
 
-    return samples
+    return sample_authentications
 
 
 def _sample_delayed_requests(observed: Observed) -> Iterator[Sample]:
@@ -171,18 +171,18 @@ def _sample_delayed_requests(observed: Observed) -> Iterator[Sample]:
 def _make_sampler_of_logs(value: Callable[[Log], int]) -> Callable[[Observed], Iterator[Sample | None]]:
     """Return samples of up to `PARTITIONS_TOLD` partitions, and the sum of the others."""
 
-    def samples(observed: Observed) -> Iterator[Sample | None]:
+    def sample_logs(observed: Observed) -> Iterator[Sample | None]:
         for partition in _iterate_partitions(observed.cluster):
             yield (partition.topic.name, str(partition.index)), value(partition.log)
 
-    return lambda observed: _limit_samples(PARTITIONS_TOLD, samples(observed))
+    return lambda observed: _sum_samples_beyond_limit(PARTITIONS_TOLD, sample_logs(observed))
 
 
-def _limit_samples(most: int, samples: Iterable[Sample | None]) -> Iterator[Sample | None]:
+def _sum_samples_beyond_limit(limit: int, samples: Iterable[Sample | None]) -> Iterator[Sample | None]:
     """Yield so many samples, then None for each, and the sum of these and of those with the labels OTHER."""
     count, rest, others = 0, 0, None
     for sample in samples:
-        if sample is None or (count < most and sample[0][-1] != OTHER):
+        if sample is None or (count < limit and sample[0][-1] != OTHER):
             count += sample is not None
             yield sample
         else:
@@ -256,10 +256,10 @@ def _sample_client_metrics(observed: Observed) -> Iterator[Sample]:
 
 
 def _make_sampler_of_value(value: Callable[[Observed], float]) -> Callable[[Observed], Iterator[Sample]]:
-    def samples(observed: Observed) -> Iterator[Sample]:
+    def sample_value(observed: Observed) -> Iterator[Sample]:
         yield (), value(observed)
 
-    return samples
+    return sample_value
 
 
 API, VERSION, CODE, NODE, LISTENER = ("api",), ("version",), ("code",), ("node",), ("listener",)
@@ -353,7 +353,7 @@ ROWS: tuple[Row, ...] = (
         GAUGE,
         ("group", *LOG),
         LAG_HELP,
-        lambda observed: _limit_samples(LAGS_TOLD, _sample_lags(observed)),
+        lambda observed: _sum_samples_beyond_limit(LAGS_TOLD, _sample_lags(observed)),
     ),
     Row("topics", GAUGE, (), "Topics.", _make_sampler_of_value(lambda o: len(o.cluster.image.topics))),
     Row("partitions", GAUGE, (), "Partitions of all topics.", _make_sampler_of_value(_count_partitions)),

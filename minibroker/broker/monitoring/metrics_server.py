@@ -23,8 +23,8 @@ PATH = "/metrics"
 class Unavailable(Exception):
     """There are currently no metrics; the message says why, in one line."""
 
-    def __init__(self, why: str = DOWN) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str = DOWN) -> None:
+        super().__init__(reason)
 
 
 class MetricsServer:

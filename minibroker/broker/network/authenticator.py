@@ -192,9 +192,9 @@ class Authenticator:
         """Return the mechanism that the client has chosen, or an empty text."""
         return self._mechanism
 
-    def find_objection(self, key: int) -> str | None:
+    def find_objection_to_request(self, api_key: int) -> str | None:
         """Return why a client that must authenticate may not send a request of this API now, or None if it may."""
-        if key in ADMITTED[self._state]:
+        if api_key in ADMITTED[self._state]:
             return None
         if self._state is not State.EXPIRED:
             return NOT_YET
@@ -206,16 +206,16 @@ class Authenticator:
         """Return whether the client has begun to authenticate, and must send its next token."""
         return self._state is State.EXCHANGE
 
-    def refuse(self, reason: str, items: list[Any]) -> Outcome:
+    def refuse_after_delay(self, reason: str, answer_parts: list[Any]) -> Outcome:
         """Send these items after the delay for failures, and close the connection."""
-        return self._begin_coroutine(self._refuse_after_delay(reason, lambda: items))
+        return self._begin_coroutine(self._refuse_after_delay(reason, lambda: answer_parts))
 
     def note_api_versions_sent(self) -> None:
         """Note that the client has sent ApiVersions, which it may do once, as its first request."""
         if self._state is State.FIRST:
             self._state = State.VERSIONS_TOLD
 
-    def may_send_handshake(self) -> bool:
+    def may_begin_handshake(self) -> bool:
         """Return whether the client may send a SaslHandshake now.
 
         After an authentication it may do so only if its session has a limited lifetime, and at most once a second.
@@ -234,7 +234,7 @@ class Authenticator:
         if self._state in (State.AUTHENTICATED, State.EXPIRED):
             self._restart_exchange(mechanism)
         enabled = self._listener.mechanisms
-        if mechanism not in enabled or self._ask_judges(mechanism, None).is_refused:
+        if mechanism not in enabled or self._ask_login_judges(mechanism, None).is_refused:
             others = [name for name in enabled if name != mechanism]
             refused = answer(ErrorCode.UNSUPPORTED_SASL_MECHANISM, others)
             return await self._refuse_after_delay("asked for a SASL mechanism that is not enabled", lambda: refused)
@@ -243,7 +243,7 @@ class Authenticator:
             self._mechanism = mechanism
             self._exchange = enabled[mechanism].begin(self._listener)
         if version == 0:
-            self._connection.divert_frames(self._take_frame)
+            self._connection.set_token_frame_executor(self._evaluate_headerless_token)
         return answer(ErrorCode.NONE, list(enabled))
 
     def _restart_exchange(self, mechanism: str) -> None:
@@ -268,11 +268,11 @@ class Authenticator:
     async def evaluate_token(self, token: bytes, answer: Answer[Answered]) -> Answered:
         """Handle the client's next token. Return the result of `answer` for the reply."""
         if self._failure is not None:  # the request that failed is run again
-            return await self._fail_with_reply(self._failure, answer)
+            return await self._refuse_client_with_reply(self._failure, answer)
         if self._proven is not None:  # so it does here
             return await self._conclude_exchange(self._proven, answer)
         if self._unwanted is not None:
-            return await self._fail_with_reply(_make_refusal(self._unwanted), answer)
+            return await self._refuse_client_with_reply(_make_refusal(self._unwanted), answer)
         if self._exchange is None:
             raise ValueError("a SASL token without a handshake before it")
         try:
@@ -285,34 +285,34 @@ class Authenticator:
         except StopIteration as end:
             return await self._conclude_exchange(end.value, answer)
         except AuthenticationFailed as error:
-            return await self._fail_with_reply(_make_refusal(str(error)), answer)
+            return await self._refuse_client_with_reply(_make_refusal(str(error)), answer)
         except InvalidCredentials as error:
-            return await self._fail_with_reply(self._make_invalid_credentials(), answer, str(error))
+            return await self._refuse_client_with_reply(self._make_invalid_credentials(), answer, str(error))
         return answer(Reply(ErrorCode.NONE, "", challenge, 0))
 
     async def _conclude_exchange(self, end: Authenticated, answer: Answer[Answered]) -> Answered:
         principal = Principal(USER, end.name)
         if self._previous not in (None, principal):
             before = self._previous
-            return await self._fail_with_reply(
+            return await self._refuse_client_with_reply(
                 _make_refusal(
                     f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
                     f"{principal.type}.{principal.name}"
                 ),
                 answer,
             )
-        verdict = self._ask_judges(self._mechanism, end.name)
+        verdict = self._ask_login_judges(self._mechanism, end.name)
         if verdict.delay_ms:
             self._proven = end
             await sleep(self._listener.clock, verdict.delay_ms)
         self._proven = None
         if verdict.is_refused:
-            return await self._fail_with_reply(
+            return await self._refuse_client_with_reply(
                 self._make_invalid_credentials(), answer, "they are refused all the same"
             )
         return self._accept_client(end, verdict.session_ms, answer)
 
-    def _ask_judges(self, mechanism: str, user: str | None) -> Verdict:
+    def _ask_login_judges(self, mechanism: str, user: str | None) -> Verdict:
         """Return what the judges decide, all together."""
         login = Login(self._connection, self._connection.node.node_id, self.client_id, mechanism, user)
         verdicts = [verdict for each in self._listener.judges if (verdict := each.judge_login(login)) is not None]
@@ -339,7 +339,7 @@ class Authenticator:
         connection.template = None
         connection.must_authenticate = False
         connection.limit_bytes = self._limit_bytes
-        connection.divert_frames(None)
+        connection.set_token_frame_executor(None)
         return answer(Reply(ErrorCode.NONE, "", end.token, self._begin_session(end.expires_ms, session_ms)))
 
     def _begin_session(self, expires_ms: int | None, session_ms: int | None) -> int:
@@ -367,10 +367,10 @@ class Authenticator:
 
     # --- tokens without headers -----------------------------------------------------------------
 
-    def _take_frame(self, _: Connection, frame: memoryview) -> Outcome:
+    def _evaluate_headerless_token(self, _: Connection, frame: memoryview) -> Outcome:
         """Handle a token that was sent as a frame without a header."""
         try:
-            return self._begin_coroutine(self.evaluate_token(bytes(frame), _encode_bare))
+            return self._begin_coroutine(self.evaluate_token(bytes(frame), _encode_headerless_token))
         except Exception as error:
             self._log_failure(error)
         self._connection.close_after_answers()
@@ -400,7 +400,7 @@ class Authenticator:
         told = f"Authentication failed during {doing} due to invalid credentials with SASL mechanism"
         return _make_refusal(f"{told} {self._mechanism}")
 
-    async def _fail_with_reply(self, reply: Reply, answer: Answer[Answered], reason: str = "") -> Answered:
+    async def _refuse_client_with_reply(self, reply: Reply, answer: Answer[Answered], reason: str = "") -> Answered:
         """Refuse the client with `reply`. Only the log gets `reason`."""
         self._failure = reply
         return await self._refuse_after_delay(f"{reply.message}{reason and ': '}{reason}", lambda: answer(reply))
@@ -440,6 +440,6 @@ def _make_refusal(message: str) -> Reply:
     return Reply(ErrorCode.SASL_AUTHENTICATION_FAILED, shorten_text(message, MESSAGE_CHARACTERS), b"", 0)
 
 
-def _encode_bare(reply: Reply) -> list[Any]:
+def _encode_headerless_token(reply: Reply) -> list[Any]:
     """Return the frame of a reply without a header; a failure has none."""
     return [] if reply.error_code else [PREFIX.pack(len(reply.token)) + reply.token]

@@ -54,7 +54,7 @@ class BusyPolling:
         self._vain_periods = self._skipped_reads = 0
         self._polled_at = self._until = self._resumes_at = 0.0
 
-    def note_read(self) -> None:
+    def keep_polling_after_read(self) -> None:
         """Stay awake for a while from now on."""
         if self._is_on:
             self._reads += 1
@@ -65,9 +65,9 @@ class BusyPolling:
             self._reads = 1
             self._skipped_reads = 0
             self._until = 0.0  # not begun
-            self._call_soon(self._poll_again)
+            self._call_soon(self._poll_or_stop)
 
-    def _poll_again(self) -> None:
+    def _poll_or_stop(self) -> None:
         """Run in each turn of the loop, which does not sleep while there is something to run in the next one."""
         now, reads, polled_at = self._now(), self._reads, self._polled_at
         self._reads, self._polled_at = 0, now
@@ -83,7 +83,7 @@ class BusyPolling:
         elif reads > FEW_READS or now < self._resumes_at:
             self._is_on = False
         else:
-            self._call_soon(self._poll_again)
+            self._call_soon(self._poll_or_stop)
 
 
 def choose_busy_poll_us(setting: int) -> int:

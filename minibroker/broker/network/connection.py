@@ -28,7 +28,7 @@ from minibroker.broker.network.framing import (
     PartialFrame,
     read_frame_size,
 )
-from minibroker.broker.network.gone_clients import Nowhere, report_lost_answers, run_for_nobody
+from minibroker.broker.network.gone_clients import Nowhere, report_lost_answers, run_request_of_lost_client
 from minibroker.broker.network.output_items import Due
 from minibroker.broker.network.pipelines import REQUESTS_PER_TURN, Pipelines
 from minibroker.broker.security.principals import ANONYMOUS, Principal
@@ -164,18 +164,18 @@ class Connection:
             return self._partial.get_room()
         return scratch[:OWN_BYTES] if self._budget.full else scratch
 
-    def take_received(self, scratch: memoryview, count: int) -> None:
+    def process_received_data(self, scratch: memoryview, count: int) -> None:
         """Take the first `count` bytes of what `get_receive_buffer` returned, without keeping a view of `scratch`."""
         partial = self._partial
         if self.closed:
             return  # answers are still sent; nothing more is read
         if partial is None:
-            self._take_bytes(scratch[:count])
+            self._run_or_queue_received_data(scratch[:count])
             return
-        partial.note_filled(count)
+        partial.count_filled_bytes(count)
         self._extend_frame(partial)
 
-    def _take_bytes(self, data: memoryview) -> None:
+    def _run_or_queue_received_data(self, data: memoryview) -> None:
         if self._backlog is None:
             self._run_complete_frames(data)
             return
@@ -195,29 +195,29 @@ class Connection:
             return
         if not grown:
             self._outlet.pause_reading()
-            partial.wait_for_room(lambda: self._outlet.call_soon(self._continue_with_budget))
+            partial.call_when_memory_is_free(lambda: self._outlet.call_soon(self._extend_frame_when_memory_is_free))
         elif partial.complete:
             self._partial = None
             self._running = partial
             try:
                 self._run_complete_frames(partial.bytes)
             finally:
-                left = self.hand_over_frame()  # None if somebody else has taken it
+                left = self.hand_over_frame_buffer()  # None if somebody else has taken it
                 if left is not None:
                     left.close()
 
     def _close_to_free_memory(self) -> None:
         """Close the connection, as it holds memory that others need and hardly makes progress."""
-        self._log_end("it sends hardly anything of a request for whose memory others wait")
+        self._log_closing("it sends hardly anything of a request for whose memory others wait")
         if self._partial is not None:
             self._partial.close()
             self._partial = None
         self.close_after_failure()
 
-    def _log_end(self, reason: str) -> None:
+    def _log_closing(self, reason: str) -> None:
         log.warning("closing %s (%s): %s", self.peer, self.software or "?", reason, extra=self.log_fields)
 
-    def _continue_with_budget(self) -> None:
+    def _extend_frame_when_memory_is_free(self) -> None:
         if self._partial is not None and not self.closed:
             self._outlet.resume_reading()
             self._extend_frame(self._partial)
@@ -226,7 +226,7 @@ class Connection:
         """Run the complete frames in `data` that may run now, and keep the rest."""
         answers: list[Any] = []
         try:
-            position = self._run_frames(data, answers)
+            position = self._run_requests_in_data(data, answers)
         except FrameError as error:
             position = len(data)
             self._refuse_frame(error)
@@ -241,14 +241,14 @@ class Connection:
             if position < 0:
                 self._pipelines.queue_connection(self)
         elif self.is_gone:
-            self._forget_client()
+            self._release_client_state()
         elif position < len(data):
             self._partial = partial = PartialFrame(
                 data[position:], self.limit_bytes, self._budget, self._close_to_free_memory, self._least_bytes
             )
             self._extend_frame(partial)
 
-    def _run_frames(self, data: memoryview, answers: list[Any]) -> int:
+    def _run_requests_in_data(self, data: memoryview, answer_parts: list[Any]) -> int:
         """Run the frames in `data`; return the end of the last one, negative if other connections have their turn."""
         position, end, ran, stop_at = 0, len(data), 0, 0.0
         while end - position >= PREFIX_BYTES and not self.muted:
@@ -263,18 +263,18 @@ class Connection:
             size_bytes, position = stop - position, stop
             ran += 1
             if isinstance(outcome, list):
-                answers += outcome
+                answer_parts += outcome
             elif outcome is None:
                 if self.closed:
                     break
             elif isinstance(outcome, DelayedOperation):
-                self._keep_delayed(outcome, size_bytes)
+                self._set_delayed_operation(outcome, size_bytes)
                 break
             else:
-                self._send_when_turn_ends(answers, outcome)
+                self._queue_answer_until_turn_end(answer_parts, outcome)
         return position
 
-    def _send_when_turn_ends(self, answers: list[Any], due: Due) -> None:
+    def _queue_answer_until_turn_end(self, answers: list[Any], due: Due) -> None:
         """Queue an answer to send at the end of the turn, behind earlier ones."""
         if self._due is None:
             self._due = []
@@ -302,7 +302,7 @@ class Connection:
         items: list[Any] = []
         try:
             for each in due:
-                items += each if isinstance(each, list) else each.list_items_to_send()
+                items += each if isinstance(each, list) else each.list_answer_parts()
         except Exception:
             log.exception("closing %s: a request failed", self.peer, extra=self.log_fields)
             self.closed = True
@@ -314,19 +314,19 @@ class Connection:
 
     def _refuse_frame(self, error: FrameError) -> None:
         """Close the connection, as the next frame cannot be found after an invalid size."""
-        self._log_end(f"it sent {error}")
+        self._log_closing(f"it sent {error}")
         self.close_after_answers()
 
-    def divert_frames(self, execute: Execute | None) -> None:
-        """Pass the next frames, which are no requests and may be short, to `execute`; None ends this."""
-        if execute is not None:
-            self._diverted, self._execute, self._least_bytes = self._execute, execute, 0
+    def set_token_frame_executor(self, executor: Execute | None) -> None:
+        """Pass the next frames, which are no requests and may be short, to `executor`; None ends this."""
+        if executor is not None:
+            self._diverted, self._execute, self._least_bytes = self._execute, executor, 0
         elif self._diverted is not None:
             self._execute, self._diverted, self._least_bytes = self._diverted, None, MINIMUM_FRAME_BYTES
 
     # --- waiting --------------------------------------------------------------------------------
 
-    def hand_over_frame(self) -> PartialFrame | None:
+    def hand_over_frame_buffer(self) -> PartialFrame | None:
         """Hand over the running frame, whose bytes stay valid until the caller closes it.
 
         Return None for a frame in the scratch buffer; the caller must copy its bytes.
@@ -346,29 +346,29 @@ class Connection:
     def unmute(self) -> None:
         """Continue with the requests that have arrived meanwhile."""
         self.muted = False
-        self.resume()
+        self.resume_requests()
 
-    def _keep_delayed(self, delayed: DelayedOperation[Any], size_bytes: int) -> None:
+    def _set_delayed_operation(self, delayed: DelayedOperation[Any], size_bytes: int) -> None:
         self._delayed = delayed
         self._request_bytes = size_bytes
-        self.count_held_request()
+        self.count_delayed_request_bytes()
 
-    def count_held_request(self) -> None:
+    def count_delayed_request_bytes(self) -> None:
         """Count the delayed request if it stays in memory until it is answered."""
         if self._delayed is not None and self._delayed.holds_decoded_request:
             self._budget.purgatory.add_request(self, self._request_bytes)
 
-    def give_up(self, reason: str) -> None:
+    def disconnect_unless_answered(self, reason: str) -> None:
         """Close the connection in the next turn unless its delayed request is answered before."""
-        self._log_end(reason)
-        self._outlet.call_soon(self._close_given_up)
+        self._log_closing(reason)
+        self._outlet.call_soon(self._disconnect_if_unanswered)
 
-    def _close_given_up(self) -> None:
+    def _disconnect_if_unanswered(self) -> None:
         if self._delayed is not None:
             self._delayed.give_up()
             self.close_after_failure()
 
-    def _take_delayed(self) -> DelayedOperation[Any] | None:
+    def _remove_delayed_operation(self) -> DelayedOperation[Any] | None:
         """Remove and return the delayed request, if there is one."""
         delayed, self._delayed = self._delayed, None
         self._budget.purgatory.remove_request(self)
@@ -376,28 +376,28 @@ class Connection:
 
     def send_delayed_answer(self, items: list[Any] | None) -> None:
         """Send the answer of the delayed request, if it has one; the frames behind it run in the next turn."""
-        self._take_delayed()
+        self._remove_delayed_operation()
         self._send_items(items or [])
         if self.closed:
             self._close()
         else:
-            self._outlet.call_soon(self.resume)
+            self._outlet.call_soon(self.resume_requests)
 
     def rerun_delayed_request(self) -> None:
         """Run the delayed request once more, as the cluster is another one; close the connection if it is too late."""
         self.unmute()  # the clock may be a different one now
-        if self._delayed is not None and not self._delayed.run_again():
+        if self._delayed is not None and not self._delayed.rerun_in_new_cluster():
             self.close_after_failure()
 
     def close_after_failure(self) -> None:
         """Close the connection once earlier answers are sent, as a request cannot be answered."""
         self.closed = True
-        delayed = self._take_delayed()
+        delayed = self._remove_delayed_operation()
         if delayed is not None:
             delayed.close()  # another request may be the one that fails
         self._close()
 
-    def resume(self) -> None:
+    def resume_requests(self) -> None:
         """Continue with the backlog, if nothing prevents it any more."""
         if self.closed or self._backlog is None or self._delayed is not None or self.muted or self._outlet.congested:
             return
@@ -420,7 +420,7 @@ class Connection:
     @property
     def has_partial_request(self) -> bool:
         """Return whether the client has begun a request whose rest the broker is ready to read."""
-        return self._partial is not None and not self._partial.waits
+        return self._partial is not None and not self._partial.waits_for_memory
 
     def close_after_answers(self) -> None:
         """Close the connection once earlier answers are sent, and that of the request which runs."""
@@ -444,16 +444,16 @@ class Connection:
             self._partial = None
         delayed, runs = self._delayed, bool(self._backlog) and not self.closed and self._diverted is None
         if delayed is not None and not (runs and delayed.must_complete_without_client):
-            self._take_delayed()
+            self._remove_delayed_operation()
             delayed.drop_for_lost_client()
         if not runs:
-            self._forget_client()
+            self._release_client_state()
             return
-        self._execute = partial(run_for_nobody, self._execute)
-        self._outlet = Nowhere(self._outlet.call_soon, self._forget_client)
-        self.resume()
+        self._execute = partial(run_request_of_lost_client, self._execute)
+        self._outlet = Nowhere(self._outlet.call_soon, self._release_client_state)
+        self.resume_requests()
 
-    def _forget_client(self) -> None:
+    def _release_client_state(self) -> None:
         """Forget the client: nothing of it runs any more."""
         self.closed = True
         farewells, self._farewells = self._farewells, None

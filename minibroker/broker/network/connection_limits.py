@@ -48,7 +48,7 @@ class ConnectionLimits:
         self._next_ms: dict[str, float] = {}  # by listener, when the first that waits may be admitted
         self._rates: dict[str, Rate] = {}
 
-    def on_connected(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
+    def admit_connection(self, connection: Accepted, close_soon: Callable[[], None]) -> None:
         """Take in a new connection, or let it wait, or have it closed."""
         settings, host = self.cluster.get_node_settings(self._node_id), connection.host
         self._open[host] += 1
@@ -70,14 +70,14 @@ class ConnectionLimits:
             return
         waiting = self._waiting[connection.listener]
         if not waiting:
-            self._count_next(connection.listener, settings)
+            self._charge_next_connection(connection.listener, settings)
             if self._may_admit(connection.listener, settings):
                 self._admit_or_wait(connection, close_soon)
                 return
         connection.mute()
         waiting[connection] = close_soon
 
-    def on_closed(self, connection: Accepted) -> None:
+    def release_connection(self, connection: Accepted) -> None:
         """Forget a connection that has been closed, and let others take its place; nothing if it did not come."""
         if connection in self._admitted:
             self._make_release(connection)
@@ -99,7 +99,7 @@ class ConnectionLimits:
                 self._admit_or_wait(connection, waiting.pop(connection))
                 connection.unmute()
                 if waiting:
-                    self._count_next(listener, settings)
+                    self._charge_next_connection(listener, settings)
 
     def close_excess_connections(self) -> None:
         """Close the connections that were idle for longest, while there are more than `max.connections`."""
@@ -135,7 +135,7 @@ class ConnectionLimits:
         node = self.cluster.nodes.get(self._node_id)
         return node is not None and len(node.open_listeners) > 1 and listener == of_brokers.upper()
 
-    def _count_next(self, listener: str, settings: Settings) -> None:
+    def _charge_next_connection(self, listener: str, settings: Settings) -> None:
         """Count the next connection of a listener for the rates, which say when it may be admitted."""
         rate = "max.connection.creation.rate"
         throttle_ms = self._compute_throttle_ms(listener, get_listener_setting(settings, rate, listener))
@@ -153,13 +153,13 @@ class ConnectionLimits:
                 return bound
         return None
 
-    def _compute_throttle_ms(self, who: str, bound: float) -> int:
+    def _compute_throttle_ms(self, subject: str, per_second: float) -> int:
         """Count a new connection; return for how many ms it must wait, at most one window."""
         settings, now_ms = self.cluster.settings, int(self._clock.monotonic_ms())
         size_ms: int = 1000 * settings["quota.window.size.seconds"]
-        rate = self._rates.pop(who, None) or Rate(Windows(settings["quota.window.num"], size_ms))
+        rate = self._rates.pop(subject, None) or Rate(Windows(settings["quota.window.num"], size_ms))
         if len(self._rates) >= RATES_MAX:
             del self._rates[next(iter(self._rates))]
-        self._rates[who] = rate
+        self._rates[subject] = rate
         rate.record_value(1, now_ms)
-        return min(rate.compute_throttle_ms(bound, now_ms), size_ms) if bound else size_ms
+        return min(rate.compute_throttle_ms(per_second, now_ms), size_ms) if per_second else size_ms

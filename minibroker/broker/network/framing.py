@@ -74,9 +74,9 @@ class Pool:
         self._growing.pop(frame, None)
         self._growing[frame] = self._now_ms()
 
-    def wait_for_room(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
-        """Call `wake` when there is room for the next bytes of `frame`; make room if there are idle ones."""
-        self.waiting[frame] = wake
+    def call_when_memory_is_free(self, frame: PartialFrame, callback: Callable[[], None]) -> None:
+        """Call `callback` when there is room for the next bytes of `frame`; make room if there are idle ones."""
+        self.waiting[frame] = callback
         self._growing.pop(frame, None)  # it waits for memory, not for its client
         self.make_room([frame])
 
@@ -114,14 +114,14 @@ class Pool:
         free_bytes = self.limit_bytes - self.held_bytes
         if oldest is not None and oldest in self.waiting:
             free_bytes -= self._count_growth_bytes(oldest)
-            self._wake_frame(oldest)
+            self._call_waiting_frame(oldest)
         for waiting in sorted(self.waiting, key=lambda frame: frame.missing_bytes):
             free_bytes -= self._count_growth_bytes(waiting)
             if free_bytes < 0:
                 break
-            self._wake_frame(waiting)
+            self._call_waiting_frame(waiting)
 
-    def _wake_frame(self, frame: PartialFrame) -> None:
+    def _call_waiting_frame(self, frame: PartialFrame) -> None:
         self.note_progress(frame)
         self.waiting.pop(frame)()
 
@@ -136,7 +136,7 @@ class FrameBudget:
     """
 
     def __init__(self, limit_bytes: int = LARGE_FRAMES_BYTES, clock: Clock | None = None) -> None:
-        now_ms = _get_no_time if clock is None else clock.monotonic_ms
+        now_ms = _return_zero_ms if clock is None else clock.monotonic_ms
         self.small = Pool(SMALL_FRAMES_BYTES, now_ms)
         self.large = Pool(limit_bytes, now_ms)
         self._clock = clock
@@ -154,9 +154,9 @@ class FrameBudget:
     def set_held_bytes(self, frame: PartialFrame, size_bytes: int) -> None:
         """Set the memory of `frame` to `size_bytes`, which have already arrived."""
         frame.pool.set_held_bytes(frame, size_bytes)
-        self._count_waiting()
+        self._update_fullness()
 
-    def try_to_book(self, frame: PartialFrame, size_bytes: int) -> bool:
+    def try_to_reserve_memory(self, frame: PartialFrame, size_bytes: int) -> bool:
         """Book `size_bytes` in total for `frame`; return False, and book nothing, if it must wait."""
         if not frame.pool.has_room(frame, size_bytes):
             return False
@@ -166,30 +166,30 @@ class FrameBudget:
     def release_frame(self, frame: PartialFrame) -> None:
         """Remove `frame`, and let waiting frames try again."""
         frame.pool.release_frame(frame)
-        self._count_waiting()
+        self._update_fullness()
 
-    def wait_for_room(self, frame: PartialFrame, wake: Callable[[], None]) -> None:
-        """Call `wake` when `try_to_book` should be tried again for `frame`."""
-        frame.pool.wait_for_room(frame, wake)
-        self._schedule_look()
+    def call_when_memory_is_free(self, frame: PartialFrame, callback: Callable[[], None]) -> None:
+        """Call `callback` when `try_to_reserve_memory` should be tried again for `frame`."""
+        frame.pool.call_when_memory_is_free(frame, callback)
+        self._schedule_stalled_check()
 
-    def _schedule_look(self) -> None:
+    def _schedule_stalled_check(self) -> None:
         if self._clock is not None and not self._looks_again and (self.small.waiting or self.large.waiting):
             self._looks_again = True
-            self._clock.call_later(PATIENCE_MS, self._close_stalled)
+            self._clock.call_later(PATIENCE_MS, self._disconnect_stalled_frames)
 
-    def _close_stalled(self) -> None:
+    def _disconnect_stalled_frames(self) -> None:
         self._looks_again = False
         for pool in (self.small, self.large):
             pool.make_room(list(pool.waiting))
-        self._schedule_look()
+        self._schedule_stalled_check()
 
     def add_backlog_bytes(self, more_bytes: int) -> None:
         """Add `more_bytes`, which may be negative, to the bytes behind unfinished requests."""
         self.backlog_bytes += more_bytes
-        self._count_waiting()
+        self._update_fullness()
 
-    def _count_waiting(self) -> None:
+    def _update_fullness(self) -> None:
         self.full = self.held_bytes >= self.large.limit_bytes
 
     def get_buffer(self, size_bytes: int, total_bytes: int) -> memoryview:
@@ -209,7 +209,7 @@ class FrameBudget:
             self._lent = False
 
 
-def _get_no_time() -> float:
+def _return_zero_ms() -> float:
     return 0.0
 
 
@@ -236,10 +236,10 @@ class PartialFrame:
         start: memoryview,
         limit_bytes: int,
         budget: FrameBudget,
-        give_up: Callable[[], None],
+        disconnect: Callable[[], None],
         least_bytes: int = MINIMUM_FRAME_BYTES,
     ) -> None:
-        self.give_up = give_up
+        self.give_up = disconnect
         self.pool = budget.small
         self._budget = budget
         self._limit_bytes = limit_bytes
@@ -261,7 +261,7 @@ class PartialFrame:
         return self._buffer
 
     @property
-    def waits(self) -> bool:
+    def waits_for_memory(self) -> bool:
         """Return whether the frame waits for memory."""
         return self in self.pool.waiting
 
@@ -269,7 +269,7 @@ class PartialFrame:
         """Return the buffer for the next bytes; never empty after `grow`."""
         return self._buffer[self._filled : self._filled + READ_BYTES]
 
-    def note_filled(self, count: int) -> None:
+    def count_filled_bytes(self, count: int) -> None:
         """Record that `count` bytes were written to the start of `get_room()`."""
         self._filled += count
         if self._filled - self._seen_bytes >= LEAST_PROGRESS_BYTES:
@@ -292,7 +292,7 @@ class PartialFrame:
         if self._filled < len(self._buffer) or self.complete:
             return True
         size = self.choose_buffer_bytes()
-        if not self._budget.try_to_book(self, size):
+        if not self._budget.try_to_reserve_memory(self, size):
             return False
         if isinstance(self._buffer.obj, mmap):
             self._buffer = memoryview(self._buffer.obj)[:size]
@@ -309,9 +309,9 @@ class PartialFrame:
             self.pool = self._budget.large
         self._budget.set_held_bytes(self, len(self._buffer))
 
-    def wait_for_room(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when `grow` should be tried again."""
-        self._budget.wait_for_room(self, wake)
+    def call_when_memory_is_free(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when `grow` should be tried again."""
+        self._budget.call_when_memory_is_free(self, callback)
 
     def close(self) -> None:
         """Release the frame's memory, to which other frames may then write."""

@@ -40,10 +40,10 @@ def report_lost_answers(answers: Sequence[list[Any] | Due]) -> None:
     for answer in answers:
         for item in answer if isinstance(answer, list) else (answer,):
             if isinstance(item, Mark | ObservedDue):
-                item.on_lost()
+                item.report_answer_lost()
 
 
-def run_for_nobody(execute: Execute, connection: Connection, frame: memoryview) -> Outcome:
+def run_request_of_lost_client(execute: Execute, connection: Connection, frame: memoryview) -> Outcome:
     """Run a request whose client has gone, if it may change something; return its outcome if the next one must wait."""
     if API_KEY.unpack_from(frame)[0] in READS:
         return None

@@ -12,13 +12,13 @@ CLOSE: Final = None  # close the socket once everything before it is sent
 class Sent(Protocol):
     """An observer of whether an answer was sent."""
 
-    def add_mark(self, items: list[Any]) -> list[Any]:
+    def add_mark_to_answer(self, items: list[Any]) -> list[Any]:
         """Return the items to send for an answer, with a mark behind them."""
 
-    def on_sent(self, sent_bytes: int) -> None:
+    def report_answer_sent(self, sent_bytes: int) -> None:
         """Handle that the answer was sent."""
 
-    def on_lost(self) -> None:
+    def report_answer_lost(self) -> None:
         """Handle that the answer will never be sent."""
 
 
@@ -33,13 +33,13 @@ class Mark:
         self._answer = answer
         self._sent_bytes = sent_bytes
 
-    def on_reached(self) -> None:
+    def report_answer_sent(self) -> None:
         """Report that everything before the mark was sent."""
-        self._answer.on_sent(self._sent_bytes)
+        self._answer.report_answer_sent(self._sent_bytes)
 
-    def on_lost(self) -> None:
+    def report_answer_lost(self) -> None:
         """Report that the mark will never be reached."""
-        self._answer.on_lost()
+        self._answer.report_answer_lost()
 
 
 class Refusal(list[Any]):
@@ -49,7 +49,7 @@ class Refusal(list[Any]):
 class Due(Protocol):
     """An answer that may be sent at the end of the loop's turn, and no earlier."""
 
-    def list_items_to_send(self) -> list[Any]:
+    def list_answer_parts(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
 
 
@@ -62,17 +62,17 @@ class ObservedDue:
         self._due = due
         self._observer = observer
 
-    def list_items_to_send(self) -> list[Any]:
+    def list_answer_parts(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
         try:
-            return self._observer.add_mark(self._due.list_items_to_send())
+            return self._observer.add_mark_to_answer(self._due.list_answer_parts())
         except BaseException:
-            self.on_lost()
+            self.report_answer_lost()
             raise
 
-    def on_lost(self) -> None:
+    def report_answer_lost(self) -> None:
         """Report that the answer will never be sent."""
-        self._observer.on_lost()
+        self._observer.report_answer_lost()
 
 
 BYTES: Final = frozenset({bytes, bytearray, Output})

@@ -19,7 +19,7 @@ TURN_SECONDS = 0.002  # of the processor's time, so it is not the passed-in cloc
 class Resumable(Protocol):
     """The part of a connection that is used here."""
 
-    def resume(self) -> None:
+    def resume_requests(self) -> None:
         """Run the requests that wait, as far as the turn allows."""
 
 
@@ -49,22 +49,22 @@ class Pipelines:
     def _schedule_turn(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._call_soon(self._begin_turn)
+            self._call_soon(self._run_turn)
 
-    def _begin_turn(self) -> None:
+    def _run_turn(self) -> None:
         self._is_due = False
         try:
-            self._resume_queued()
+            self._resume_queued_connections()
         finally:
             self._stop_at = 0.0  # sockets that are ready share the next slice
             if self._line:
                 self._schedule_turn()
 
-    def _resume_queued(self) -> None:
+    def _resume_queued_connections(self) -> None:
         if self._line:
             stop_at = self._stop_at = time.monotonic() + TURN_SECONDS
             for connection in list(self._line):
                 del self._line[connection]
-                connection.resume()
+                connection.resume_requests()
                 if time.monotonic() > stop_at:
                     return

@@ -15,7 +15,7 @@ LIMIT_BYTES = 256 << 20
 class Waiting(Protocol):
     """The part of a client that is used here."""
 
-    def give_up(self, reason: str) -> None:
+    def disconnect_unless_answered(self, reason: str) -> None:
         """Close the connection soon, as its request takes too much memory."""
 
 
@@ -39,7 +39,7 @@ class Purgatory:
             size_bytes = self._held[largest]
             self.remove_request(largest)
             reason = f"its request of {size_bytes} bytes waits, and with those of others that is more than"
-            largest.give_up(f"{reason} {self.limit_bytes}")
+            largest.disconnect_unless_answered(f"{reason} {self.limit_bytes}")
 
     def remove_request(self, client: Waiting) -> None:
         """Remove the waiting request of `client`."""

@@ -165,9 +165,9 @@ class ClientSocket:
 
     def buffer_updated(self, nbytes: int) -> None:
         self.progress_ms = self._shared.now_ms()
-        self._connection.take_received(self._shared.scratch, nbytes)
+        self._connection.process_received_data(self._shared.scratch, nbytes)
         if self._shared.polling is not None:
-            self._shared.polling.note_read()
+            self._shared.polling.keep_polling_after_read()
 
     def pause_reading(self) -> None:
         if not self._paused_reading:
@@ -204,56 +204,56 @@ class ClientSocket:
         if not self._write_paused and not self._pump_due:
             self._write_pending()
         elif self._is_full:
-            self._count_unread()
+            self._report_unread_bytes()
 
     def count_untaken_bytes(self) -> int:
         """Return how many written bytes the client has not read; while it is not 0, nothing more is written."""
         return self._transport.get_write_buffer_size()
 
-    def _count_unread(self) -> None:
+    def _report_unread_bytes(self) -> None:
         queued_bytes = sum([len(item) for item in self._queue if item.__class__ in BYTES])
         self._shared.unread.set_unread_bytes(self, self.count_untaken_bytes() + queued_bytes)
 
-    def hold_output(self) -> None:
+    def hold_back_output(self) -> None:
         """Hold back all output, as if the process were stopped."""
         self._held = self._write_paused = True
 
-    def release_output(self) -> None:
+    def send_held_output(self) -> None:
         """Send the output that was held back."""
         if self._held:
             self._held = False
-            self._may_write()
+            self._resume_writes_if_allowed()
 
     def pause_writing(self) -> None:
         self._is_full = self._write_paused = True
-        self._count_unread()
+        self._report_unread_bytes()
 
     def resume_writing(self) -> None:
         self._is_full = False
         self._shared.unread.remove_client(self)  # it read everything; what is left is booked again
-        self._may_write()
+        self._resume_writes_if_allowed()
 
-    def _may_write(self) -> None:
+    def _resume_writes_if_allowed(self) -> None:
         """Continue to write, unless the transport is full or output is held back."""
         self._write_paused = self._is_full or self._held
         if not self._write_paused:
             # It may be called inside transport.write: never pump here.
-            self._pump_soon()
+            self._schedule_pump()
 
-    def _pump_soon(self) -> None:
+    def _schedule_pump(self) -> None:
         if not self._pump_due:
             self._pump_due = True
-            self._loop.call_soon(self._pump_again)
+            self._loop.call_soon(self._pump_output)
 
-    def _pump_again(self) -> None:
+    def _pump_output(self) -> None:
         self._pump_due = False
         self.progress_ms = self._shared.now_ms()
         self._write_pending()
         if self.congested:
-            self._count_unread()
+            self._report_unread_bytes()
         elif not self._transport.is_closing():
             self._shared.unread.remove_client(self)
-            self._connection.resume()
+            self._connection.resume_requests()
 
     def _write_pending(self) -> None:
         """Pass as much to the kernel as it accepts, at most about TURN_BYTES; the only place that writes."""
@@ -264,24 +264,24 @@ class ClientSocket:
                 self._drop_queue()
                 return
             if queue[0].__class__ in BYTES:
-                budget_bytes -= self._write_piece() if self._is_long(queue[0]) else self._write_joined()
+                budget_bytes -= self._write_piece() if self._needs_slices(queue[0]) else self._write_joined()
             elif queue[0] is CLOSE:
                 self._drop_queue()
                 self._transport.close()
                 return
             elif queue[0].__class__ is Mark:
-                queue.popleft().on_reached()
+                queue.popleft().report_answer_sent()
             else:
-                budget_bytes -= self._send_region(queue[0])
+                budget_bytes -= self._send_region_part(queue[0])
             if budget_bytes <= 0 and queue:
-                self._pump_soon()
+                self._schedule_pump()
                 return
 
     def _write_joined(self) -> int:
         """Write the bytes at the head of the queue and a small region behind them at once: each write costs 10 us."""
         queue = self._queue
         joined = [queue.popleft()]
-        while queue and queue[0].__class__ in JOINED and not self._is_long(queue[0]):
+        while queue and queue[0].__class__ in JOINED and not self._needs_slices(queue[0]):
             joined.append(queue.popleft())
         is_region = queue and queue[0] is not CLOSE and queue[0].__class__ not in BYTES
         if is_region and queue[0].size_bytes <= JOINED_REGION_BYTES:
@@ -289,7 +289,7 @@ class ClientSocket:
             data = self._read_region(region, region.position, region.size_bytes)
             if len(data) != region.size_bytes:
                 queue.extendleft(reversed(joined))  # nothing of it is sent
-                self._close_for_missing_bytes(region)
+                self._abort_for_missing_bytes(region)
                 return 0
             queue.popleft()
             joined.append(data)
@@ -301,10 +301,10 @@ class ClientSocket:
         data = b"".join([item for item in joined if item.__class__ is not Mark] if marks else joined)
         self._transport.write(data)
         for mark in marks:
-            mark.on_reached()
+            mark.report_answer_sent()
         return len(data)
 
-    def _is_long(self, item: Any) -> bool:
+    def _needs_slices(self, item: Any) -> bool:
         """Return whether these are bytes that take too long to be encrypted at once."""
         return self._copies and item.__class__ in BYTES and len(item) > TURN_BYTES
 
@@ -320,7 +320,7 @@ class ClientSocket:
             self._sent_bytes = 0
         return TURN_BYTES
 
-    def _send_region(self, region: Any) -> int:
+    def _send_region_part(self, region: Any) -> int:
         """Send a part of the region at the head of the queue; return how many bytes."""
         position = region.position + self._sent_bytes
         left = region.size_bytes - self._sent_bytes
@@ -334,7 +334,7 @@ class ClientSocket:
             log.error("reading %s at %d failed: %s", region.file.path, position, error)
             sent = 0
         if sent == 0:
-            self._close_for_missing_bytes(region)
+            self._abort_for_missing_bytes(region)
         elif sent == left:
             self._queue.popleft()
             self._sent_bytes = 0
@@ -371,9 +371,9 @@ class ClientSocket:
         self._queue.clear()
         for item in dropped:
             if item.__class__ is Mark:
-                item.on_lost()
+                item.report_answer_lost()
 
-    def _close_for_missing_bytes(self, region: Any) -> None:
+    def _abort_for_missing_bytes(self, region: Any) -> None:
         """Close the connection, as the length was already sent and the bytes are missing."""
         log.error("%s ends before the %d bytes at %d", region.file.path, region.size_bytes, region.position)
         self.abort()

@@ -41,10 +41,10 @@ NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNSUP
 class Limits(Protocol):
     """The limits that admit, mute or close new connections."""
 
-    def on_connected(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
+    def admit_connection(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
         """Admit a new connection, mute it, or close it."""
 
-    def on_closed(self, connection: TlsLayer) -> None:
+    def release_connection(self, connection: TlsLayer) -> None:
         """Remove a closed connection."""
 
 
@@ -92,9 +92,9 @@ class TlsLayer(asyncio.BufferedProtocol):
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.peer, self.host = get_peer_name(transport), get_host_name(transport)
         self._shared.handshakes.add(self)
-        self._limits.on_connected(self, self._abort_soon)
+        self._limits.admit_connection(self, self._abort_soon)
         if not self._is_muted:
-            self._await_handshake()
+            self._start_handshake_timeout()
         if self._shared.closed:
             self.abort()
 
@@ -107,9 +107,9 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._handshake_bytes += nbytes
         else:
             self._application.progress_ms = self._shared.now_ms()
-        self._go_on()
+        self._process_received_data()
 
-    def _go_on(self) -> None:
+    def _process_received_data(self) -> None:
         if self._transport.is_closing():
             return
         if self._is_muted:
@@ -138,8 +138,8 @@ class TlsLayer(asyncio.BufferedProtocol):
         if self in self._shared.handshakes and self._handshake_bytes:
             log.info("%s has gone during the TLS handshake", self.peer)
         self._end_handshake()
-        self._limits.on_closed(self)
-        self._count_waiting(0)
+        self._limits.release_connection(self)
+        self._add_backlog_difference(0)
         if self._application is not None:
             self._application.connection_lost(error)
             self._application = None
@@ -160,14 +160,14 @@ class TlsLayer(asyncio.BufferedProtocol):
         """Resume a muted connection; its timeout begins now."""
         self._is_muted = False
         if not self._transport.is_closing():
-            self._await_handshake()
+            self._start_handshake_timeout()
             self._transport.resume_reading()
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._process_received_data)
 
     def _abort_soon(self) -> None:
         self._loop.call_soon(self.abort)
 
-    def _await_handshake(self) -> None:
+    def _start_handshake_timeout(self) -> None:
         self._deadline = self._shared.clock.call_later(self._limit_ms, self._on_handshake_timeout)
 
     def _shake_hands(self) -> None:
@@ -176,16 +176,16 @@ class TlsLayer(asyncio.BufferedProtocol):
         except ssl.SSLWantReadError:
             self._flush_output()
             if self._handshake_bytes > HANDSHAKE_BYTES:
-                self._give_up(f"it sent more than {HANDSHAKE_BYTES} bytes of a TLS handshake")
+                self._close_with_warning(f"it sent more than {HANDSHAKE_BYTES} bytes of a TLS handshake")
             return
         except ssl.SSLError as error:
-            self._give_up(_explain_error(error))
+            self._close_with_warning(_explain_error(error))
             return
         self._flush_output()
         try:
             self.principal = self._identify_client()
         except (NoRuleApplies, MalformedName) as error:
-            self._give_up(str(error))
+            self._close_with_warning(str(error))
             return
         self._end_handshake()
         self._application = self._make_application()
@@ -204,9 +204,9 @@ class TlsLayer(asyncio.BufferedProtocol):
             self._deadline.cancel()
 
     def _on_handshake_timeout(self) -> None:
-        self._give_up(f"its TLS handshake took more than {self._limit_ms:g} ms")
+        self._close_with_warning(f"its TLS handshake took more than {self._limit_ms:g} ms")
 
-    def _give_up(self, reason: str) -> None:
+    def _close_with_warning(self, reason: str) -> None:
         log.warning("closing %s: %s", self.peer, reason)
         self._statistics.failed += 1
         self._flush_output()  # TLS tells the client, too
@@ -219,33 +219,33 @@ class TlsLayer(asyncio.BufferedProtocol):
         """Pass received data to the application, as far as it accepts it."""
         ended = False
         while not (ended or self._paused or self._transport.is_closing()):
-            if not self._has_more():
+            if not self._has_undecrypted_data():
                 break
             application = self._application
             assert application is not None
             room = application.get_buffer(-1)
-            count, ended = self._fill_room(room)
+            count, ended = self._decrypt_into_buffer(room)
             if count == 0:
                 break
             application.buffer_updated(count)
         self._flush_output()
         if ended and not self._transport.is_closing():
             self.close()
-        self._count_waiting(self._incoming.pending if self._paused else 0)
+        self._add_backlog_difference(self._incoming.pending if self._paused else 0)
 
-    def _has_more(self) -> bool:
+    def _has_undecrypted_data(self) -> bool:
         return bool(self._incoming.pending or self._tls.pending())
 
-    def _fill_room(self, room: memoryview) -> tuple[int, bool]:
-        """Decrypt into `room`; return the number of bytes, and whether the client has finished sending."""
+    def _decrypt_into_buffer(self, buffer: memoryview) -> tuple[int, bool]:
+        """Decrypt into `buffer`; return the number of bytes, and whether the client has finished sending."""
         filled = 0
         try:
-            while filled < len(room):
-                count = cast(int, self._tls.read(len(room) - filled, cast(bytearray, room[filled:])))
+            while filled < len(buffer):
+                count = cast(int, self._tls.read(len(buffer) - filled, cast(bytearray, buffer[filled:])))
                 if count == 0:
                     return filled, True
                 filled += count
-                if not self._has_more():
+                if not self._has_undecrypted_data():
                     break
         except ssl.SSLWantReadError:
             pass
@@ -255,18 +255,18 @@ class TlsLayer(asyncio.BufferedProtocol):
             return filled, True
         return filled, False
 
-    def _count_waiting(self, waiting_bytes: int) -> None:
+    def _add_backlog_difference(self, waiting_bytes: int) -> None:
         """Count encrypted data that waits as bytes behind unfinished requests."""
         if waiting_bytes != self._counted_bytes:
             self._shared.budget.add_backlog_bytes(waiting_bytes - self._counted_bytes)
             self._counted_bytes = waiting_bytes
 
-    def _decrypt_again(self) -> None:
+    def _decrypt_unless_paused(self) -> None:
         if self._paused or self._application is None or self._transport.is_closing():
             return
         self._decrypt_received()
         if not self._paused:
-            self._read_on()
+            self._resume_stopped_reading()
 
     def _flush_output(self) -> None:
         """Send OpenSSL's output; while the client reads nothing, keep a little of it."""
@@ -297,12 +297,12 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def resume_reading(self) -> None:
         self._paused = False
-        if self._has_more():
-            self._loop.call_soon(self._decrypt_again)
+        if self._has_undecrypted_data():
+            self._loop.call_soon(self._decrypt_unless_paused)
         else:
-            self._read_on()
+            self._resume_stopped_reading()
 
-    def _read_on(self) -> None:
+    def _resume_stopped_reading(self) -> None:
         if self._is_stopped and not self._transport.is_closing():
             self._is_stopped = False
             self._transport.resume_reading()

@@ -44,7 +44,7 @@ class _Holding:
         self.untaken_bytes = -1
         self.since_ms = 0.0
 
-    def update(self, untaken_bytes: int, now_ms: float) -> None:
+    def set_untaken_bytes(self, untaken_bytes: int, now_ms: float) -> None:
         if untaken_bytes != self.untaken_bytes:
             self.untaken_bytes = untaken_bytes
             self.since_ms = now_ms
@@ -67,11 +67,11 @@ class Unread:
         holding = self._holdings.get(client)
         if holding is None:
             holding = self._holdings[client] = _Holding()
-        holding.update(client.count_untaken_bytes(), self._now_ms())
+        holding.set_untaken_bytes(client.count_untaken_bytes(), self._now_ms())
         self.held_bytes += held_bytes - holding.held_bytes
         holding.held_bytes = held_bytes
         if self.held_bytes > self.limit_bytes:
-            self._disconnect_largest(client)
+            self._disconnect_until_below_limit(client)
 
     def remove_client(self, client: Reader) -> None:
         """Remove `client`, for which hardly anything waits any more."""
@@ -88,17 +88,17 @@ class Unread:
     def _disconnect_stalled(self) -> None:
         now_ms = self._now_ms()
         for client, holding in self._holdings.items():
-            holding.update(client.count_untaken_bytes(), now_ms)
+            holding.set_untaken_bytes(client.count_untaken_bytes(), now_ms)
 
-    def _disconnect_largest(self, writing: Reader) -> None:
+    def _disconnect_until_below_limit(self, writing: Reader) -> None:
         """Disconnect clients until the rest fits: those stalled for most seconds first, and of these the largest."""
         self._disconnect_stalled()
         now_ms = self._now_ms()
 
-        def gain(item: tuple[Reader, _Holding]) -> tuple[float, int]:
+        def rank_client(item: tuple[Reader, _Holding]) -> tuple[float, int]:
             return (now_ms - item[1].since_ms) // SECOND_MS, item[1].held_bytes
 
-        for client, holding in sorted(self._holdings.items(), key=gain, reverse=True):
+        for client, holding in sorted(self._holdings.items(), key=rank_client, reverse=True):
             if self.held_bytes <= self.limit_bytes:
                 return
             self.remove_client(client)

@@ -67,10 +67,10 @@ class Rate:
         limit_ms = now_ms - self._windows.number * self._windows.size_ms
         self._samples[:] = [sample for sample in self._samples if sample.last_ms > limit_ms]
 
-    def compute_throttle_ms(self, bound: float, now_ms: int) -> int:
-        """Return how long to wait until the use is within `bound` per second, 0 if it is."""
+    def compute_throttle_ms(self, per_second: float, now_ms: int) -> int:
+        """Return how long to wait until the use is within `per_second` per second, 0 if it is."""
         value = self.measure_rate(now_ms)
-        return round((value - bound) / bound * self.measure_window_ms(now_ms)) if value > bound else 0
+        return round((value - per_second) / per_second * self.measure_window_ms(now_ms)) if value > per_second else 0
 
 
 class TokenBucket:
@@ -83,20 +83,20 @@ class TokenBucket:
         self._tokens: float | None = None  # None: full
         self._last_ms = 0
 
-    def take_tokens(self, value: float, bound: float, now_ms: int) -> None:
+    def take_tokens(self, value: float, per_second: float, now_ms: int) -> None:
         """Take tokens, even more than there are."""
-        self._tokens = self.measure_tokens(bound, now_ms) - value
+        self._tokens = self.refill_and_get_tokens(per_second, now_ms) - value
 
-    def measure_tokens(self, bound: float, now_ms: int) -> float:
-        """Return the number of tokens, negative if they are owed; `bound` are refilled per second."""
+    def refill_and_get_tokens(self, per_second: float, now_ms: int) -> float:
+        """Return the number of tokens, negative if they are owed; `per_second` are refilled per second."""
         number, size_ms = self._windows
-        most = number * size_ms / 1000 * bound
-        come_back = bound * (now_ms - self._last_ms) / 1000
+        most = number * size_ms / 1000 * per_second
+        come_back = per_second * (now_ms - self._last_ms) / 1000
         self._tokens = most if self._tokens is None else min(most, self._tokens + come_back)
         self._last_ms = now_ms
         return self._tokens
 
-    def compute_throttle_ms(self, bound: float, now_ms: int) -> int:
+    def compute_throttle_ms(self, per_second: float, now_ms: int) -> int:
         """Return how long to wait until nothing is owed, 0 if nothing is."""
-        tokens = self.measure_tokens(bound, now_ms)
-        return round(-tokens / bound * 1000) if tokens < 0 else 0
+        tokens = self.refill_and_get_tokens(per_second, now_ms)
+        return round(-tokens / per_second * 1000) if tokens < 0 else 0

@@ -69,38 +69,38 @@ class LastingAnswers:
         self._answers: dict[Hashable, bytes] = {}
         self._size_bytes = 0
 
-    def find_answer(self, cluster: Cluster, asked: Hashable, correlation_id: int) -> list[Any] | None:
+    def find_answer(self, cluster: Cluster, request_key: Hashable, correlation_id: int) -> list[Any] | None:
         """Return the items of the cached answer, or None."""
         if self._generation != (cluster, cluster.answer_cache_generation):
             return None
-        kept = self._answers.get(asked)
+        kept = self._answers.get(request_key)
         if kept is None:
             return None
         size_bytes = len(kept) + SIZE.size
         return [SIZE_AND_CORRELATION_ID.pack(size_bytes, correlation_id), kept]
 
-    def make_keeper(self, cluster: Cluster, asked: Hashable) -> Callable[[list[Any]], None]:
+    def make_cache_function(self, cluster: Cluster, request_key: Hashable) -> Callable[[list[Any]], None]:
         """Return a function that caches the items of an answer, unless something changes before they are computed."""
         begun = (cluster, cluster.answer_cache_generation)
 
-        def keep(items: list[Any]) -> None:
+        def cache_answer(items: list[Any]) -> None:
             now = (cluster, cluster.answer_cache_generation)
             if begun != now or len(items) != 1 or len(items[0]) > MAX_LASTING_BYTES:
                 return
             if self._generation != now or self._size_bytes > MAX_LASTING_BYTES:
                 self._generation, self._answers, self._size_bytes = now, {}, 0
-            self._answers[asked] = bytes(memoryview(items[0])[SIZE_AND_CORRELATION_ID.size :])
+            self._answers[request_key] = bytes(memoryview(items[0])[SIZE_AND_CORRELATION_ID.size :])
             self._size_bytes += len(items[0])
 
-        return keep
+        return cache_answer
 
 
-def add_sent_mark(call: Call, items: list[Any]) -> list[Any]:
+def add_sent_mark(call: Call, answer_parts: list[Any]) -> list[Any]:
     """Return the answer's items after the interceptors, and a mark that reports when they are sent."""
-    items = call.alter_frame(items)
-    end = items.index(CLOSE) if CLOSE in items else len(items)
-    items.insert(end, Mark(call, sum(map(_measure_item, items[:end]))))
-    return items
+    answer_parts = call.alter_answer_frame(answer_parts)
+    end = answer_parts.index(CLOSE) if CLOSE in answer_parts else len(answer_parts)
+    answer_parts.insert(end, Mark(call, sum(map(_measure_item, answer_parts[:end]))))
+    return answer_parts
 
 
 def _measure_item(item: Any) -> int:

@@ -129,12 +129,12 @@ class RequestContext:
         if not self.allows(right, name, is_needed=True):
             raise KafkaError(DENIALS[right.resource_type], message)
 
-    def authorize_topic(self, right: Right, key: str | bytes) -> None:
+    def authorize_topic(self, right: Right, name_or_id: str | bytes) -> None:
         """Check a right on the topic of this name or id.
 
         Raises KafkaError: TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID.
         """
-        self.authorize(right, key if isinstance(key, str) else self.get_topic(key).name)
+        self.authorize(right, name_or_id if isinstance(name_or_id, str) else self.get_topic(name_or_id).name)
 
     def get_allowed_operations(self, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """Return the principal's allowed operations on a resource, as an int32 with a bit for each (KIP-430)."""
@@ -161,70 +161,72 @@ class RequestContext:
 
     # --- what there is --------------------------------------------------------------------------
 
-    def find_topic(self, key: str | bytes) -> Topic | None:
+    def find_topic(self, name_or_id: str | bytes) -> Topic | None:
         """Return the topic of this name or id, or None."""
         image = self.cluster.image
-        return image.topics.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
+        return image.topics.get(name_or_id) if isinstance(name_or_id, str) else image.topics_by_id.get(name_or_id)
 
-    def find_partition(self, key: str | bytes, index: int) -> Partition | None:
+    def find_partition(self, name_or_id: str | bytes, index: int) -> Partition | None:
         """Return this partition of the topic of this name or id, or None; any node may lead it."""
-        topic = self.find_topic(key)
+        topic = self.find_topic(name_or_id)
         return None if topic is None else topic.find_partition(index)
 
-    def get_topic(self, key: str | bytes, message: str | None = None) -> Topic:
+    def get_topic(self, name_or_id: str | bytes, message: str | None = None) -> Topic:
         """Return the topic of this name or id.
 
         Raises KafkaError with `message`: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID.
         """
-        topic = self.find_topic(key)
+        topic = self.find_topic(name_or_id)
         if topic is None:
-            by_name = isinstance(key, str)
+            by_name = isinstance(name_or_id, str)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if by_name else ErrorCode.UNKNOWN_TOPIC_ID, message)
         return topic
 
-    def get_led_partition(self, key: str | bytes, index: int) -> Partition:
+    def get_led_partition(self, name_or_id: str | bytes, index: int) -> Partition:
         """Return this partition of the topic of this name or id, which this node leads.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
-        topic = self.cluster.image.topics.get(key) if isinstance(key, str) else self.get_topic(key)
+        topic = self.cluster.image.topics.get(name_or_id) if isinstance(name_or_id, str) else self.get_topic(name_or_id)
         return get_led_partition(self.node.node_id, topic, index)
 
     # --- what the answer waits for --------------------------------------------------------------
 
-    def wait_for(self, wait: Wait, refuse: Refuse) -> None:
-        """Send the answer once `wait` is over; if it fails, `refuse` puts the error into the answer."""
+    def delay_answer_until_over(self, wait: Wait, set_error: Refuse) -> None:
+        """Send the answer once `wait` is over; if it fails, `set_error` puts the error into the answer."""
         if not wait.is_over:
             if self.waits is None:
                 self.waits = []
-            self.waits.append((wait, refuse))
+            self.waits.append((wait, set_error))
             self.must_sync = self.must_sync or wait.synced
 
     def wait_for_metadata(self) -> None:
         """Send the answer once all changes of the metadata are synced; `lost_change` is the failure."""
         metadata = self.cluster.metadata_log.storage
-        self.wait_for(Wait(metadata, metadata.pending_batches, synced=True), self._lose_answer)
+        self.delay_answer_until_over(
+            Wait(metadata, metadata.pending_batches, synced=True), self._remember_lost_metadata_change
+        )
 
-    def _lose_answer(self, error: KafkaError) -> None:
+    def _remember_lost_metadata_change(self, error: KafkaError) -> None:
         self.lost_change = error
 
-    def wait_at_most(self, timeout_ms: int, refuse: Callable[[], None]) -> None:
-        """After this time, answer with what `refuse` puts into the answer, unless all waits are over."""
-        self.timeout = timeout_ms, refuse
+    def limit_answer_delay(self, timeout_ms: int, set_error: Callable[[], None]) -> None:
+        """After this time, answer with what `set_error` puts into the answer, unless all waits are over."""
+        self.timeout = timeout_ms, set_error
 
-    def on_wait(self) -> None:
+    def release_frame_before_wait(self) -> None:
         """Release the frame, and count the request among those in memory, as it waits for more than its turn."""
         if self.call is not None and self.stage is Stage.COMING:
-            self.call.keep_frame()  # a hook holds it
+            self.call.copy_frame_for_hooks()  # a hook holds it
         self.frame = None
         if self.kept is not None:
             self.release_frame()
-        self.connection.count_held_request()
+        self.connection.count_delayed_request_bytes()
 
-    def on_lost(self) -> None:
+    def report_answer_lost(self) -> None:
         """Note that nobody gets the answer."""
         if self.call is not None:
-            self.call.on_lost()
+            self.call.report_answer_lost()
 
     def release_frame(self) -> None:
         """Close the frame that was kept."""
@@ -238,10 +240,10 @@ class RequestContext:
         self.waits = self.timeout = self.refusals = self.lost_change = None
         self.must_sync = self.lasts = False
 
-    def keep_frame(self) -> bool:
+    def keep_frame_for_later_steps(self) -> bool:
         """Keep the request's records valid for later steps; return False if they must be copied."""
         if not self.frame_is_kept:
-            self.kept = self.connection.hand_over_frame()
+            self.kept = self.connection.hand_over_frame_buffer()
             self.frame_is_kept = self.kept is not None
         return self.frame_is_kept
 

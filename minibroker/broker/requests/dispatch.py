@@ -24,7 +24,7 @@ from minibroker.broker.delayed_operations import (
     DelayedOperation,
     Slicer,
     Stage,
-    in_slices,
+    run_in_slices,
 )
 from minibroker.broker.quotas.quota_manager import Metered, Usage
 from minibroker.broker.requests.answers import (
@@ -87,7 +87,7 @@ class Dispatcher:
         connection.close_after_answers()
         return None
 
-    def listen_to_turn(self, connection: Connection) -> None:
+    def call_when_turn_ends(self, connection: Connection) -> None:
         """Call `on_turn_ended` of the connection when the current turn of the loop ends."""
         self.cluster.turn.add_listener(connection)
 
@@ -100,7 +100,7 @@ class Dispatcher:
                 return self._refuse_during_exchange(authenticator, key, version, correlation_id, frame)
         template = connection.template
         if template is not None and key == template.key and version == template.version:
-            outcome: Outcome = self._run_template(connection, template, correlation_id, frame)
+            outcome: Outcome = self._run_request_by_template(connection, template, correlation_id, frame)
             if outcome is not None:
                 return outcome
         route = self._routes.get((key, version))
@@ -115,7 +115,7 @@ class Dispatcher:
             if self.cluster.image.quotas:
                 context.usage = Usage(len(frame))
             elif route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
-                answer = self._find_lasting_answer(context, correlation_id, frame[position:])
+                answer = self._find_cached_answer(context, correlation_id, frame[position:])
                 if answer is not None:
                     return answer
             # As in Kafka, ignore extra bytes: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
@@ -127,13 +127,15 @@ class Dispatcher:
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         if request is None or self.interceptors:
-            return self._begin_at_length(context, route, correlation_id, request, frame, position)
+            return self._begin_undecoded_request(context, route, correlation_id, request, frame, position)
         context.frame = frame
         return self._run_handler(context, route, correlation_id, request)
 
-    def _run_template(self, connection: Connection, template: Any, correlation_id: int, frame: memoryview) -> Outcome:
+    def _run_request_by_template(
+        self, connection: Connection, template: Any, correlation_id: int, frame: memoryview
+    ) -> Outcome:
         """Run a request by its template; return None if it must be decoded, as also for most interceptors."""
-        if self.interceptors and not do_all_only_watch(self.interceptors):
+        if self.interceptors and not are_all_observers_only(self.interceptors):
             return None
         outcome: Outcome = template.run(self.cluster, correlation_id, frame)
         if outcome is None or not self.interceptors:
@@ -143,10 +145,10 @@ class Dispatcher:
         context = RequestContext(self.cluster, connection, template.version, template.client_id, self.slicer)
         route = self._routes[template.key, template.version]
         context.call = call = Call(context, route, correlation_id, None, frame, None, self.interceptors)
-        watched: Outcome = call.watch(outcome)
+        watched: Outcome = call.observe_undecoded_request(outcome)
         return watched
 
-    def _begin_at_length(
+    def _begin_undecoded_request(
         self,
         context: RequestContext,
         route: Route,
@@ -158,16 +160,16 @@ class Dispatcher:
         """Begin a request that is not decoded yet, as it is too large for one step, or that interceptors see."""
         if request is None:
             context.frame_is_kept = True
-            context.kept = None if self.interceptors else context.connection.hand_over_frame()
+            context.kept = None if self.interceptors else context.connection.hand_over_frame_buffer()
             if context.kept is None:
                 frame = memoryview(bytearray(frame))
         if self.interceptors:
-            if request is not None and do_all_only_watch(self.interceptors):
+            if request is not None and are_all_observers_only(self.interceptors):
                 context.frame = frame  # for the template of the next one
-            coroutine = self._answer_with_hooks(context, route, correlation_id, request, frame, position)
+            coroutine = self._answer_through_interceptors(context, route, correlation_id, request, frame, position)
         else:
             coroutine = self._read_and_answer(context, route, correlation_id, frame, position)
-        return self._begin_coroutine(context, route, coroutine)
+        return self._begin_request_coroutine(context, route, coroutine)
 
     def _refuse_during_exchange(
         self, authenticator: Authenticator, key: int, version: int, correlation_id: int, frame: memoryview
@@ -188,16 +190,18 @@ class Dispatcher:
             response = route.make_refusal(KafkaError(ErrorCode.ILLEGAL_SASL_STATE, reason))
         except (MalformedMessage, KafkaError) as error:
             raise Unanswerable(reason) from error
-        return authenticator.refuse(reason, encode_answer(response, version, route.answer_start, correlation_id))
+        return authenticator.refuse_after_delay(
+            reason, encode_answer(response, version, route.answer_start, correlation_id)
+        )
 
-    def _find_lasting_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
+    def _find_cached_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
         """Return the cached answer of a request, or None; then let the context cache it."""
         connection = context.connection
         host = None if self.cluster.authorizer is None else connection.host
         asked = connection.node, connection.listener, connection.principal, host, context.version, bytes(body)
         answer = self._lasting.find_answer(self.cluster, asked, correlation_id)
         if answer is None:
-            context.keep_answer = self._lasting.make_keeper(self.cluster, asked)
+            context.keep_answer = self._lasting.make_cache_function(self.cluster, asked)
         return answer
 
     def _run_handler(self, context: RequestContext, route: Route, correlation_id: int, request: Message) -> Outcome:
@@ -216,7 +220,7 @@ class Dispatcher:
             kept = None if route.key == ApiKey.PRODUCE else request
             coroutine = self._answer_after_coroutine(context, route, correlation_id, kept, response, commits)
             is_paused = isinstance(response, Begun) and response.is_paused
-            return self._begin_coroutine(context, route, coroutine, is_paused=is_paused)
+            return self._begin_request_coroutine(context, route, coroutine, is_paused=is_paused)
         if context.waits is not None and response is not None:
             return Due(context, route, correlation_id, response)
         if response is None:
@@ -227,7 +231,7 @@ class Dispatcher:
             context.keep_answer(items)
         return items
 
-    def _begin_coroutine(
+    def _begin_request_coroutine(
         self,
         context: RequestContext,
         route: Route,
@@ -302,7 +306,7 @@ class Dispatcher:
                 context.stage = Stage.ANSWERING
                 return response
 
-    async def handle(self, context: RequestContext, route: Route, request: Message) -> Message | None:
+    async def run_handler_and_finish(self, context: RequestContext, route: Route, request: Message) -> Message | None:
         """Run the handler; return its response once what it reports is written."""
         context.stage, context.cluster = Stage.RUNNING, self.cluster
         commits = self.cluster.commits
@@ -311,7 +315,7 @@ class Dispatcher:
     async def _decode_large(self, context: RequestContext, route: Route, frame: memoryview, position: int) -> Message:
         """Decode a large request in steps. Raises Unanswerable."""
         try:
-            request, context.long_arrays = await in_slices(route.decode_in_steps(frame, position))
+            request, context.long_arrays = await run_in_slices(route.decode_in_steps(frame, position))
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         return request
@@ -333,7 +337,7 @@ class Dispatcher:
         finally:
             context.release_frame()
 
-    async def _answer_with_hooks(
+    async def _answer_through_interceptors(
         self,
         context: RequestContext,
         route: Route,
@@ -345,25 +349,25 @@ class Dispatcher:
         """Answer a request through the interceptors' hooks; without `request`, decode it first."""
         from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
 
-        handle = partial(self.handle, context, route)
+        handle = partial(self.run_handler_and_finish, context, route)
         whole = route.request_class() if request is None else request
         call = context.call = Call(context, route, correlation_id, whole, frame, handle, self.interceptors)
         call.has_copy = request is None
         try:
             if request is None:
                 call.request = await self._decode_large(context, route, frame, position)
-            response = await call.run()
+            response = await call.run_hooks_and_handler()
             context.stage = Stage.ANSWERING
             if response is None:
                 context.charge_and_throttle(produced=True)
-                call.on_sent(0)
+                call.report_answer_sent(0)
                 return None
             response = call.alter_response(set_throttle_time(context, response))
             if context.was_paused:
                 return add_sent_mark(call, await self._encode_answer(context, route, correlation_id, response))
             return add_sent_mark(call, encode_answer(response, route.version, route.answer_start, correlation_id))
         except BaseException:
-            call.on_lost()
+            call.report_answer_lost()
             raise
         finally:
             context.release_frame()
@@ -374,7 +378,7 @@ class Dispatcher:
         """Return the frame of an answer to a request that took long: build it in steps, and so release both."""
         try:
             steps = encode_answer_in_steps(response, route.version, route.answer_start, correlation_id)
-            items, long_arrays = await in_slices(steps)
+            items, long_arrays = await run_in_slices(steps)
         except AnswerTooLarge as error:
             self.slicer.run_steps_in_slices(empty_arrays_in_steps((*context.long_arrays, *error.long_arrays)))
             raise Unanswerable(str(error)) from None
@@ -402,7 +406,7 @@ def _check_authenticated(connection: Connection, key: int) -> Authenticator | No
     authenticator = connection.authenticator
     if authenticator is None:
         raise Unanswerable("a request on a connection that cannot authenticate")
-    objection = authenticator.find_objection(key)
+    objection = authenticator.find_objection_to_request(key)
     if objection is None:
         return None
     if authenticator.is_in_exchange:
@@ -410,7 +414,7 @@ def _check_authenticated(connection: Connection, key: int) -> Authenticator | No
     raise Unanswerable(f"{_get_api_name(key)} {objection}")
 
 
-def do_all_only_watch(interceptors: list[Interceptor]) -> bool:
+def are_all_observers_only(interceptors: list[Interceptor]) -> bool:
     """Return whether none of the interceptors changes anything, or looks at decoded requests."""
     return all(interceptor.only_watches for interceptor in interceptors)
 

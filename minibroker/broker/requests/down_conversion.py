@@ -59,7 +59,7 @@ class Conversion(Exception):
         self._segments = list(log.segments)
         self._start_offset = log.log_start_offset
 
-    def must_read_again(self) -> bool:
+    def must_reread_log(self) -> bool:
         """Return whether to read again, as the log was truncated, closed, compacted or shortened."""
         log = self.log
         if self._generation != log.truncation_generation or self._segments != list(log.segments[: len(self._segments)]):

@@ -5,7 +5,7 @@ This file calls the hooks; `dispatch` decides whether there are any.
     request --> before --> handler --> answer --> encoded --> queued --> sent
                    |          ^           ^
                    +- answers in the handler's place, or waits before or after it
-    a request ends once: `on_sent`, or `on_lost` if its client went away or it failed
+    a request ends once: `report_answer_sent`, or `report_answer_lost` if its client went away or it failed
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Call:
         self._ended = False
         self.has_copy = False  # whether `frame` is the call's own
 
-    async def run(self) -> Message | None:
+    async def run_hooks_and_handler(self) -> Message | None:
         """Call the remaining hooks, then the handler; return the response, or None for no answer."""
         while self._next < len(self._interceptors):
             interceptor = self._interceptors[self._next]
@@ -169,32 +169,32 @@ class Call:
             self._response = await self._handle(self.request)
         return self._response
 
-    def watch(self, outcome: Any) -> Any:
+    def observe_undecoded_request(self, outcome: Any) -> Any:
         """Show those that only watch a request that has run undecoded; return its outcome for them to see, too."""
         for interceptor in self._interceptors:
             interceptor.before_request(self)
-        return self.add_mark(outcome) if isinstance(outcome, list) else ObservedDue(outcome, self)
+        return self.add_mark_to_answer(outcome) if isinstance(outcome, list) else ObservedDue(outcome, self)
 
-    def add_mark(self, items: list[Any]) -> list[Any]:
+    def add_mark_to_answer(self, items: list[Any]) -> list[Any]:
         """Return the items of an answer to such a request, with a mark behind them."""
         if isinstance(items, Refusal):
             self.alter_response(self._route.decode_response(items[0]))
         return add_sent_mark(self, items)
 
-    def keep_frame(self) -> None:
+    def copy_frame_for_hooks(self) -> None:
         """Copy the request, whose bytes are overwritten while a hook holds it."""
         if not self.has_copy:
             self.has_copy = True
             self.frame = memoryview(bytearray(self.frame))
             self.request = self._route.decode_request(self.frame)
 
-    def fail(self, error: Exception) -> None:
+    def close_after_hook_failure(self, error: Exception) -> None:
         """Close the connection without an answer, as a hook has failed outside of the dispatcher."""
         connection = self.context.connection
         fields = {**connection.log_fields, "api": get_api_name(self.api_key), "client": self.context.client_id}
         who = connection.software or "unnamed client"
         log.error("closing %s (%s): a request failed", connection.peer, who, extra=fields, exc_info=error)
-        self.on_lost()
+        self.report_answer_lost()
         connection.close_after_failure()
 
     def alter_response(self, response: Message) -> Message:
@@ -203,28 +203,28 @@ class Call:
             response = interceptor.alter_response(self, response)
         return response
 
-    def alter_frame(self, items: list[Any]) -> list[Any]:
-        """Return the items to send in place of `items`, the frame of the answer."""
+    def alter_answer_frame(self, frame_parts: list[Any]) -> list[Any]:
+        """Return the items to send in place of `frame_parts`, the frame of the answer."""
         for interceptor in reversed(self._interceptors):
-            items = interceptor.alter_frame(self, items)
-        return items
+            frame_parts = interceptor.alter_frame(self, frame_parts)
+        return frame_parts
 
-    def on_sent(self, sent_bytes: int) -> None:
+    def report_answer_sent(self, sent_bytes: int) -> None:
         """Notify all hooks that the answer was sent."""
         duration_ms = self.context.cluster.clock.monotonic_ms() - self.started_ms
-        self._notify_end(lambda interceptor: interceptor.on_sent(self, sent_bytes, duration_ms))
+        self._notify_interceptors_of_end(lambda interceptor: interceptor.on_sent(self, sent_bytes, duration_ms))
 
-    def on_lost(self) -> None:
+    def report_answer_lost(self) -> None:
         """Notify all hooks that there will be no answer."""
-        self._notify_end(lambda interceptor: interceptor.on_lost(self))
+        self._notify_interceptors_of_end(lambda interceptor: interceptor.on_lost(self))
 
-    def _notify_end(self, tell: Callable[[Interceptor], None]) -> None:
+    def _notify_interceptors_of_end(self, notify: Callable[[Interceptor], None]) -> None:
         if self._ended:
             return
         self._ended = True
         for interceptor in self._interceptors:
             try:
-                tell(interceptor)
+                notify(interceptor)
             except Exception:
                 # The answer is already sent: a bug in a hook must not close the client's connection.
                 log.exception("%s failed at the end of a request", type(interceptor).__name__)

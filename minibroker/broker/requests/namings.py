@@ -19,7 +19,7 @@ class Namings:
     def __init__(self) -> None:
         self._counts: Counter[Hashable] = Counter()
 
-    def count_name(self, name: Hashable) -> None:
+    def count_repeated_name(self, name: Hashable) -> None:
         """Count a name. Raises KafkaError(INVALID_REQUEST) beyond ten of the same."""
         self._counts[name] += 1
         if self._counts[name] > MOST_NAMINGS:

@@ -75,7 +75,7 @@ class Route:
         try:
             outcome = self.handler(context, request)
             if not (outcome is None or isinstance(outcome, Message) or slicer is None or context.usage is not None):
-                return slicer.begin_coroutine(outcome)
+                return slicer.run_first_coroutine_slice(outcome)
         except KafkaError as error:
             outcome = self.make_refusal(error)
         if context.usage is not None:
@@ -115,7 +115,7 @@ class Due:
         self._correlation_id = correlation_id
         self._response = set_throttle_time(context, response)
 
-    def list_items_to_send(self) -> list[Any]:
+    def list_answer_parts(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
         waits, self._context.waits = self._context.waits, None  # `refuse` may hold the context
         for wait, refuse in waits or ():
@@ -132,13 +132,13 @@ async def wait_until_written(context: RequestContext) -> None:
     context.cluster.turn.call_when_all_over(waits or (), partial(written.resolve, None))
     if context.timeout is not None and not written.done:
         timeout_ms, refuse = context.timeout
-        context.cluster.clock.call_later(timeout_ms, partial(_refuse_if_unwritten_in_time, written, refuse))
+        context.cluster.clock.call_later(timeout_ms, partial(_set_error_if_unwritten, written, refuse))
     await written
     if context.lost_change is not None:
         raise Unanswerable(f"what was changed may be lost: {context.lost_change}")
 
 
-def _refuse_if_unwritten_in_time(written: Promise[None], refuse: Callable[[], None]) -> None:
+def _set_error_if_unwritten(written: Promise[None], set_error: Callable[[], None]) -> None:
     if not written.done:
-        refuse()
+        set_error()
         written.resolve(None)

@@ -118,21 +118,21 @@ class Served:
         self._family = family
 
     @cached_property
-    def _handling(self) -> _Handling:
+    def _load_handling(self) -> _Handling:
         import_module(f"minibroker.broker.handlers.{self._family}")
         return _HANDLINGS[self.key]
 
     @cached_property
     def handler(self) -> Handler:
-        return self._handling.handler
+        return self._load_handling.handler
 
     @property
     def durable(self) -> bool:
-        return self._handling.durable
+        return self._load_handling.durable
 
     @property
     def lasting(self) -> bool:
-        return self._handling.lasting
+        return self._load_handling.lasting
 
 
 SERVED: Final[dict[int, Served]] = {
@@ -149,10 +149,10 @@ def handles(key: ApiKey, *, durable: bool = False, lasting: bool = False) -> Cal
     marks with `context.lasts`.
     """
 
-    def register(handler: AnyHandler) -> AnyHandler:
+    def register_handler(handler: AnyHandler) -> AnyHandler:
         if key in _HANDLINGS:
             raise ValueError(f"{key.name} has a handler already")
         _HANDLINGS[key] = _Handling(handler, durable, lasting)
         return handler
 
-    return register
+    return register_handler

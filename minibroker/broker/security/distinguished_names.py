@@ -116,9 +116,9 @@ def _escape_attribute_value(text: str) -> str:
     return "".join(characters)
 
 
-def _escape_character(one: str, *, inside: bool) -> str:
-    if one == "\0":
+def _escape_character(character: str, *, inside: bool) -> str:
+    if character == "\0":
         return "\\00"
-    if one in ESCAPED or (one in " \r" and not inside):
-        return f"\\{one}"
-    return one
+    if character in ESCAPED or (character in " \r" and not inside):
+        return f"\\{character}"
+    return character

@@ -56,6 +56,6 @@ def start_sasl_exchange(exchange: Exchange) -> Exchange:
 _KEY: Final = os.urandom(32)  # of this process, so that timing tells a client nothing about the compared digests
 
 
-def are_secrets_equal(one: bytes, other: bytes) -> bool:
+def are_secrets_equal(first: bytes, second: bytes) -> bool:
     """Return whether two secrets are equal. The time that this takes depends only on their lengths."""
-    return hmac.compare_digest(hmac.digest(_KEY, one, "sha256"), hmac.digest(_KEY, other, "sha256"))
+    return hmac.compare_digest(hmac.digest(_KEY, first, "sha256"), hmac.digest(_KEY, second, "sha256"))

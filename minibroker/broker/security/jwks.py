@@ -69,10 +69,10 @@ class KeySet:
         self._tried_ms = now_ms
         keys: list[PyJWK] = []
 
-        def work() -> None:
+        def fetch_all_keys() -> None:
             keys.extend(_fetch_keys(self.url))
 
-        def done(error: Exception | None) -> None:
+        def keep_fetched_keys(error: Exception | None) -> None:
             if error is None:
                 self._keys, self._read_ms, self._failures = keys, now_ms, 0
             else:
@@ -82,7 +82,7 @@ class KeySet:
             for each in waiting:
                 each()
 
-        run_detached(work, done)
+        run_detached(fetch_all_keys, keep_fetched_keys)
 
 
 def _fetch_keys(url: str) -> list[PyJWK]:

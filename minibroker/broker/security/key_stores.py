@@ -95,12 +95,12 @@ def _get_store_type(name: str, get: Get) -> str:
     return kind if kind == PEM else kind.upper()
 
 
-def _check_single_key_source(store: str, kind: str, given: str | None, location: str | None, get: Get) -> None:
+def _check_single_key_source(store: str, kind: str, key_text: str | None, location: str | None, get: Get) -> None:
     """Raise StoreError unless a store has exactly one source, and a password if its type needs one."""
     password = get(f"{store}.password")
-    if given is not None and kind != PEM:
+    if key_text is not None and kind != PEM:
         raise StoreError(f"{store}.type={kind}: only PEM can be given as a text, and not as a file")
-    if given is not None and location is not None:
+    if key_text is not None and location is not None:
         raise StoreError(f"{store}.location is set, and so is the PEM text: only one of them can be")
     if kind == PEM and password is not None:
         raise StoreError(f"{store}.password has no meaning for PEM; an encrypted key has ssl.key.password")
@@ -150,7 +150,7 @@ def _parse_certificates(store: str, text: str) -> tuple[x509.Certificate, ...]:
         raise StoreError(f"{store}: a certificate cannot be read") from None
 
 
-def _parse_pem_entries(what: str, text: str) -> list[tuple[str, bytes]]:
+def _parse_pem_entries(source: str, text: str) -> list[tuple[str, bytes]]:
     """Return (label, content) of each entry of a PEM text, which may have spaces instead of line ends."""
     entries = []
     for label, body in ENTRY.findall(text):
@@ -159,7 +159,7 @@ def _parse_pem_entries(what: str, text: str) -> list[tuple[str, bytes]]:
         try:
             content = base64.b64decode("".join(HEADER.sub("", body).split()), validate=True)
         except (binascii.Error, ValueError):
-            raise StoreError(f"{what}: what is between BEGIN {label} and END is not base64") from None
+            raise StoreError(f"{source}: what is between BEGIN {label} and END is not base64") from None
         entries.append((label, content))
     return entries
 
@@ -202,9 +202,11 @@ def _parse_pkcs12(name: str, content: bytes, location: str, password: str | None
         raise StoreError(f"{name}.location: {location} cannot be read: {reason}") from None
 
 
-def _order_certificate_chain(own: x509.Certificate, others: list[x509.Certificate]) -> tuple[x509.Certificate, ...]:
+def _order_certificate_chain(
+    certificate: x509.Certificate, others: list[x509.Certificate]
+) -> tuple[x509.Certificate, ...]:
     """Return the chain from the broker's own certificate upwards, as far as the store has the issuers."""
-    chain = [own]
+    chain = [certificate]
     while others and chain[-1].issuer != chain[-1].subject:
         issuer = next((other for other in others if other.subject == chain[-1].issuer), None)
         if issuer is None:
@@ -252,16 +254,16 @@ def _parse_jks(name: str, content: bytes, location: str, password: str | None) -
         raise StoreError(f"{name}.location: {location} cannot be read: {error}") from None
 
 
-def _parse_jks_certificates(name: str, location: str, found: tuple[bytes, ...]) -> tuple[x509.Certificate, ...]:
+def _parse_jks_certificates(name: str, location: str, certificates: tuple[bytes, ...]) -> tuple[x509.Certificate, ...]:
     try:
-        return tuple(map(x509.load_der_x509_certificate, found))
+        return tuple(map(x509.load_der_x509_certificate, certificates))
     except ValueError:
         raise StoreError(f"{name}.location: {location}: a certificate cannot be read") from None
 
 
-def _check_key_matches_certificate(found: Identity) -> Identity:
-    """Return `found`. Raises StoreError if the key does not belong to the first certificate."""
+def _check_key_matches_certificate(identity: Identity) -> Identity:
+    """Return `identity`. Raises StoreError if the key does not belong to the first certificate."""
     form = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-    if found.key.public_key().public_bytes(*form) != found.chain[0].public_key().public_bytes(*form):
+    if identity.key.public_key().public_bytes(*form) != identity.chain[0].public_key().public_bytes(*form):
         raise StoreError("the private key is not that of the first certificate of the key store")
-    return found
+    return identity

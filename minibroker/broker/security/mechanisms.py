@@ -17,9 +17,9 @@ from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
 from minibroker.broker.security.exchanges import Exchange, start_sasl_exchange
 from minibroker.broker.security.jwks import KeySet, find_url_objection
-from minibroker.broker.security.oauthbearer import Tokens, authenticate_by_token
-from minibroker.broker.security.plain import authenticate_by_password, parse_plain_users
-from minibroker.broker.security.scram import BY_NAME, Known, authenticate_by_scram
+from minibroker.broker.security.oauthbearer import Tokens, exchange_oauthbearer_token
+from minibroker.broker.security.plain import exchange_plain_password, parse_plain_users
+from minibroker.broker.security.scram import BY_NAME, Known, exchange_scram_proof
 from minibroker.broker.security.signed_tokens import Expected, SignedTokens, Source
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
 from minibroker.jaas import JaasError, parse_login_module
@@ -79,7 +79,7 @@ def _make_sasl_mechanism(settings: Settings, listener: str, name: str) -> Mechan
     if name == "OAUTHBEARER":
         tokens = _make_unsecured_or_signed_tokens_factory(settings, listener, handler, options)
         return Mechanism(
-            lambda surroundings: start_sasl_exchange(authenticate_by_token(tokens(surroundings))), max_reauth_ms
+            lambda surroundings: start_sasl_exchange(exchange_oauthbearer_token(tokens(surroundings))), max_reauth_ms
         )
     if handler is not None:
         raise SettingsError(f"listener {listener}: {HANDLER}={handler} is not there for {name}")
@@ -90,10 +90,10 @@ def _make_exchange_factory(name: str, options: Mapping[str, str]) -> Callable[[S
     """Return a function that begins the exchange of PLAIN or SCRAM."""
     if name == "PLAIN":
         users = parse_plain_users(options)
-        return lambda surroundings: start_sasl_exchange(authenticate_by_password(users))
+        return lambda surroundings: start_sasl_exchange(exchange_plain_password(users))
     mechanism = BY_NAME[name]
     return lambda surroundings: start_sasl_exchange(
-        authenticate_by_scram(mechanism, surroundings, surroundings.make_nonce())
+        exchange_scram_proof(mechanism, surroundings, surroundings.make_nonce())
     )
 
 
@@ -137,23 +137,23 @@ def _make_signed_tokens_factory(settings: Settings, listener: str, url: str | No
     if objection is not None:
         raise SettingsError(f"listener {listener}: {URL} {objection}")
 
-    def value(name: str) -> Any:
+    def get_oauthbearer_setting(name: str) -> Any:
         return get_listener_setting(settings, name, listener, "OAUTHBEARER")
 
     for needed, waiver in NEEDED:
-        if not value(needed) and not value(waiver):
+        if not get_oauthbearer_setting(needed) and not get_oauthbearer_setting(waiver):
             raise SettingsError(f"listener {listener}: set {needed}, or {waiver}=true to accept tokens with any")
     expected = Expected(
-        value("sasl.oauthbearer.expected.audience"),
-        value("sasl.oauthbearer.expected.issuer"),
-        value("sasl.oauthbearer.clock.skew.seconds") * 1000,
-        value("sasl.oauthbearer.sub.claim.name"),
-        value("sasl.oauthbearer.scope.claim.name"),
+        get_oauthbearer_setting("sasl.oauthbearer.expected.audience"),
+        get_oauthbearer_setting("sasl.oauthbearer.expected.issuer"),
+        get_oauthbearer_setting("sasl.oauthbearer.clock.skew.seconds") * 1000,
+        get_oauthbearer_setting("sasl.oauthbearer.sub.claim.name"),
+        get_oauthbearer_setting("sasl.oauthbearer.scope.claim.name"),
     )
     keys = KeySet(
         url or "",
-        value("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
-        value("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
-        value("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
+        get_oauthbearer_setting("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+        get_oauthbearer_setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
+        get_oauthbearer_setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
     )
     return lambda surroundings: SignedTokens(expected, keys, surroundings)

@@ -58,7 +58,7 @@ class Tokens(Protocol):
         """Return the identity of a valid token. Raises TokenRefused."""
 
 
-def authenticate_by_token(tokens: Tokens) -> Exchange:
+def exchange_oauthbearer_token(tokens: Tokens) -> Exchange:
     """Authenticate a client by a valid token."""
     wanted, token = _parse_first_message((yield b""))
     wait = tokens.make_wait_for_key(token)

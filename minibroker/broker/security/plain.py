@@ -21,7 +21,7 @@ def parse_plain_users(options: Mapping[str, str]) -> dict[str, str]:
     return {key.removeprefix(USER_PREFIX): value for key, value in options.items() if key.startswith(USER_PREFIX)}
 
 
-def authenticate_by_password(users: Mapping[str, str]) -> Exchange:
+def exchange_plain_password(users: Mapping[str, str]) -> Exchange:
     """Authenticate a client by the password of one of these users."""
     tokens = (yield b"").decode("utf-8", "replace").split("\0", TOKENS)
     if len(tokens) != TOKENS:

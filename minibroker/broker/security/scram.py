@@ -109,7 +109,7 @@ def make_scram_credential(
     )
 
 
-def authenticate_by_scram(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Exchange:
+def exchange_scram_proof(mechanism: ScramMechanism, clients: Known, server_nonce: str) -> Exchange:
     """Authenticate a client that proves to know the password of a user, or the secret of a delegation token."""
     first = _match_scram_message(FIRST, (yield b""))
     name = first["name"].replace("=2C", ",").replace("=3D", "=")
@@ -148,13 +148,15 @@ def _asks_for_token_login(first: re.Match[str]) -> bool:
     return extensions.get("tokenauth", "").lower() == "true"
 
 
-def _is_valid_proof(mechanism: ScramMechanism, known: UserScramCredentialRecord, said: bytes, proof: bytes) -> bool:
+def _is_valid_proof(
+    mechanism: ScramMechanism, credential: UserScramCredentialRecord, authentication_message: bytes, proof: bytes
+) -> bool:
     """Return whether a proof was made with the password."""
-    signature = hmac.digest(known.stored_key, said, mechanism.hash_name)
+    signature = hmac.digest(credential.stored_key, authentication_message, mechanism.hash_name)
     if len(proof) != len(signature):
         return False
     client_key = bytes(part ^ key for part, key in zip(signature, proof, strict=True))
-    return hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), known.stored_key)
+    return hmac.compare_digest(hashlib.new(mechanism.hash_name, client_key).digest(), credential.stored_key)
 
 
 class Shape(NamedTuple):

@@ -160,13 +160,13 @@ def _get_last_written_ns(location: str | None) -> int | None:
 
 
 def _make_ssl_context(
-    name: str, protocol: str, settings: Settings, own: Identity, anchors: tuple[x509.Certificate, ...] | None
+    name: str, protocol: str, settings: Settings, identity: Identity, anchors: tuple[x509.Certificate, ...] | None
 ) -> ssl.SSLContext:
     """Return the SSL context of new connections. Raises StoreError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     _set_tls_versions(context, name, settings)
-    with make_secret_file(own.encode_pem()) as path:
+    with make_secret_file(identity.encode_pem()) as path:
         try:
             context.load_cert_chain(path)
         except (ssl.SSLError, OSError) as error:
@@ -231,9 +231,9 @@ def _find_alternative_names_objection(before: Identity, after: Identity) -> str 
     return f"the certificate lacks {', '.join(sorted(missing))} (ssl.allow.san.changes)" if missing else None
 
 
-def _get_alternative_names(of: Identity) -> set[str]:
+def _get_alternative_names(identity: Identity) -> set[str]:
     try:
-        names = of.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        names = identity.chain[0].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (x509.ExtensionNotFound, ValueError):
         return set()
     return {str(name.value) for name in names}

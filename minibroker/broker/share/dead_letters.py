@@ -68,10 +68,10 @@ class DeadLetters:
         self._controller = controller
 
     def write_dead_letters(
-        self, group_id: str, partition: Partition, given_up: Sequence[GivenUp], then: Callable[[], None]
+        self, group_id: str, partition: Partition, record_ranges: Sequence[GivenUp], then: Callable[[], None]
     ) -> None:
         """Write a dead letter for each of these records of a partition, and call `then`, also if that fails."""
-        _Writing(self._cluster, self._controller, group_id, partition, given_up, then).start_writing()
+        _Writing(self._cluster, self._controller, group_id, partition, record_ranges, then).start_writing()
 
 
 class _Writing:
@@ -83,7 +83,7 @@ class _Writing:
         controller: Controller,
         group_id: str,
         partition: Partition,
-        given_up: Iterable[GivenUp],
+        record_ranges: Iterable[GivenUp],
         then: Callable[[], None],
     ) -> None:
         self._cluster = cluster
@@ -91,7 +91,7 @@ class _Writing:
         self._group_id = group_id
         self._partition = partition
         # In order: what is read of the partition goes on from one to the next.
-        self._left = {offset: one for one in sorted(given_up) for offset in range(one.first, one.last + 1)}
+        self._left = {offset: one for one in sorted(record_ranges) for offset in range(one.first, one.last + 1)}
         self._described = f"{len(self._left)} records of {partition} from {next(iter(self._left))} on"
         self._then = then
         self._attempts = 0
@@ -99,11 +99,11 @@ class _Writing:
     def start_writing(self) -> None:
         """Try to write what is left."""
         self._attempts += 1
-        run_chore_in_slices(self._cluster.clock, lambda _: None, self._try_to_write_letters(), lambda: None)
+        run_chore_in_slices(self._cluster.clock, lambda _: None, self._write_dead_letters_or_retry(), lambda: None)
 
-    def _try_to_write_letters(self) -> Steps[None]:
+    def _write_dead_letters_or_retry(self) -> Steps[None]:
         try:
-            wait = yield from self._append_letters()
+            wait = yield from self._append_dead_letters()
         except KafkaError as error:
             self._retry_or_finish_write(error)
         else:
@@ -148,13 +148,13 @@ class _Writing:
 
     # --- its records ------------------------------------------------------------------------------
 
-    def _append_letters(self) -> Steps[Wait]:
+    def _append_dead_letters(self) -> Steps[Wait]:
         """Append the dead letters that are left; return what to wait for. Raises KafkaError."""
         topic = yield from self._find_or_create_dead_letter_topic()
         index = self._partition.index % len(topic.partitions)
         while True:
             target = self._find_led_partition(topic, index)
-            letters = yield from self._make_letters(target.log.settings.max_message_bytes)
+            letters = yield from self._make_dead_letters(target.log.settings.max_message_bytes)
             batch = memoryview((yield from build_batch_in_steps(letters)))
             now_ms = self._cluster.clock.wall_ms()
             validated = yield from validate_records_in_steps(
@@ -177,7 +177,7 @@ class _Writing:
         partition.check_min_isr()
         return partition
 
-    def _make_letters(self, limit_bytes: int) -> Steps[list[Record]]:
+    def _make_dead_letters(self, limit_bytes: int) -> Steps[list[Record]]:
         """Return the next dead letters, one for each offset: at least one, and no more than a batch has room for."""
         originals = Originals({}, MAX_LONG)
         if get_group_config(self._cluster, self._group_id, DEAD_LETTER_COPIES):
@@ -185,7 +185,7 @@ class _Writing:
         letters: list[Record] = []
         size_bytes = HEADER_BYTES
         for offset, given_up in self._left.items():
-            letter = self._make_letter(offset, given_up, originals.records.get(offset, NO_RECORD))
+            letter = self._make_dead_letter(offset, given_up, originals.records.get(offset, NO_RECORD))
             size_bytes += _measure_largest_size(letter)
             if letters and (size_bytes > limit_bytes or offset > originals.last):
                 break
@@ -193,14 +193,14 @@ class _Writing:
             yield
         return letters
 
-    def _make_letter(self, offset: int, given_up: GivenUp, original: Record) -> Record:
+    def _make_dead_letter(self, offset: int, record_range: GivenUp, original: Record) -> Record:
         headers = (
             ("__dlq.errors.topic", self._partition.topic.name.encode()),
             ("__dlq.errors.partition", str(self._partition.index).encode()),
             ("__dlq.errors.offset", str(offset).encode()),
             ("__dlq.errors.group", self._group_id.encode()),
-            ("__dlq.errors.delivery.count", str(given_up.deliveries).encode()),
-            ("__dlq.errors.message", REJECTED if given_up.is_rejected else DELIVERED_TOO_OFTEN),
+            ("__dlq.errors.delivery.count", str(record_range.deliveries).encode()),
+            ("__dlq.errors.message", REJECTED if record_range.is_rejected else DELIVERED_TOO_OFTEN),
         )
         now_ms = self._cluster.clock.wall_ms()
         return Record(timestamp=now_ms, key=original.key, value=original.value, headers=headers)

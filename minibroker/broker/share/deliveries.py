@@ -62,7 +62,7 @@ class Portions:
         return any(run.count >= self._threshold for run in _iterate_available_runs(runs, fetched))
 
     def choose_ranges_to_acquire(
-        self, origin: Origin, runs: Sequence[Run], fetched: range, most: int | None
+        self, origin: Origin, runs: Sequence[Run], fetched: range, max_records: int | None
     ) -> list[tuple[int, int]]:
         """Return the ranges of an origin's records to deliver now, at most this many.
 
@@ -77,13 +77,13 @@ class Portions:
             if run.count >= self._threshold and portion is None:
                 portion = max(1, origin.size >> (run.count - self._threshold + 1))
             first, last = max(run.first, fetched.start), min(run.last, fetched.stop - 1)
-            ends = [last - first + 1, 1 if is_last else None, None if most is None else most - count]
+            ends = [last - first + 1, 1 if is_last else None, None if max_records is None else max_records - count]
             if portion is not None and portion > count:
                 ends.append(portion - count)
             size = min(end for end in ends if end is not None)
             chosen.append((first, first + size - 1))
             count += size
-            if is_last or count in (most, portion):
+            if is_last or count in (max_records, portion):
                 break
         return chosen
 
@@ -237,7 +237,7 @@ class Deliveries:
         member_id: str,
         bounds: Sequence[tuple[int, int]],
         last: int,
-        left: int,
+        records_left: int,
         batch_size: int,
         now_ms: int,
         limits: Limits,
@@ -245,12 +245,12 @@ class Deliveries:
     ) -> list[Acquired]:
         """Acquire records that were never delivered, behind the end offset."""
         first = max(bounds[0][0], self.end_offset)
-        if first > last or left <= 0:
+        if first > last or records_left <= 0:
             return []
         if first > self.end_offset and not self._runs:
             self.start_offset = self.end_offset = first  # nothing is in flight: the offsets before do not exist
-        end = min(_find_last_offset_of_batch(bounds, first + left - 1), last)
-        known = min(end, first + left - 1) if strict else end
+        end = min(_find_last_offset_of_batch(bounds, first + records_left - 1), last)
+        known = min(end, first + records_left - 1) if strict else end
         starts = [first]
         for base, _ in bounds:
             if base - starts[-1] >= batch_size and base <= known and not strict:
@@ -281,14 +281,14 @@ class Deliveries:
     # --- acknowledging ------------------------------------------------------------------------------
 
     def acknowledge_records(
-        self, member_id: str, said: Sequence[Acknowledgement], limits: Limits, now_ms: int
+        self, member_id: str, acknowledgements: Sequence[Acknowledgement], limits: Limits, now_ms: int
     ) -> list[StateBatch]:
         """Apply acknowledgements, all or none. They are in order, and no two of them name the same offset.
 
         Records before the start offset are passed over. Raises KafkaError: INVALID_RECORD_STATE if the member has not
         acquired all of them, INVALID_REQUEST if some have never been delivered.
         """
-        current = [each for each in said if each.last >= self.start_offset]
+        current = [each for each in acknowledgements if each.last >= self.start_offset]
         for one in current:
             self._check_acquired_by_member(member_id, one)
             if AcknowledgeType.RENEW in one.types and not limits.may_renew:
@@ -308,16 +308,16 @@ class Deliveries:
                         changed.append(self._end_acquisition_lock(run, kind, limits))
         return changed
 
-    def _check_acquired_by_member(self, member_id: str, said: Acknowledgement) -> None:
+    def _check_acquired_by_member(self, member_id: str, acknowledgement: Acknowledgement) -> None:
         if not self._runs:
             message = "Batch record not found. The request batch offsets are not found in the cache."
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, message)
-        if said.last >= self.end_offset:
+        if acknowledgement.last >= self.end_offset:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "The request contains offsets that have not been delivered yet."
             )
-        offset = max(said.first, self.start_offset)
-        while offset <= said.last:
+        offset = max(acknowledgement.first, self.start_offset)
+        while offset <= acknowledgement.last:
             run = self._runs[self._find_run_index(offset)]
             if run.state != DeliveryState.ACQUIRED:
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, NOT_ACQUIRED)

@@ -78,7 +78,7 @@ class ShareCoordinator(CoordinatorRuntime["ShareShard"]):
 
     def find_share_state(self, key: ShareKey) -> ShareState | None:
         """Return the state of a share partition, or None. Raises KafkaError if it is not loaded."""
-        self.get_shard_of_key(key.coordinator_key)
+        self.get_shard_of_coordinator_key(key.coordinator_key)
         found = self.states.get(key.coordinator_key)
         return None if found is None else found[1]
 

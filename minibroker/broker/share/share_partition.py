@@ -46,10 +46,10 @@ class Delivered(NamedTuple):
 class Waiter(Protocol):
     """A fetch that waits for records that others release."""
 
-    def on_released(self, share: SharePartition) -> None:
+    def notify_records_released(self, share_partition: SharePartition) -> None:
         """Note that records of this share partition may be acquired."""
 
-    def on_changed(self) -> None:
+    def notify_share_partition_closed(self) -> None:
         """Look again, as a share partition was given up."""
 
 
@@ -132,12 +132,12 @@ class SharePartition:
         return None if not acquired else Delivered(_cut_region_to_acquired(region, headers, acquired), acquired)
 
     def _archive_aborted_records(
-        self, acquired: Sequence[Acquired], found: Sequence[BatchHeader]
+        self, acquired: Sequence[Acquired], headers: Sequence[BatchHeader]
     ) -> tuple[list[Acquired], list[StateBatch]]:
         """Archive what was acquired of aborted transactions; return the rest, and what has changed."""
         left: list[Acquired] = []
         changed: list[StateBatch] = []
-        aborted = self._find_aborted_batches(found)
+        aborted = self._find_aborted_batches(headers)
         position = 0
         for one in acquired:
             first = one.first
@@ -155,12 +155,12 @@ class SharePartition:
                 left.append(one._replace(first=first))
         return left, changed
 
-    def _find_aborted_batches(self, found: Sequence[BatchHeader]) -> list[BatchHeader]:
+    def _find_aborted_batches(self, headers: Sequence[BatchHeader]) -> list[BatchHeader]:
         """Return the batches that belong to aborted transactions."""
         ended: dict[int, list[AbortedTransaction]] = {}
-        for one in self.partition.log.list_aborted_transactions(found[0].base_offset, found[-1].last_offset + 1):
+        for one in self.partition.log.list_aborted_transactions(headers[0].base_offset, headers[-1].last_offset + 1):
             ended.setdefault(one.producer_id, []).append(one)
-        return [header for header in found if header.is_transactional and _is_aborted(header, ended)]
+        return [header for header in headers if header.is_transactional and _is_aborted(header, ended)]
 
     def undo_acquisition(self, member_id: str, delivered: Delivered) -> None:
         """Undo an acquisition whose records are not sent."""
@@ -170,10 +170,10 @@ class SharePartition:
 
     # --- what members say -------------------------------------------------------------------------
 
-    def acknowledge_records(self, member_id: str, said: Sequence[Acknowledgement]) -> Wait:
+    def acknowledge_records(self, member_id: str, acknowledgements: Sequence[Acknowledgement]) -> Wait:
         """Apply acknowledgements, all or none; return what to wait for before it is answered. Raises KafkaError."""
         now_ms = int(self._cluster.clock.monotonic_ms())
-        changed = self.deliveries.acknowledge_records(member_id, said, self.limits, now_ms)
+        changed = self.deliveries.acknowledge_records(member_id, acknowledgements, self.limits, now_ms)
         if changed:
             return self._persist_changes(changed)
         self._restart_lock_timer()  # the locks may have been renewed
@@ -183,26 +183,26 @@ class SharePartition:
         """Release the records of a member whose session has ended."""
         changed = self.deliveries.release_acquired_runs(self.limits, lambda run: run.member_id == member_id)
         if changed:
-            self._persist_changes_or_give_up(changed)
+            self._persist_changes_or_log_error(changed)
 
-    def expire_locks(self, *, all_of_them: bool = False) -> None:
+    def release_expired_locks(self, *, release_all: bool = False) -> None:
         """Release the records whose locks have ended, or all."""
         now_ms = self._cluster.clock.monotonic_ms()
         changed = self.deliveries.release_acquired_runs(
-            self.limits, lambda run: all_of_them or run.lock_end_ms <= now_ms
+            self.limits, lambda run: release_all or run.lock_end_ms <= now_ms
         )
         if changed:
             log.info("%s: the locks of %d ranges of records have ended", self, len(changed))
-            self._persist_changes_or_give_up(changed)
+            self._persist_changes_or_log_error(changed)
         self._restart_lock_timer()
 
-    def _persist_changes_or_give_up(self, changed: list[StateBatch]) -> None:
+    def _persist_changes_or_log_error(self, changed_batches: list[StateBatch]) -> None:
         try:
-            self._persist_changes(changed)
+            self._persist_changes(changed_batches)
         except KafkaError as error:
             log.error("%s cannot be kept: %s", self, error)
 
-    def _persist_changes(self, changed: list[StateBatch]) -> Wait:
+    def _persist_changes(self, changed_batches: list[StateBatch]) -> Wait:
         """Send what has changed to the coordinator, and wake who waits. Raises KafkaError, and is given up then.
 
         As in Kafka, the start offset moves afterwards: the coordinator learns of it with the next change.
@@ -210,24 +210,24 @@ class SharePartition:
         deliveries, coordinator = self.deliveries, self._shares.coordinator
         start, done = deliveries.start_offset, deliveries.final_count
         try:
-            coordinator.write_share_state(self.key, self._state_epoch, self.leader_epoch, start, done, changed)
+            coordinator.write_share_state(self.key, self._state_epoch, self.leader_epoch, start, done, changed_batches)
         except KafkaError:
-            self._shares.forget_after_failure(self)
+            self._shares.close_share_partition(self)
             raise
         deliveries.drop_final_records()
-        coordinator.call_when_durable(self.key.coordinator_key, self._give_up_if_persist_failed)
+        coordinator.call_when_durable(self.key.coordinator_key, self._close_or_write_dead_letters)
         self._restart_lock_timer()
         self._wake_waiters()
         return coordinator.make_durability_wait(self.key.coordinator_key)
 
     def _wake_waiters(self) -> None:
         for waiter in self.waiters:
-            waiter.on_released(self)
+            waiter.notify_records_released(self)
 
-    def _give_up_if_persist_failed(self, failure: KafkaError | None) -> None:
+    def _close_or_write_dead_letters(self, failure: KafkaError | None) -> None:
         if failure is not None:
             log.error("%s could not be kept: %s", self, failure)
-            self._shares.forget_after_failure(self)
+            self._shares.close_share_partition(self)
         else:
             self._write_dead_letters()
 
@@ -249,10 +249,10 @@ class SharePartition:
             archive = partial(self._archive_given_up_records, given_up)
             self._shares.dead_letters.write_dead_letters(self.key.group_id, self.partition, given_up, archive)
 
-    def _archive_given_up_records(self, given_up: Sequence[GivenUp]) -> None:
+    def _archive_given_up_records(self, record_ranges: Sequence[GivenUp]) -> None:
         if self._shares.find_share_partition(self.key) is self:
-            changed = [batch for one in given_up for batch in self.deliveries.archive_offsets(one.first, one.last)]
-            self._persist_changes_or_give_up(changed)
+            changed = [batch for one in record_ranges for batch in self.deliveries.archive_offsets(one.first, one.last)]
+            self._persist_changes_or_log_error(changed)
 
     # --- locks ------------------------------------------------------------------------------------
 
@@ -262,11 +262,11 @@ class SharePartition:
         end_ms = self.deliveries.find_next_lock_end_ms()
         if end_ms is not None:
             delay_ms = max(end_ms - self._cluster.clock.monotonic_ms(), 0) + 1
-            self._timer = self._cluster.clock.call_later(delay_ms, self._release_expired_locks)
+            self._timer = self._cluster.clock.call_later(delay_ms, self._release_expired_acquisitions)
 
-    def _release_expired_locks(self) -> None:
+    def _release_expired_acquisitions(self) -> None:
         self._timer = None
-        self.expire_locks()
+        self.release_expired_locks()
 
     def _cancel_lock_timer(self) -> None:
         if self._timer is not None:
@@ -277,7 +277,7 @@ class SharePartition:
         """End it: who waits looks again, and finds out why."""
         self._cancel_lock_timer()
         for waiter in list(self.waiters):
-            waiter.on_changed()
+            waiter.notify_share_partition_closed()
 
 
 def _list_batch_headers(region: Region, last_needed: int) -> list[tuple[int, BatchHeader]]:
@@ -298,13 +298,13 @@ def _is_aborted(header: BatchHeader, ended: Mapping[int, Sequence[AbortedTransac
 
 
 def _cut_region_to_acquired(
-    region: Region, found: Sequence[tuple[int, BatchHeader]], acquired: Sequence[Acquired]
+    region: Region, headers: Sequence[tuple[int, BatchHeader]], acquired: Sequence[Acquired]
 ) -> Region:
     """Return the batches of a region that have acquired records, and those between."""
     first, last = acquired[0].first, acquired[-1].last
     positions = [
         (position, position + header.size_bytes, header.last_offset)
-        for position, header in found
+        for position, header in headers
         if header.last_offset >= first and header.base_offset <= last
     ]
     start, end, next_offset = positions[0][0], positions[-1][1], positions[-1][2] + 1

@@ -120,21 +120,21 @@ class SharePartitions:
                 return found.offset
         return kept.high_watermark
 
-    def forget_after_failure(self, share: SharePartition) -> None:
+    def close_share_partition(self, share_partition: SharePartition) -> None:
         """Forget a share partition whose state could not be kept; the next request reads it again."""
-        where, group_id = (share.key.topic_id, share.key.partition), share.key.group_id
+        where, group_id = (share_partition.key.topic_id, share_partition.key.partition), share_partition.key.group_id
         groups = self._open.get(where, {})
-        if groups.get(group_id) is share:
+        if groups.get(group_id) is share_partition:
             del groups[group_id]
             if not groups:
                 del self._open[where]
-            share.close_and_wake_waiters()
+            share_partition.close_and_wake_waiters()
 
     def forget_changed_state(self, key: ShareKey) -> None:
         """Forget a share partition, as its state was changed or deleted."""
         found = self.find_share_partition(key)
         if found is not None:
-            self.forget_after_failure(found)
+            self.close_share_partition(found)
 
     def delete_group_states(self, group_id: str, topic_ids: Mapping[bytes, Iterable[int]]) -> None:
         """Delete the states of a group's partitions. Raises KafkaError."""
@@ -195,7 +195,7 @@ class SharePartitions:
     def on_leader_changed(self, partition: Partition) -> None:
         """Forget the share partitions of a partition with another leader."""
         for share in list(self._open.get((partition.topic.topic_id, partition.index), {}).values()):
-            self.forget_after_failure(share)
+            self.close_share_partition(share)
 
     def on_topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget the share partitions of a deleted topic."""

@@ -90,11 +90,12 @@ def parse_share_snapshot(value: ShareSnapshotValue, offset: int) -> ShareState:
 
 
 def parse_state_batches(
-    said: Iterable[ShareSnapshotValue.StateBatch | ShareUpdateValue.StateBatch],
+    batch_records: Iterable[ShareSnapshotValue.StateBatch | ShareUpdateValue.StateBatch],
 ) -> tuple[StateBatch, ...]:
     """Return the batches of a record."""
     return tuple(
-        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in said
+        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
+        for each in batch_records
     )
 
 

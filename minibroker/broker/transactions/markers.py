@@ -41,11 +41,11 @@ class MarkerSender:
         self._timers: dict[str, Timer] = {}
         self._held: set[str] = set()
 
-    def hold_markers(self, transactional_id: str) -> None:
-        """Hold back the markers of this id until `release_markers`, so that no transaction of it ends."""
+    def hold_back_markers(self, transactional_id: str) -> None:
+        """Hold back the markers of this id until `send_held_markers`, so that no transaction of it ends."""
         self._held.add(transactional_id)
 
-    def release_markers(self, transactional_id: str) -> None:
+    def send_held_markers(self, transactional_id: str) -> None:
         """Send the markers of this id that were held back."""
         self._held.discard(transactional_id)
         if transactional_id in self._missing and transactional_id not in self._timers:
@@ -73,10 +73,10 @@ class MarkerSender:
             timer.cancel()
 
     def _try_to_write_markers_later(self, transactional_id: str, delay_ms: int) -> None:
-        def run() -> None:
+        def try_to_write_markers() -> None:
             self._try_to_write_markers(transactional_id)
 
-        self._timers[transactional_id] = self._coordinator.cluster.clock.call_later(delay_ms, run)
+        self._timers[transactional_id] = self._coordinator.cluster.clock.call_later(delay_ms, try_to_write_markers)
 
     def _try_to_write_markers(self, transactional_id: str) -> None:
         self._timers.pop(transactional_id, None)
@@ -89,7 +89,7 @@ class MarkerSender:
         missing = self._missing[transactional_id]
         failed = False
 
-        def write(partitions: Sequence[TopicPartition]) -> None:
+        def write_portion(partitions: Sequence[TopicPartition]) -> None:
             nonlocal failed
             if failed or self._missing.get(transactional_id) is not missing:
                 return
@@ -100,11 +100,16 @@ class MarkerSender:
                 self._try_to_write_markers_later(transactional_id, RETRY_MS)
                 failed = True
 
-        def end() -> None:
+        def complete_when_all_written() -> None:
             if not failed and self._missing.get(transactional_id) is missing:
                 self._complete_when_flushed(transaction)
 
-        run_chore_in_slices(self._coordinator.cluster.clock, write, split_into_portions(sorted(missing)), end)
+        run_chore_in_slices(
+            self._coordinator.cluster.clock,
+            write_portion,
+            split_into_portions(sorted(missing)),
+            complete_when_all_written,
+        )
 
     def _complete_when_flushed(self, transaction: Transaction) -> None:
         """Complete the transaction, unless markers are missing; markers that need a flush count as missing until it."""
@@ -121,13 +126,13 @@ class MarkerSender:
         missing.update(where for where, _ in unflushed)
         lost: set[TopicPartition] = set()
 
-        def end() -> None:
+        def complete_when_flushed() -> None:
             missing.intersection_update(lost)
             if self._missing.get(transactional_id) is missing:
                 self._complete_transaction_or_retry(transactional_id)
 
-        waits = [(wait, partial(_note_lost_marker, lost, where)) for where, wait in unflushed]
-        self._coordinator.cluster.turn.call_when_all_over(waits, end)
+        waits = [(wait, partial(_add_lost_marker, lost, where)) for where, wait in unflushed]
+        self._coordinator.cluster.turn.call_when_all_over(waits, complete_when_flushed)
 
     def _list_unflushed_markers(self, transaction: Transaction) -> list[tuple[TopicPartition, Wait]]:
         """Return the partitions of the transaction whose markers need a flush (flush.messages)."""
@@ -171,16 +176,16 @@ class MarkerSender:
                 )
 
     def _note_marker_written(
-        self, transaction: Transaction, missing: set[TopicPartition], where: TopicPartition, code: ErrorCode
+        self, transaction: Transaction, missing: set[TopicPartition], partition: TopicPartition, code: ErrorCode
     ) -> None:
         if code in DONE:
-            missing.discard(where)
+            missing.discard(partition)
         elif code in GIVEN_UP:
-            log.warning("%s: %s-%d takes no marker: %s", transaction.transactional_id, *where, code.name)
-            missing.discard(where)
+            log.warning("%s: %s-%d takes no marker: %s", transaction.transactional_id, *partition, code.name)
+            missing.discard(partition)
         else:
-            log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *where, code.name)
+            log.info("%s: %s-%d has no marker yet: %s", transaction.transactional_id, *partition, code.name)
 
 
-def _note_lost_marker(lost: set[TopicPartition], where: TopicPartition, failure: KafkaError) -> None:
-    lost.add(where)
+def _add_lost_marker(lost_markers: set[TopicPartition], partition: TopicPartition, failure: KafkaError) -> None:
+    lost_markers.add(partition)

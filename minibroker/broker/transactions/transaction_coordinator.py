@@ -67,11 +67,11 @@ class TransactionCoordinator(CoordinatorRuntime["TransactionShard"]):
 
     # --- nodes and transactions -----------------------------------------------------------------
 
-    def check_is_coordinator(self, node: Node, key: str | None) -> None:
-        """Check that `node` coordinates `key`. Raises KafkaError, INVALID_REQUEST for an empty transactional id."""
-        if not key:
+    def check_is_coordinator(self, node: Node, coordinator_key: str | None) -> None:
+        """Check that `node` coordinates this id. Raises KafkaError, INVALID_REQUEST for an empty transactional id."""
+        if not coordinator_key:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A transactional id must not be empty.")
-        super().check_is_coordinator(node, key)
+        super().check_is_coordinator(node, coordinator_key)
 
     def get_coordinator_epoch(self, transactional_id: str) -> int:
         """Return the epoch of markers: the leader epoch of the partition with the id's state. Raises KafkaError."""
@@ -222,13 +222,13 @@ class TransactionExpiry:
     def _repeat_for_each_transaction(self, interval: str, work: Callable[[Transaction], None]) -> None:
         cluster = self._coordinator.cluster
 
-        def run() -> None:
+        def visit_all_transactions() -> None:
             transactions = self._coordinator.transactions.iterate_present_values()
             run_chore_in_slices(
                 cluster.clock, work, transactions, lambda: self._repeat_for_each_transaction(interval, work)
             )
 
-        cluster.clock.call_later(cluster.settings[interval], run)
+        cluster.clock.call_later(cluster.settings[interval], visit_all_transactions)
 
     def _abort_if_timed_out(self, transaction: Transaction) -> None:
         """Abort a transaction that has exceeded its producer's transaction.timeout.ms."""

@@ -48,7 +48,7 @@ def initialize_producer(
             producer_epoch=0,
             last_producer_epoch=NO_EPOCH if expected is None else transaction.producer_epoch,
         )
-    epoch, last_epoch = _bump_producer_epoch(transaction, expected)
+    epoch, last_epoch = _get_bumped_epochs(transaction, expected)
     return _make_empty_transaction(
         transaction, now_ms, timeout_ms=timeout_ms, producer_epoch=epoch, last_producer_epoch=last_epoch
     )
@@ -68,7 +68,7 @@ def check_expected_producer(transaction: Transaction, expected: Expected) -> Non
         raise _make_concurrent_transactions_error(transaction)
 
 
-def _bump_producer_epoch(transaction: Transaction, expected: Expected) -> tuple[int, int]:
+def _get_bumped_epochs(transaction: Transaction, expected: Expected) -> tuple[int, int]:
     """Return the next epoch, and the one before it if the producer expected it."""
     current = transaction.producer_epoch
     if expected is None:

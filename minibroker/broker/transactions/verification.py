@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from minibroker.broker.transactions.transaction import OWN_EPOCHS, TopicPartition
-from minibroker.broker.turn import write_pending_now
+from minibroker.broker.turn import write_pending_appends
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _add_or_verify_partition_locally(
     if joins:
         transactions.add_partitions(transactional_id, producer, [partition], OWN_EPOCHS)
         wait = transactions.make_durability_wait(transactional_id)
-        write_pending_now(
+        write_pending_appends(
             wait
         )  # a transaction that is in the log but unknown to its coordinator would stay open for ever
         return wait._replace(pending=None)

@@ -115,7 +115,7 @@ class Cleaner:
         )
 
     def _add_log_if_cleaning_due(
-        self, partition: Partition, found: list[tuple[float, Log]], ratios: list[float]
+        self, partition: Partition, due_logs: list[tuple[float, Log]], ratios: list[float]
     ) -> None:
         kept = partition.log
         if COMPACT not in kept.settings.cleanup_policy or kept in self._uncleanable or kept.directory in self._running:
@@ -125,23 +125,28 @@ class Cleaner:
         if dirt is not None:
             ratios.append(dirt.ratio)
             if is_cleaning_due(kept, dirt):
-                found.append((dirt.ratio, kept))
+                due_logs.append((dirt.ratio, kept))
 
-    def _clean_found_logs(self, found: list[tuple[float, Log]], max_ratio: float) -> None:
+    def _clean_found_logs(self, due_logs: list[tuple[float, Log]], max_ratio: float) -> None:
         self._looking = False
-        self._due = sorted(found, key=lambda due: due[0])
+        self._due = sorted(due_logs, key=lambda due: due[0])
         self.statistics.max_dirty_ratio = max_ratio
         self.statistics.looked_ms = self._cluster.clock.wall_ms()
         self._begin_next_cleanings()
 
-    def _measure_dirtiness(self, kept: Log) -> Dirtiness | None:
+    def _measure_dirtiness(self, compacted_log: Log) -> Dirtiness | None:
         """Return the log's dirty share, or None if it may not be cleaned now."""
-        if not kept.is_in_use or kept in self._uncleanable or kept in self._resting or kept.directory in self._running:
+        if (
+            not compacted_log.is_in_use
+            or compacted_log in self._uncleanable
+            or compacted_log in self._resting
+            or compacted_log.directory in self._running
+        ):
             return None
         try:
-            return measure_dirtiness(kept, self._cluster.clock.wall_ms())
+            return measure_dirtiness(compacted_log, self._cluster.clock.wall_ms())
         except (OSError, KafkaError) as error:
-            self._mark_log_uncleanable(kept, error)
+            self._mark_log_uncleanable(compacted_log, error)
             return None
 
     # --- one cleaning ---------------------------------------------------------------------------
@@ -154,11 +159,11 @@ class Cleaner:
             if dirt is not None and is_cleaning_due(dirty, dirt) and COMPACT in dirty.settings.cleanup_policy:
                 self._begin_cleaning(dirty, dirt)
 
-    def _begin_cleaning(self, dirty: Log, dirt: Dirtiness) -> None:
+    def _begin_cleaning(self, dirty_log: Log, dirtiness: Dirtiness) -> None:
         clock = self._cluster.clock
         limits, rest = get_cleaning_limits(self._cluster.settings), Rests(find_thread_clock()).sleep_if_due
-        cleaning = Cleaning(dirty, dirt, limits, self._throttle, clock.wall_ms(), rest)
-        self._running[dirty.directory] = cleaning
+        cleaning = Cleaning(dirty_log, dirtiness, limits, self._throttle, clock.wall_ms(), rest)
+        self._running[dirty_log.directory] = cleaning
         self.statistics.running = len(self._running)
         self._run_cleaning_step(cleaning, clock.monotonic_ms())
 
@@ -218,12 +223,12 @@ class Cleaner:
         self._cluster.logs.find_directory_of(cleaning.log).write_checkpoint_soon(CLEANER_OFFSET_CHECKPOINT)
         _log_cleaning(cleaning, self._cluster.clock.monotonic_ms() - began_ms)
 
-    def _mark_log_uncleanable(self, found: Log, error: Exception) -> None:
+    def _mark_log_uncleanable(self, dirty_log: Log, error: Exception) -> None:
         """Stop cleaning the log, and log a traceback if the error is a bug and not damage."""
-        self._uncleanable.add(found)
+        self._uncleanable.add(dirty_log)
         self.statistics.uncleanable = len(self._uncleanable)
         expected = isinstance(error, Uncleanable | KafkaError | OSError)
-        name = f"{found.topic}-{found.partition}"
+        name = f"{dirty_log.topic}-{dirty_log.partition}"
         log.error("%s is not compacted any more: %s", name, error, exc_info=None if expected else error)
 
 

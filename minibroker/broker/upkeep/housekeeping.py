@@ -145,11 +145,11 @@ class Housekeeping:
             log.error("the delegation token %s stays: %s", token_id, error)
 
     def _make_checkpoint_chore(self, checkpoint: str) -> Callable[[Then], None]:
-        def write(then: Then) -> None:
+        def write_checkpoint(then: Then) -> None:
             self._cluster.logs.write_checkpoint_soon(checkpoint)
             then()
 
-        return write
+        return write_checkpoint
 
     # --- when -----------------------------------------------------------------------------------
 
@@ -162,22 +162,22 @@ class Housekeeping:
         `first` is the setting with the time until the first call, if that is another.
         """
 
-        def again() -> None:
-            work(later)
+        def run_chore() -> None:
+            work(run_chore_later)
 
-        def later() -> None:
-            self._call_after_delay(self._cluster.settings[setting] * unit_ms, again)
+        def run_chore_later() -> None:
+            self._call_after_delay(self._cluster.settings[setting] * unit_ms, run_chore)
 
         if first:
-            self._call_after_delay(self._cluster.settings[first], again)
+            self._call_after_delay(self._cluster.settings[first], run_chore)
         else:
-            later()
+            run_chore_later()
 
     def _flush_due_logs_repeatedly(self) -> None:
-        def again() -> None:
+        def schedule_next_flush() -> None:
             self._call_after_delay(self._get_flush_interval_ms(), self._flush_due_logs_repeatedly)
 
-        run_on_each_partition(self._cluster, self.flush_log_if_due, again)
+        run_on_each_partition(self._cluster, self.flush_log_if_due, schedule_next_flush)
 
     def _get_flush_interval_ms(self) -> int:
         """Return the time until the next check for due flushes."""

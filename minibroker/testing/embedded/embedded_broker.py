@@ -6,7 +6,7 @@ its stop, also while the broker is down. The test kit replaces four parts of the
 source (`seed`). It also uses three kinds of methods of the broker:
 
     reset, restore   BrokerLifecycle.let_go and replace swap the state under clients that stay connected. Requests that
-                     wait run once more: Connection.ask_again and DelayedOperation.run_again have no other
+                     wait run once more: Connection.ask_again and DelayedOperation.rerun_in_new_cluster have no other
                      caller.
     pause_node       Server.hold and let_go keep queued answers from the sockets of a node.
     hold, release    MarkerSender.hold and release keep decided transactions without markers.
@@ -402,7 +402,9 @@ class EmbeddedBroker(Served):
                 self._directories.restore_snapshot(snapshot)
             away, settings = set(self.ports.listeners) - set(running.node_ids), self._make_settings()
             returning = {node_id: self.ports.listen_for_node(node_id, settings) for node_id in away}
-            running.replace_cluster(settings, self._make_seams(), cluster_id=cluster_id, returning=returning)
+            running.continue_with_cluster(
+                settings, self._make_seams(), cluster_id=cluster_id, returning_nodes=returning
+            )
             self.moving_clock.reset()
             if self._issuer is not None:
                 self._issuer.reset()

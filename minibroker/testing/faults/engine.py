@@ -263,7 +263,7 @@ class Faults(Interceptor):
             rule = fault.rule
             if rule.close is not None:
                 if rule.close != "before":
-                    await call.run()
+                    await call.run_hooks_and_handler()
                 raise Unanswerable(f"a fault: {rule}")
             if rule.answer == "silence":
                 await self._hold_until_client_leaves(call, fault)
@@ -278,7 +278,7 @@ class Faults(Interceptor):
         self._held.setdefault(fault, set()).add(call)
         try:
             if fault.rule.when == "after":
-                await call.run()
+                await call.run_hooks_and_handler()
             await Promise[None]()
         finally:
             self._held.get(fault, set()).discard(call)

@@ -170,7 +170,7 @@ class GroupVerbs(WaitVerbs):
         CONCURRENT_TRANSACTIONS. `ongoing`: EndTxn is not answered. Raises ValueError for another state.
         """
         if state == "prepared":
-            self.running.cluster.transactions.markers.hold_markers(transactional_id)
+            self.running.cluster.transactions.markers.hold_back_markers(transactional_id)
         elif state == "ongoing":
             self._held_ends.hold_end_of_transaction(transactional_id)
         else:
@@ -180,7 +180,7 @@ class GroupVerbs(WaitVerbs):
     @immediate
     def release(self, transactional_id: str) -> None:
         """Release the transactions of this id."""
-        self.running.cluster.transactions.markers.release_markers(transactional_id)
+        self.running.cluster.transactions.markers.send_held_markers(transactional_id)
         self._held_ends.release_end_of_transaction(transactional_id)
         self.tell_witnesses("transaction", f"release {transactional_id}")
 

@@ -70,7 +70,7 @@ async def execute_request(cluster: Broker, node: Node, request: Message, version
     context = RequestContext(cluster, connection, version, CLIENT_ID, Slicer())
     context.is_own = True
     answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    coroutine = Dispatcher(cluster).handle(context, Route(served, version), request)
+    coroutine = Dispatcher(cluster).run_handler_and_finish(context, Route(served, version), request)
     delayed = DelayedOperation(coroutine, context.slicer, answered.set_result, answered.set_exception)
     outcome = delayed.run_first_slice()
     return outcome if outcome is not delayed else await answered

@@ -143,7 +143,7 @@ class ShareGroupVerbs:
                 locked += sum(
                     run.record_count for run in share.deliveries.list_runs() if run.state == DeliveryState.ACQUIRED
                 )
-                share.expire_locks(all_of_them=True)
+                share.release_expired_locks(release_all=True)
         cluster.turn.end()  # fetches that wait for records get them at once
         self._broker.watch.check_conditions_soon()
         return locked

@@ -166,10 +166,10 @@ def test_a_transaction_end_that_cannot_be_written_is_rejected_and_can_be_retried
 def test_a_completed_transaction_is_recorded_later_if_its_markers_are_written(harness: Broken) -> None:
     producer = TransactionalProducer(harness)
     assert producer.init() == producer.send("a") == OK
-    harness.cluster.transactions.markers.hold_markers("tx")
+    harness.cluster.transactions.markers.hold_back_markers("tx")
     assert producer.end() == OK
     harness.fail(TRANSACTIONS_TOPIC)
-    harness.cluster.transactions.markers.release_markers("tx")
+    harness.cluster.transactions.markers.send_held_markers("tx")
     harness.clock.advance(0)
     harness.end_turn()
     assert "tx" not in harness.cluster.transactions.transactions

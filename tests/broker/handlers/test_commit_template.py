@@ -237,7 +237,7 @@ class Side(cluster_changes.Side):
         """An open transaction commits an offset, or one ends."""
         if self.harness.partition(GROUPS_TOPIC).log.offline:
             return
-        shard = self.harness.cluster.groups.get_shard_of_key("g")
+        shard = self.harness.cluster.groups.get_shard_of_coordinator_key("g")
         group = self.harness.cluster.groups.groups.get("g")
         if group is not None and group.offsets.pending:
             shard.apply_transaction_end(5, committed=True)

@@ -29,7 +29,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 
 
 def leave(harness: Harness, *nodes: int) -> None:
-    remove_absent_nodes_from_isr(harness.cluster, [harness.partition("t")], away=nodes)
+    remove_absent_nodes_from_isr(harness.cluster, [harness.partition("t")], absent_nodes=nodes)
 
 
 def come_back(harness: Harness) -> None:

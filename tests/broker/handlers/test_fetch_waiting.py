@@ -389,7 +389,7 @@ def test_an_append_during_the_scan_causes_another_scan(topics: Harness) -> None:
     client.send(fetch_of(topics, {**MANY, ("t", 0): 0}, max_wait_ms=WAIT_MS))
     turns(soon)
     (waiter,) = topics.partition("t").waiters
-    waiter.on_changed()  # which has a look at the first hundred of them in its first step
+    waiter.notify_partition_changed()  # which has a look at the first hundred of them in its first step
     assert soon
     topics.produce("many", "a")
     turns(soon)

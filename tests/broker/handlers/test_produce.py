@@ -281,7 +281,7 @@ def test_records_of_a_produce_that_waits_for_its_turn_are_not_overwritten(harnes
         frame = frame_of(request, version)
         scratch[: len(frame)] = frame
         if records is sent:
-            client.connection.take_received(scratch, len(frame))
+            client.connection.process_received_data(scratch, len(frame))
     going_on[0] = False
     while turns:
         turns.pop(0)()

@@ -75,7 +75,7 @@ def test_all_waiters_are_woken_even_if_some_leave_meanwhile() -> None:
     woken = []
 
     class Leaving:
-        def on_appended(self, size_bytes: int) -> None:
+        def count_appended_bytes(self, size_bytes: int) -> None:
             raise AssertionError("nothing was appended")
 
         def on_changed(self) -> None:

@@ -45,7 +45,7 @@ def test_an_event_loop_sleeps_if_nothing_is_read() -> None:
 
 def test_an_event_loop_polls_for_the_configured_time_after_a_read() -> None:
     loop = Loop()
-    loop.polling.note_read()
+    loop.polling.keep_polling_after_read()
     loop.run_turn(after_us=5)
     loop.run_turn(after_us=59)
     assert not loop.sleeps
@@ -55,9 +55,9 @@ def test_an_event_loop_polls_for_the_configured_time_after_a_read() -> None:
 
 def test_another_read_restarts_the_polling_time() -> None:
     loop = Loop()
-    loop.polling.note_read()
+    loop.polling.keep_polling_after_read()
     loop.run_turn(after_us=0)
-    loop.polling.note_read()
+    loop.polling.keep_polling_after_read()
     loop.run_turn(after_us=50)
     loop.run_turn(after_us=50)
     assert not loop.sleeps
@@ -68,7 +68,7 @@ def test_another_read_restarts_the_polling_time() -> None:
 def test_several_reads_of_a_turn_schedule_one_poll() -> None:
     loop = Loop()
     for _ in range(3):
-        loop.polling.note_read()
+        loop.polling.keep_polling_after_read()
     assert len(loop._soon) == 1
 
 
@@ -76,28 +76,28 @@ def test_an_event_loop_does_not_poll_while_many_clients_are_active() -> None:
     loop = Loop()
     for reads, sleeps in ((FEW_READS, False), (FEW_READS + 1, True), (FEW_READS, False)):
         for _ in range(reads):
-            loop.polling.note_read()
+            loop.polling.keep_polling_after_read()
         loop.run_turn(after_us=1)
         assert loop.sleeps is sleeps
 
 
 def test_an_event_loop_stops_polling_while_other_processes_need_the_cpu() -> None:
     loop = Loop()
-    loop.polling.note_read()
+    loop.polling.keep_polling_after_read()
     loop.run_turn(after_us=1)
     loop.run_turn(after_us=1_001)  # another process ran meanwhile
     assert loop.sleeps
     loop.now_us += 19_000
-    loop.polling.note_read()
+    loop.polling.keep_polling_after_read()
     assert loop.sleeps
     loop.now_us += 1_000
-    loop.polling.note_read()
+    loop.polling.keep_polling_after_read()
     assert not loop.sleeps
 
 
 def test_a_long_request_does_not_stop_busy_polling() -> None:
     loop = Loop()
-    loop.polling.note_read()
+    loop.polling.keep_polling_after_read()
     loop.run_turn(after_us=5_000)
     assert not loop.sleeps
 
@@ -105,7 +105,7 @@ def test_a_long_request_does_not_stop_busy_polling() -> None:
 def test_an_event_loop_that_slept_polls_again_after_a_read() -> None:
     loop = Loop()
     for _ in range(2):
-        loop.polling.note_read()
+        loop.polling.keep_polling_after_read()
         loop.run_turn(after_us=1)
         loop.run_turn(after_us=61)
         assert loop.sleeps

@@ -66,7 +66,7 @@ class DueAnswer:
     def __init__(self, number: bytes) -> None:
         self._number = number
 
-    def list_items_to_send(self) -> list[Any]:
+    def list_answer_parts(self) -> list[Any]:
         if self._number == b"9999999":
             raise ValueError("it cannot be encoded")
         return [self._number]
@@ -113,7 +113,7 @@ class Conversation:
             room = self.connection.get_receive_buffer(self.scratch)
             count = min(len(data), len(room), cut)
             room[:count] = data[:count]
-            self.connection.take_received(self.scratch, count)
+            self.connection.process_received_data(self.scratch, count)
             self.scratch[:] = bytes([255]) * SCRATCH_BYTES  # nobody may have kept a view of it
             data = data[count:]
 
@@ -213,7 +213,7 @@ def test_no_further_request_runs_while_the_output_is_congested() -> None:
     talk.feed(frame("a", 3))
     assert numbers(talk.outlet.sent) == [1, 2]
     talk.outlet.congested = False
-    talk.connection.resume()
+    talk.connection.resume_requests()
     assert numbers(talk.outlet.sent) == [1, 2, 3]
 
 
@@ -303,7 +303,7 @@ def test_no_request_runs_after_the_connection_closes() -> None:
     talk = Conversation()
     talk.feed(frame("x", 1))
     talk.scratch[: len(frame("a", 2))] = frame("a", 2)
-    talk.connection.take_received(talk.scratch, len(frame("a", 2)))
+    talk.connection.process_received_data(talk.scratch, len(frame("a", 2)))
     assert talk.outlet.sent == []
 
 
@@ -334,7 +334,7 @@ def test_responses_keep_the_order_of_the_requests(kinds: list[str], cut: int, so
             talk.complete()
         talk.outlet.turn()
     talk.outlet.congested = False
-    talk.connection.resume()
+    talk.connection.resume_requests()
     talk.outlet.run()
     while talk.delayed:
         talk.complete()
@@ -434,7 +434,7 @@ def test_deferred_responses_that_congest_the_output_stop_further_requests() -> N
     talk.feed(frame("a", 1) + frame("d", 2))
     assert numbers(talk.outlet.sent) == [0]
     talk.outlet.fills = talk.outlet.congested = False
-    talk.connection.resume()
+    talk.connection.resume_requests()
     talk.end_turn()
     assert numbers(talk.outlet.sent) == [0, 1, 2]
 

@@ -33,7 +33,7 @@ class Door:
             self.harness.cluster.nodes[1], listener, outlet, lambda *_: None, lambda _: None, FrameBudget(), 9,
             peer=f"{host}:1", host=host,
         )  # fmt: skip
-        self.limits.on_connected(made, lambda: self.closed.append(made))
+        self.limits.admit_connection(made, lambda: self.closed.append(made))
         return made
 
 
@@ -58,8 +58,8 @@ def test_connections_above_the_limit_of_their_address_are_closed(door: Door) -> 
     third, other, another, sixth = door.open(), door.open("10.0.0.2"), door.open("10.0.0.2"), door.open("::1")
     assert door.closed == [third, another, sixth]
     for closed in door.closed:
-        door.limits.on_closed(closed)
-    door.limits.on_closed(kept[0])
+        door.limits.release_connection(closed)
+    door.limits.release_connection(kept[0])
     assert door.open() not in door.closed
     assert other not in door.closed
 
@@ -69,9 +69,9 @@ def test_connections_above_the_total_limit_wait_in_order(door: Door) -> None:
     set_config(door.harness, "max.connections", "2")
     first, _, third, fourth, fifth = (door.open(f"10.0.0.{number}") for number in range(5))
     assert [each.muted for each in (third, fourth, fifth)] == [True] * 3
-    door.limits.on_closed(fourth)
+    door.limits.release_connection(fourth)
     assert [each.muted for each in (third, fifth)] == [True] * 2
-    door.limits.on_closed(first)
+    door.limits.release_connection(first)
     assert [each.muted for each in (third, fifth)] == [False, True]
     set_config(door.harness, "max.connections", "3")
     door.limits.admit_waiting()
@@ -105,9 +105,9 @@ def test_a_listener_has_a_limit_of_its_own(door: Door) -> None:
     set_own_config(door, "listener.name.x.max.connections", "2")
     first, _, third, other = (door.open(listener=name) for name in ("X", "X", "X", "PLAINTEXT"))
     assert (third.muted, other.muted) == (True, False)
-    door.limits.on_closed(other)
+    door.limits.release_connection(other)
     assert third.muted
-    door.limits.on_closed(first)
+    door.limits.release_connection(first)
     assert not third.muted
 
 
@@ -147,7 +147,7 @@ def test_connections_to_the_inter_broker_listener_close_the_longest_idle_ones(do
     set_config(door.harness, "max.connections", "3")
     opened = [door.open(listener=name) for name in ("PLAINTEXT", "INTERNAL", "INTERNAL", "PLAINTEXT")]
     assert door.closed == [opened[1]]
-    door.limits.on_closed(opened[1])
+    door.limits.release_connection(opened[1])
     assert door.open(listener="INTERNAL").muted
     door.open()
     assert door.closed == opened[1:3]

@@ -40,7 +40,7 @@ def large_frame(budget: FrameBudget, came_bytes: int = 0) -> PartialFrame:
 def fill(frame: PartialFrame, held_bytes: int) -> None:
     """Fill the frame until it holds so many bytes."""
     while frame.grow() and len(frame.bytes) < held_bytes:
-        frame.note_filled(len(frame.get_room()))
+        frame.count_filled_bytes(len(frame.get_room()))
 
 
 @pytest.mark.parametrize("size", [-1, 0, 7, LIMIT_BYTES + 1, 0x47455420])
@@ -71,7 +71,7 @@ def test_a_buffer_is_at_most_twice_as_large_as_the_received_bytes(total_bytes: i
     while frame.grow() and not frame.complete:
         assert len(frame.bytes) == budget.held_bytes <= max(OWN_BYTES, 2 * came_bytes)
         count = min(1000, len(frame.get_room()))
-        frame.note_filled(count)
+        frame.count_filled_bytes(count)
         came_bytes += count
     assert budget.held_bytes == 4 + total_bytes
 
@@ -91,7 +91,7 @@ def test_a_frame_completes_byte_by_byte() -> None:
         assert frame.grow()
         assert not frame.complete
         frame.get_room()[0] = byte
-        frame.note_filled(1)
+        frame.count_filled_bytes(1)
     assert frame.grow()
     assert frame.complete
     assert bytes(frame.bytes) == content
@@ -106,7 +106,7 @@ def test_a_growing_frame_keeps_its_content() -> None:
         room = frame.get_room()
         count = min(len(room), 100_000)
         room[:count] = content[position : position + count]
-        frame.note_filled(count)
+        frame.count_filled_bytes(count)
         position += count
     assert bytes(frame.bytes) == content
 
@@ -125,7 +125,7 @@ def test_one_read_takes_a_limited_part_of_a_large_frame() -> None:
     frame = large_frame(FrameBudget())
     while frame.grow() and not frame.complete:
         assert 0 < len(frame.get_room()) <= READ_BYTES
-        frame.note_filled(len(frame.get_room()))
+        frame.count_filled_bytes(len(frame.get_room()))
 
 
 def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
@@ -134,15 +134,15 @@ def test_all_frames_but_the_oldest_wait_if_the_budget_is_exhausted() -> None:
     woken: list[str] = []
     fill(oldest, MEBIBYTE)
     assert other.grow(), "its first bytes are its own"
-    other.note_filled(len(other.get_room()))
+    other.count_filled_bytes(len(other.get_room()))
     assert not other.grow()
-    other.wait_for_room(lambda: woken.append("other"))
-    assert other.waits and not oldest.waits
-    oldest.note_filled(len(oldest.get_room()))
+    other.call_when_memory_is_free(lambda: woken.append("other"))
+    assert other.waits_for_memory and not oldest.waits_for_memory
+    oldest.count_filled_bytes(len(oldest.get_room()))
     assert oldest.grow(), "one frame always gets on, or nobody would"
     oldest.close()
     assert woken == ["other"]
-    assert other.grow() and not other.waits
+    assert other.grow() and not other.waits_for_memory
     other.close()
     assert budget.held_bytes == 0 and not budget.full
 
@@ -151,7 +151,7 @@ def test_a_complete_frame_in_use_lets_the_next_become_the_oldest() -> None:
     budget = FrameBudget(0)
     done, other, last = large_frame(budget), large_frame(budget, 100_000), large_frame(budget, 100_000)
     while done.grow() and not done.complete:
-        done.note_filled(len(done.get_room()))
+        done.count_filled_bytes(len(done.get_room()))
     assert done.complete
     assert other.grow()
     assert not last.grow()
@@ -165,12 +165,12 @@ def test_only_as_many_waiting_frames_are_woken_as_fit_into_memory() -> None:
     woken: list[int] = []
     for number, frame in enumerate(waiting):
         assert not frame.grow()
-        frame.wait_for_room(lambda number=number: woken.append(number))  # type: ignore[misc]
+        frame.call_when_memory_is_free(lambda number=number: woken.append(number))  # type: ignore[misc]
     waiting.pop().close()
     assert woken == []
     holder.close()
     assert woken == [0, 1], "1 MiB has room for the 600,000 bytes that are there and for two that grow by 200,000"
-    assert waiting[2].waits and not waiting[1].waits and not budget.full
+    assert waiting[2].waits_for_memory and not waiting[1].waits_for_memory and not budget.full
 
 
 def test_the_frame_nearest_to_completion_is_woken_first() -> None:
@@ -186,7 +186,7 @@ def test_the_frame_nearest_to_completion_is_woken_first() -> None:
     woken: list[str] = []
     for name, frame in ("far", far), ("near", near):
         assert not frame.grow()
-        frame.wait_for_room(lambda name=name: woken.append(name))  # type: ignore[misc]
+        frame.call_when_memory_is_free(lambda name=name: woken.append(name))  # type: ignore[misc]
     holder.close()
     assert woken == ["near"]
     oldest.close()
@@ -200,7 +200,7 @@ def test_large_frames_leave_small_ones_their_share() -> None:
     small = PartialFrame(start_of_frame(SMALL_FRAME_BYTES - 4, bytes(10_000)), LIMIT_BYTES, budget, nobody)
     while not small.complete:
         assert small.grow()
-        small.note_filled(len(small.get_room()))
+        small.count_filled_bytes(len(small.get_room()))
 
 
 def test_a_few_bytes_stay_free_when_small_frames_exhaust_their_share() -> None:
@@ -219,7 +219,7 @@ def test_a_closed_frame_that_waited_for_memory_is_not_woken() -> None:
     oldest, gone = large_frame(budget), large_frame(budget, 100_000)
     woken: list[str] = []
     assert oldest.grow() and not gone.grow()
-    gone.wait_for_room(lambda: woken.append("gone"))
+    gone.call_when_memory_is_free(lambda: woken.append("gone"))
     gone.close()
     oldest.close()
     assert woken == []
@@ -245,7 +245,7 @@ class Crowd:
         start = start_of_frame(total_bytes, bytes(came_bytes))
         frame = PartialFrame(start, LIMIT_BYTES, self.budget, give_up)
         if not frame.grow():
-            frame.wait_for_room(lambda: self.woken.append(name))
+            frame.call_when_memory_is_free(lambda: self.woken.append(name))
         return frame
 
 
@@ -263,8 +263,8 @@ def test_growing_frames_keep_their_memory_and_stalled_ones_do_not() -> None:
     crowd = Crowd()
     busy, lazy = crowd.frame("busy", 250_000), crowd.frame("lazy", 250_000)
     crowd.clock.advance(PATIENCE_MS)
-    busy.note_filled(LEAST_PROGRESS_BYTES)
-    lazy.note_filled(LEAST_PROGRESS_BYTES - 1)
+    busy.count_filled_bytes(LEAST_PROGRESS_BYTES)
+    lazy.count_filled_bytes(LEAST_PROGRESS_BYTES - 1)
     crowd.frame("working", 100_000, 200_000)
     assert (crowd.gone, crowd.woken) == (["lazy"], ["working"])
 

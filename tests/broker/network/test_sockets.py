@@ -319,14 +319,14 @@ def test_responses_held_back_by_the_broker_do_not_count_as_unread(run: Any) -> N
         while not harness.sockets or not harness.sockets[0]._is_full:
             await asyncio.sleep(0)
         held = harness.sockets[0]
-        held.hold_output()
+        held.hold_back_output()
         held.send([answer])
         assert len(answer) < harness.shared.unread.held_bytes < 2 * len(answer)
         assert await receive(loop, client, len(answer)) == answer
         while held._is_full:
             await asyncio.sleep(0)
         assert held.congested and harness.shared.unread.held_bytes == 0
-        held.release_output()
+        held.send_held_output()
         assert await receive(loop, client, len(answer)) == answer
 
     run(with_client(lambda request: [answer], talk, receive_buffer_bytes=8192))

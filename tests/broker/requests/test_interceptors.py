@@ -299,7 +299,7 @@ def test_a_hook_may_be_a_coroutine_that_does_not_wait(watched: Watched) -> None:
 
 def test_a_hook_that_has_run_the_request_may_leave_its_response(watched: Watched) -> None:
     async def run(call: Call) -> None:
-        await call.run()
+        await call.run_hooks_and_handler()
 
     watched.first.on_before = watched.second.on_before = run
     assert watched.harness.request(METADATA).cluster_id == watched.harness.cluster.cluster_id

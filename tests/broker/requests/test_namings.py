@@ -9,8 +9,8 @@ from minibroker.protocol.errors import KafkaError
 def test_naming_a_resource_more_than_ten_times_in_a_request_is_rejected():
     namings = Namings()
     for _ in range(MOST_NAMINGS):
-        namings.count_name("a")
-        namings.count_name(("b", 1))
+        namings.count_repeated_name("a")
+        namings.count_repeated_name(("b", 1))
     with pytest.raises(KafkaError, match="more than 10 times"):
-        namings.count_name("a")
-    namings.count_name("c")
+        namings.count_repeated_name("a")
+    namings.count_repeated_name("c")

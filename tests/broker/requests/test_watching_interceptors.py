@@ -140,7 +140,7 @@ def test_a_response_whose_client_leaves_in_the_same_turn_is_reported_as_lost(
         send(client, "v")
     watcher.told.clear()
     data = bytearray(frame("v"))
-    client.connection.take_received(memoryview(data), len(data))
+    client.connection.process_received_data(memoryview(data), len(data))
     assert [each[0] for each in watcher.told] == ["before"]
     client.connection.on_lost()
     harness.end_turn()

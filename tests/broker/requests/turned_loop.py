@@ -32,7 +32,7 @@ class LoopClient(Client):
         ]
         data = b"".join(frame_of(request, version, number) for number, request, version in requests)
         scratch = memoryview(bytearray(data))
-        self.connection.take_received(scratch, len(data))
+        self.connection.process_received_data(scratch, len(data))
 
 
 def produce_of(batches: dict[Where, bytes], acks: int = 1) -> ProduceRequest:

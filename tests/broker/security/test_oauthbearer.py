@@ -17,7 +17,7 @@ from minibroker.broker.security.exchanges import (
     InvalidCredentials,
     start_sasl_exchange,
 )
-from minibroker.broker.security.oauthbearer import authenticate_by_token
+from minibroker.broker.security.oauthbearer import exchange_oauthbearer_token
 from minibroker.broker.security.unsecured_tokens import UnsecuredOptions, UnsecuredTokens
 from minibroker.client.client_mechanisms import authenticate_by_oauthbearer as client_oauthbearer
 from minibroker.jaas import JaasError
@@ -42,7 +42,9 @@ def token(claims: object = GOOD, header: object = {"alg": "none"}, signature: st
 
 
 def exchange(**options: str) -> Exchange:
-    return start_sasl_exchange(authenticate_by_token(UnsecuredTokens(UnsecuredOptions(options), lambda: NOW_S * 1000)))
+    return start_sasl_exchange(
+        exchange_oauthbearer_token(UnsecuredTokens(UnsecuredOptions(options), lambda: NOW_S * 1000))
+    )
 
 
 def let_in(running: Exchange, first: bytes) -> Authenticated:

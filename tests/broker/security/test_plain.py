@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.broker.security.exchanges import Authenticated, AuthenticationFailed, start_sasl_exchange
-from minibroker.broker.security.plain import authenticate_by_password, parse_plain_users
+from minibroker.broker.security.plain import exchange_plain_password, parse_plain_users
 from tests.cases import for_each
 
 USERS = {"alice": "alice-secret", "tom": "pässwörd", "empty": ""}
@@ -16,7 +16,7 @@ USERS = {"alice": "alice-secret", "tom": "pässwörd", "empty": ""}
 def answer(token: bytes) -> Authenticated:
     """The end of the exchange that a client begins with this token."""
     with pytest.raises(StopIteration) as ended:
-        start_sasl_exchange(authenticate_by_password(USERS)).send(token)
+        start_sasl_exchange(exchange_plain_password(USERS)).send(token)
     end: Authenticated = ended.value.value
     return end
 
@@ -49,7 +49,7 @@ def test_the_right_password_authenticates(token: bytes, name: str) -> None:
 )
 def test_wrong_passwords_are_rejected_with_kafkas_message(token: bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
-        start_sasl_exchange(authenticate_by_password(USERS)).send(token)
+        start_sasl_exchange(exchange_plain_password(USERS)).send(token)
     assert str(refused.value) == message
 
 
@@ -68,14 +68,14 @@ def test_wrong_passwords_are_rejected_with_kafkas_message(token: bytes, message:
 )
 def test_tokens_without_a_name_or_a_password_are_rejected(token: bytes, message: str) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
-        start_sasl_exchange(authenticate_by_password(USERS)).send(token)
+        start_sasl_exchange(exchange_plain_password(USERS)).send(token)
     assert str(refused.value) == message
 
 
 @given(st.binary(max_size=100))
 def test_arbitrary_bytes_are_rejected_without_being_quoted(token: bytes) -> None:
     with pytest.raises(AuthenticationFailed) as refused:
-        start_sasl_exchange(authenticate_by_password(USERS)).send(b"\0" + token)
+        start_sasl_exchange(exchange_plain_password(USERS)).send(b"\0" + token)
     assert "secret" not in str(refused.value)
 
 

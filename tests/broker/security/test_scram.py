@@ -21,7 +21,7 @@ from minibroker.broker.security.exchanges import (
 from minibroker.broker.security.scram import (
     ScramMechanism,
     TokenLogin,
-    authenticate_by_scram,
+    exchange_scram_proof,
     make_scram_credential,
     salt_password,
 )
@@ -68,7 +68,7 @@ def exchange(
     nonce: str = "server",
     tokens: Mapping[str, TokenLogin] | None = None,
 ) -> Exchange:
-    return start_sasl_exchange(authenticate_by_scram(mechanism, Clients(known, tokens or {}), nonce))
+    return start_sasl_exchange(exchange_scram_proof(mechanism, Clients(known, tokens or {}), nonce))
 
 
 def finished(running: Exchange, token: bytes) -> Authenticated:

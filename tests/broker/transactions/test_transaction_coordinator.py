@@ -68,12 +68,12 @@ def test_the_producer_waits_until_the_markers_are_written(harness: Harness, vers
     producer = TransactionalProducer(harness, versions=versions)
     producer.init()
     producer.send("a")
-    harness.cluster.transactions.markers.hold_markers("tx")
+    harness.cluster.transactions.markers.hold_back_markers("tx")
     assert producer.end() == OK
     assert state(harness) is State.PREPARE_COMMIT
     assert producer.send("b") == ErrorCode.CONCURRENT_TRANSACTIONS
     assert TransactionalProducer(harness, versions=versions).init() == ErrorCode.CONCURRENT_TRANSACTIONS
-    harness.cluster.transactions.markers.release_markers("tx")
+    harness.cluster.transactions.markers.send_held_markers("tx")
     harness.clock.advance(0)
     assert state(harness) is State.COMPLETE_COMMIT
     assert producer.send("b") == OK
@@ -89,7 +89,7 @@ def test_a_written_decision_is_completed_after_a_restart(
     producer.init()
     producer.send("a")
     producer.send_offset("g", 5)
-    harness.cluster.transactions.markers.hold_markers("tx")
+    harness.cluster.transactions.markers.hold_back_markers("tx")
     assert producer.end(commit=commit) == OK
     harness.restart(crash=crash)
     assert fetched(harness) == []

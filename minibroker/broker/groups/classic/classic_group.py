@@ -161,7 +161,7 @@ class ClassicGroup(RebalancingGroup):
         self.has_new_member = self.state is State.PREPARING_REBALANCE and self.is_first_rebalance
         self.add_member(member)
         self.joining[member_id] = joined
-        self.restart_session(member, NEW_MEMBER_TIMEOUT_MS)
+        self.restart_session_timeout(member, NEW_MEMBER_TIMEOUT_MS)
         self.begin_or_complete_rebalance(f"{member_id} joins ({_get_join_reason(request)})")
 
     def _join_with_member_id(self, caller: Caller, request: JoinGroupRequest, joined: Joined) -> None:
@@ -208,7 +208,7 @@ class ClassicGroup(RebalancingGroup):
         member = self.replace_static_member(old, self._make_member_id(caller, request))
         log.info("group %s: %s takes the place of %s", self.group_id, member.member_id, old.member_id)
         self._update_member(member, request)
-        self.restart_session(member)
+        self.restart_session_timeout(member)
         self.joining[member.member_id] = joined
         reason = f"static member {member.instance_id} is back ({_get_join_reason(request)})"
         if self.state is not State.STABLE:
@@ -222,7 +222,7 @@ class ClassicGroup(RebalancingGroup):
     def _rejoin_without_rebalance(self, caller: Caller, member: Member, old: Member, leader_id: str | None) -> None:
         """Answer a static member that is back once its new id is recorded; `leader_id` is the leader's until now."""
 
-        def recorded(failure: KafkaError | None) -> None:
+        def answer_join_when_recorded(failure: KafkaError | None) -> None:
             if self.state is State.DEAD:
                 return  # The write failed and the group was loaded again; its waiting requests were answered.
             if failure is not None:
@@ -238,14 +238,14 @@ class ClassicGroup(RebalancingGroup):
                 answer.leader, answer.members = leader_id or "", []
             self.answer_join_group(member.member_id, answer)
 
-        self.append_group_metadata_durably(recorded)
+        self.append_group_metadata_durably(answer_join_when_recorded)
 
     def _restore_replaced_member(self, member: Member, old: Member, leader_id: str | None, failure: KafkaError) -> None:
         """Let the member be again what it was, as its new id could not be recorded, and refuse its JoinGroup."""
         joined = self.joining.pop(member.member_id, None)
         if member.member_id in self.members:
             self.update_member(member, old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
-            self.restart_session(self.replace_static_member(member, old.member_id))
+            self.restart_session_timeout(self.replace_static_member(member, old.member_id))
         if joined is not None:
             joined.resolve(
                 JoinGroupResponse(
@@ -262,7 +262,9 @@ class ClassicGroup(RebalancingGroup):
     def sync(self, request: SyncGroupRequest, synced: Promise[SyncGroupResponse]) -> None:
         """Answer a member with its assignment, at once or when the leader has sent it. Raises KafkaError."""
         member = self._get_member_of_generation(request.generation_id, request.member_id, request.group_instance_id)
-        if _differs_if_told(request.protocol_type, self.kind) or _differs_if_told(request.protocol_name, self.protocol):
+        if _differs_if_reported(request.protocol_type, self.kind) or _differs_if_reported(
+            request.protocol_name, self.protocol
+        ):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if self.state is State.PREPARING_REBALANCE:
             raise self._make_rebalance_in_progress_error()
@@ -275,9 +277,9 @@ class ClassicGroup(RebalancingGroup):
         if member.member_id == self.leader_id:
             self.apply_assignments({given.member_id: given.assignment for given in request.assignments})
 
-    def heartbeat(self, request: HeartbeatRequest) -> None:
+    def check_member_heartbeat(self, request: HeartbeatRequest) -> None:
         """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
-        self.restart_session(
+        self.restart_session_timeout(
             self._get_member_of_generation(request.generation_id, request.member_id, request.group_instance_id)
         )
         if self.state is State.PREPARING_REBALANCE:
@@ -340,7 +342,7 @@ class ClassicGroup(RebalancingGroup):
         if epoch >= 0 or member_id or instance_id is not None:
             member = self._get_member_of_generation(epoch, member_id, instance_id)
             if not transactional and self.state in KEPT_ALIVE_BY_COMMITS:
-                self.restart_session(member)
+                self.restart_session_timeout(member)
         elif not transactional and self.state is not State.EMPTY:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has members, and is {self.state_name}")
         if not transactional and self.state is State.COMPLETING_REBALANCE:
@@ -396,7 +398,7 @@ class ClassicGroup(RebalancingGroup):
 
     def restart_timers_after_load(self) -> None:
         for member in self.members.values():
-            self.restart_session(member)
+            self.restart_session_timeout(member)
         limit: int = self.context.cluster.settings[MAX_SIZE]
         if len(self.members) > limit:
             reason = f"it has {len(self.members)} members, and {limit} are allowed"
@@ -418,5 +420,5 @@ def _get_join_reason(request: JoinGroupRequest) -> str:
     return request.reason or "not provided"
 
 
-def _differs_if_told(told: str | None, known: str | None) -> bool:
-    return told is not None and known is not None and told != known
+def _differs_if_reported(reported: str | None, known: str | None) -> bool:
+    return reported is not None and known is not None and reported != known

@@ -146,7 +146,7 @@ class RebalancingGroup(Membership, Group):
         log.info("group %s is in generation %d with %d members", self.group_id, self.generation, len(self.members))
         for member_id, member in self.members.items():
             self.answer_join_group(member_id, self.make_join_group_response(member_id))
-            self.restart_session(member)
+            self.restart_session_timeout(member)
             member.is_new = False
             self.unsynced.add(member_id)
         self._start_phase_timer(self.rebalance_timeout_ms, self._remove_members_without_sync)
@@ -186,7 +186,7 @@ class RebalancingGroup(Membership, Group):
         """Record the leader's assignment, by member id, then answer the members; those left out get an empty one."""
         generation = self.generation
 
-        def recorded(failure: KafkaError | None) -> None:
+        def answer_syncs_when_recorded(failure: KafkaError | None) -> None:
             if self.state is not State.COMPLETING_REBALANCE or self.generation != generation:
                 return  # a member has come or gone meanwhile
             if failure is not None:
@@ -201,20 +201,20 @@ class RebalancingGroup(Membership, Group):
         left_out = [member_id for member_id in self.members if member_id not in assignments]
         if left_out:
             log.warning("the leader of group %s assigns nothing to %s", self.group_id, format_first_names(left_out))
-        self.append_group_metadata_durably(recorded, assignments)
+        self.append_group_metadata_durably(answer_syncs_when_recorded, assignments)
 
     def _answer_waiting_syncs(self) -> None:
         for member_id, member in list(self.members.items()):
             if self.answer_sync_group(member_id, self.make_sync_group_response(member)):
                 # While its request waited, its session could not expire, and no timer ran.
-                self.restart_session(member)
+                self.restart_session_timeout(member)
 
     def clear_assignments_and_refuse_syncs(self, code: ErrorCode) -> None:
         """Take all assignments back, and answer the waiting SyncGroups with an error."""
         for member_id, member in list(self.members.items()):
             member.assignment = b""
             if self.answer_sync_group(member_id, SyncGroupResponse(error_code=code)):
-                self.restart_session(member)
+                self.restart_session_timeout(member)
 
     def make_sync_group_response(self, member: Member) -> SyncGroupResponse:
         """Return the answer to a SyncGroup, with the member's assignment."""
@@ -259,7 +259,7 @@ class RebalancingGroup(Membership, Group):
             self._deadline.cancel()
             self._deadline = None
 
-    def restart_session(self, member: Member, timeout_ms: int | None = None) -> None:
+    def restart_session_timeout(self, member: Member, timeout_ms: int | None = None) -> None:
         """Restart a member's session, with its session timeout or another one."""
         if member.session is not None:
             member.session.cancel()
@@ -278,13 +278,13 @@ class RebalancingGroup(Membership, Group):
     def add_pending_member(self, member_id: str, timeout_ms: int) -> None:
         """Wait for a member to join with an id that was given out, and hold the next generation back for so long."""
 
-        def expire() -> None:
+        def expire_pending_member() -> None:
             log.info("group %s: nobody has joined as %s", self.group_id, member_id)
             self.forget_pending_member(member_id)
             if self.state is State.PREPARING_REBALANCE and self.have_all_joined:
                 self.complete_join_phase()
 
-        self.pending[member_id] = self.clock.call_later(timeout_ms, expire)
+        self.pending[member_id] = self.clock.call_later(timeout_ms, expire_pending_member)
 
     # --- its record -------------------------------------------------------------------------------
 

@@ -48,14 +48,14 @@ def convert_names_to_topic_ids(partitions: Mapping[str, list[int]], image: Image
     }
 
 
-def get_owned_partitions(said: ConsumerProtocolSubscription, image: Image) -> Partitions:
+def get_owned_partitions(subscription: ConsumerProtocolSubscription, image: Image) -> Partitions:
     """Return the partitions that a member reports to own."""
-    return convert_names_to_topic_ids({each.topic: each.partitions for each in said.owned_partitions}, image)
+    return convert_names_to_topic_ids({each.topic: each.partitions for each in subscription.owned_partitions}, image)
 
 
-def get_assigned_partitions(given: ConsumerProtocolAssignment, image: Image) -> Partitions:
+def get_assigned_partitions(assignment: ConsumerProtocolAssignment, image: Image) -> Partitions:
     """Return the partitions of an assignment."""
-    return convert_names_to_topic_ids({each.topic: each.partitions for each in given.assigned_partitions}, image)
+    return convert_names_to_topic_ids({each.topic: each.partitions for each in assignment.assigned_partitions}, image)
 
 
 def encode_assignment(partitions: Partitions, image: Image, metadata: bytes) -> bytes:

@@ -4,7 +4,7 @@ In a group that migrates, some members speak the classic protocol. A JoinGroup i
 others: it says what the member wants and has, and brings it a step nearer to its target. REBALANCE_IN_PROGRESS tells
 them to join again, and SyncGroup brings their assignment.
 
-The requests of the other members are in `heartbeat`, the state in `state`, how it changes in `updating`.
+The requests of the other members are in `check_member_heartbeat`, the state in `state`, how it changes in `updating`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class ConsumerGroup(ConsumerGroupState):
             update.make_target_if_due()
             after = update.reconcile_member(after, owned, subscription_changed=subscription_changed)
             update.append_changes()
-            self.restart_session(member_id)
+            self.restart_session_timeout(member_id)
             self._schedule_sync_timeout(after)
         joined.resolve(
             JoinGroupResponse(
@@ -143,7 +143,7 @@ class ConsumerGroup(ConsumerGroupState):
             self._schedule_join_timeout(member)
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
         self.timers.cancel_timers(member.member_id, Purpose.SYNC)
-        self.restart_session(member.member_id)
+        self.restart_session_timeout(member.member_id)
         image = self.context.cluster.image
         synced.resolve(
             SyncGroupResponse(
@@ -155,10 +155,10 @@ class ConsumerGroup(ConsumerGroupState):
             )
         )
 
-    def heartbeat(self, request: HeartbeatRequest) -> None:
+    def check_member_heartbeat(self, request: HeartbeatRequest) -> None:
         """Keep a member's session alive. Raises KafkaError; REBALANCE_IN_PROGRESS tells it to join again."""
         member, _ = self._find_classic_member(request)
-        self.restart_session(member.member_id)
+        self.restart_session_timeout(member.member_id)
         if (
             self._must_rejoin_for_target(member)
             or member.state is MemberState.UNREVOKED_PARTITIONS
@@ -254,11 +254,11 @@ class ConsumerGroup(ConsumerGroupState):
 
     def restart_timers_after_load(self) -> None:
         for member in list(self.members.values()):
-            self.restart_session(member.member_id)
+            self.restart_session_timeout(member.member_id)
             if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
                 self.schedule_revocation_timeout(member, "partitions")
 
-    def restart_session(self, member_id: str) -> None:
+    def restart_session_timeout(self, member_id: str) -> None:
         """Restart a member's session, after which it is removed."""
         classic = self.members[member_id].classic
         timeout_ms = (
@@ -305,17 +305,17 @@ def _decode_subscription(request: JoinGroupRequest) -> ConsumerProtocolSubscript
 
 
 def _apply_join_group(
-    member: ConsumerMember, caller: Caller, request: JoinGroupRequest, said: ConsumerProtocolSubscription
+    member: ConsumerMember, caller: Caller, request: JoinGroupRequest, subscription: ConsumerProtocolSubscription
 ) -> ConsumerMember:
     """Return the member with what the request says of it."""
     protocols = (ClassicProtocol(each.name, bytes(each.metadata)) for each in request.protocols)
     timeout_ms = request.rebalance_timeout_ms
     return member._replace(
         instance_id=request.group_instance_id or member.instance_id,
-        rack_id=said.rack_id or member.rack_id,
+        rack_id=subscription.rack_id or member.rack_id,
         client_id=caller.client_id,
         client_host=caller.client_host,
-        topic_names=frozenset(said.topics),
+        topic_names=frozenset(subscription.topics),
         topic_regex="",
         rebalance_timeout_ms=request.session_timeout_ms if timeout_ms < 0 else timeout_ms,
         classic=ClassicMember(request.session_timeout_ms, tuple(protocols)),

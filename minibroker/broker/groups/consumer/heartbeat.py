@@ -21,7 +21,7 @@ from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
-    get_given_or_known,
+    choose_reported_or_known,
     make_unreleased_instance_error,
 )
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
@@ -59,7 +59,7 @@ def heartbeat(
     update.append_changes()
     if update.replaced is not None:
         group.restart_timers_after_load()
-    group.restart_session(after.member_id)
+    group.restart_session_timeout(after.member_id)
     group.schedule_rebalance_timeout(before, after)
     return _make_heartbeat_response(group, request, before.assigned, after)
 
@@ -136,23 +136,25 @@ def _apply_heartbeat(member: ConsumerMember, request: ConsumerGroupHeartbeatRequ
     """Return the member with what the request says of it; the rest stays."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     return member._replace(
-        instance_id=get_given_or_known(request.instance_id, member.instance_id),
-        rack_id=get_given_or_known(request.rack_id, member.rack_id),
+        instance_id=choose_reported_or_known(request.instance_id, member.instance_id),
+        rack_id=choose_reported_or_known(request.rack_id, member.rack_id),
         client_id=caller.client_id,
         client_host=caller.client_host,
         topic_names=member.topic_names if names is None else frozenset(names),
-        topic_regex=get_given_or_known(request.subscribed_topic_regex, member.topic_regex) or "",
+        topic_regex=choose_reported_or_known(request.subscribed_topic_regex, member.topic_regex) or "",
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
-        server_assignor=get_given_or_known(request.server_assignor, member.server_assignor),
+        server_assignor=choose_reported_or_known(request.server_assignor, member.server_assignor),
         classic=None,
     )
 
 
-def _read_owned_partitions(said: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None) -> Partitions | None:
-    if said is None:
+def _read_owned_partitions(
+    reported: Sequence[ConsumerGroupHeartbeatRequest.TopicPartitions] | None,
+) -> Partitions | None:
+    if reported is None:
         return None
     owned: dict[bytes, frozenset[int]] = {}
-    for each in said:
+    for each in reported:
         owned[each.topic_id] = owned.get(each.topic_id, frozenset()).union(each.partitions)
     return owned
 
@@ -161,7 +163,10 @@ def _read_owned_partitions(said: Sequence[ConsumerGroupHeartbeatRequest.TopicPar
 
 
 def _make_heartbeat_response(
-    group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, had: PartitionEpochs, member: ConsumerMember
+    group: ConsumerGroup,
+    request: ConsumerGroupHeartbeatRequest,
+    assigned_before: PartitionEpochs,
+    member: ConsumerMember,
 ) -> ConsumerGroupHeartbeatResponse:
     """Return the answer, with the assignment if it has changed, or the member joins, or the request is a full one."""
     full = (
@@ -177,7 +182,7 @@ def _make_heartbeat_response(
     if (
         full
         or request.member_epoch == JOINING_EPOCH
-        or _group_partitions_by_topic(had) != _group_partitions_by_topic(member.assigned)
+        or _group_partitions_by_topic(assigned_before) != _group_partitions_by_topic(member.assigned)
     ):
         response.assignment = ConsumerGroupHeartbeatResponse.Assignment(
             topic_partitions=[

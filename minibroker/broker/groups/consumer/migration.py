@@ -62,7 +62,7 @@ def upgrade_group(classic: ClassicGroup, group: ConsumerGroupState) -> list[Chan
     _check_upgrade(classic)
     changes = _make_upgrade_records(classic)
     for change in changes:
-        group.apply_change(change)
+        group.apply_record_change(change)
     return changes
 
 
@@ -173,7 +173,7 @@ def downgrade_group(
     group.close_with_error(ErrorCode.NOT_COORDINATOR)
     log.info("group %s is a classic one now: %s", group.group_id, reason)
     for each in classic.members.values():
-        classic.restart_session(each)
+        classic.restart_session_timeout(each)
     if rebalances:
         classic.begin_rebalance(reason)
 

@@ -63,7 +63,7 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
     def make_epoch_check(self, member: ConsumerMember, epoch: int) -> CheckPartition:
         code, name = self.get_epoch_error_and_name(member)
 
-        def check(topic: str, topic_id: bytes, partition: int) -> None:
+        def check_partition_epoch(topic: str, topic_id: bytes, partition: int) -> None:
             since = member.get_owned_since_epoch(topic_id, partition)
             if since is None:
                 message = f"Partition {topic}-{partition} is not assigned or pending revocation for member."
@@ -72,7 +72,7 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
                 message = f"Received {name} {epoch} is older than assignment epoch {since} for partition "
                 raise KafkaError(code, f"{message}{topic}-{partition}.")
 
-        return check
+        return check_partition_epoch
 
     # --- its end --------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class ConsumerGroupState(ReconcilingGroup[ConsumerMember]):
             resolved = ResolvedPattern(frozenset(value.topics), value.version, value.timestamp)
             self.patterns[key.regular_expression] = resolved
 
-    def note_owned_by_member(self, member: ConsumerMember) -> None:
+    def record_owned_partitions(self, member: ConsumerMember) -> None:
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, epochs in partitions.items():
                 for partition in epochs:

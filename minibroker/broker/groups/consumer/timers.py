@@ -28,11 +28,11 @@ class MemberTimers:
         """Call `expired` after the delay; a timer that runs already is restarted."""
         self.cancel_timers(member_id, purpose)
 
-        def expire() -> None:
+        def call_expired() -> None:
             del self._timers[member_id, purpose]
             expired()
 
-        self._timers[member_id, purpose] = self._clock.call_later(delay_ms, expire)
+        self._timers[member_id, purpose] = self._clock.call_later(delay_ms, call_expired)
 
     def is_running(self, member_id: str, purpose: Purpose) -> bool:
         """Return whether the member's timer for this runs."""

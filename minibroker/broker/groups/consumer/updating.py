@@ -44,10 +44,12 @@ class Update:
     A group that takes the place of another (`replaced`) is not recorded yet: `first` are the records that make it.
     """
 
-    def __init__(self, group: ConsumerGroupState, first: Sequence[Change] = (), replaced: Group | None = None) -> None:
+    def __init__(
+        self, group: ConsumerGroupState, first_changes: Sequence[Change] = (), replaced: Group | None = None
+    ) -> None:
         self.group = group
         self.replaced = replaced
-        self.changes: list[Change] = [*first]
+        self.changes: list[Change] = [*first_changes]
         self.epoch = group.epoch
         self.members = group.members
         self.target = group.target
@@ -122,10 +124,10 @@ class Update:
             return
         self._begin_group_epoch_if_changed(changed=changed)
 
-    def record_pattern_topics(self, found: Mapping[str, frozenset[str]]) -> None:
+    def record_pattern_topics(self, resolved_patterns: Mapping[str, frozenset[str]]) -> None:
         """Record the topics of patterns, and begin another epoch if those of any have changed."""
         changed = False
-        for pattern, topics in found.items():
+        for pattern, topics in resolved_patterns.items():
             known = self._patterns.get(pattern)
             if known is None or known.topics != topics:
                 changed = changed or topics != (known.topics if known else frozenset())
@@ -252,11 +254,14 @@ def resolve_subscribed_patterns_soon(group: ConsumerGroupState) -> None:
     elif not group.is_resolving and (group.last_caller is not None or cluster.authorizer is None):
         group.is_resolving = True
         cluster.clock.call_later(
-            0, lambda: run_chore_in_slices(cluster.clock, _do_nothing, _resolve_subscribed_patterns(group), _do_nothing)
+            0,
+            lambda: run_chore_in_slices(
+                cluster.clock, _ignore_results, _resolve_subscribed_patterns(group), _ignore_results
+            ),
         )
 
 
-def _do_nothing(*_: None) -> None:
+def _ignore_results(*_: None) -> None:
     """Do nothing: the steps do it."""
 
 

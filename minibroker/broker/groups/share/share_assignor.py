@@ -20,11 +20,11 @@ from minibroker.protocol.steps import CHUNK_ITEMS, Steps, split_into_portions
 
 
 def assign_partitions(
-    members: Mapping[str, frozenset[bytes]], present: Mapping[str, Partitions], indexes: Mapping[bytes, Iterable[int]]
+    members: Mapping[str, frozenset[bytes]], current: Mapping[str, Partitions], indexes: Mapping[bytes, Iterable[int]]
 ) -> Steps[dict[str, Partitions]]:
     """Return the partitions of each member.
 
-    `members` has the topic ids that each subscribes to, `present` what it has, `indexes` the partitions of each topic.
+    `members` has the topic ids that each subscribes to, `current` what it has, `indexes` the partitions of each topic.
     """
     shares: dict[str, list[set[TopicPartition]]] = {member_id: [] for member_id in members}
     subscriptions = set(members.values())
@@ -37,7 +37,7 @@ def assign_partitions(
                 yield
         readers = sorted(member_id for member_id, subscribed in members.items() if topic_ids <= subscribed)
         if wanted:
-            for member_id, share in (yield from _distribute_evenly(readers, wanted, present)).items():
+            for member_id, share in (yield from _distribute_evenly(readers, wanted, current)).items():
                 shares[member_id].append(share)
         yield
     target = {}
@@ -52,19 +52,19 @@ def _iterate_partitions(topic_id: bytes, indexes: Iterable[int]) -> Iterator[Top
 
 
 def _distribute_evenly(
-    members: list[str], wanted: Collection[TopicPartition], present: Mapping[str, Partitions]
+    members: list[str], partitions: Collection[TopicPartition], current: Mapping[str, Partitions]
 ) -> Steps[dict[str, set[TopicPartition]]]:
     """Assign partitions to members that subscribe to all of them."""
-    sharing = -(-len(members) // len(wanted))  # the members of each partition
-    quotas = _compute_partition_quotas(members, sharing * len(wanted))
+    sharing = -(-len(members) // len(partitions))  # the members of each partition
+    quotas = _compute_partition_quotas(members, sharing * len(partitions))
     readers: dict[TopicPartition, set[str]] = {}
-    for portion in split_into_portions(list(wanted)):
+    for portion in split_into_portions(list(partitions)):
         readers.update((one, set()) for one in portion)
         yield
     shares: dict[str, set[TopicPartition]] = {}
     for member_id in members:
         share = shares[member_id] = set()
-        for portion in split_into_portions(list(list_partitions(present.get(member_id, {})))):
+        for portion in split_into_portions(list(list_partitions(current.get(member_id, {})))):
             for one in portion:
                 if one in readers:
                     share.add(one)
@@ -72,7 +72,7 @@ def _distribute_evenly(
             yield
     yield from _revoke_partitions_above_quota(readers, shares, quotas, sharing)
     unfilled = deque(member_id for member_id in members if len(shares[member_id]) < quotas[member_id])
-    for portion in split_into_portions(list(wanted)):
+    for portion in split_into_portions(list(partitions)):
         for one in portion:
             _assign_partition_to_members(one, readers[one], sharing, unfilled, shares, quotas)
         yield
@@ -80,7 +80,7 @@ def _distribute_evenly(
 
 
 def _assign_partition_to_members(
-    one: TopicPartition,
+    partition: TopicPartition,
     readers: set[str],
     sharing: int,
     unfilled: deque[str],
@@ -95,7 +95,7 @@ def _assign_partition_to_members(
             passed += 1
         else:
             readers.add(member_id)
-            shares[member_id].add(one)
+            shares[member_id].add(partition)
         if len(shares[member_id]) < quotas[member_id]:
             unfilled.append(member_id)
 

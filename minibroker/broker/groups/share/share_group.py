@@ -102,7 +102,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             raise make_fenced_epoch_error("share", epoch, member.epoch, older if epoch < member.epoch else "")
         return member
 
-    def apply_heartbeat(self, member: ShareMember, begun: StatesOf) -> Steps[ShareMember]:
+    def record_member_and_target(self, member: ShareMember, begun: StatesOf) -> Steps[ShareMember]:
         """Record what a member says, and bring it to the group's target; return it as it is then.
 
         `begun` has the partitions that the group reads from now on. While `is_assigning`, no other heartbeat may come.
@@ -125,7 +125,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
                 changes += [change for each in self._iterate_target_records(target, epoch) for change in each]
             else:
                 self.append_changes(changes)
-                self._restart_session(member.member_id)
+                self._restart_session_timeout(member.member_id)
                 target, changes = (yield from self._make_and_record_target_in_steps(members, indexes, epoch)), []
                 if self.members.get(member.member_id) is None:
                     raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.member_id} was removed meanwhile.")
@@ -135,7 +135,7 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
             if reconciled != member:
                 changes.append(_make_current_assignment_record(self.group_id, reconciled))
         self.append_changes(changes)
-        self._restart_session(member.member_id)
+        self._restart_session_timeout(member.member_id)
         return self.members[member.member_id]
 
     def remove_members(self, members: Sequence[ShareMember]) -> None:
@@ -166,9 +166,9 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     # --- epochs and targets -------------------------------------------------------------------------
 
-    def _record_new_partitions(self, changes: list[Change], begun: StatesOf) -> StatesOf:
+    def _record_new_partitions(self, changes: list[Change], initialized: StatesOf) -> StatesOf:
         """Record the partitions that are new to the group; return their topics with all their partitions."""
-        ready = self._list_topics_with_new_states(begun)
+        ready = self._list_topics_with_new_states(initialized)
         if ready:
             changes.append(_make_state_partitions_record(self.group_id, {**self.initialized, **ready}))
         return ready
@@ -243,10 +243,10 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
         """Return whether the record of a target is of the group, or of a member that has not been removed."""
         return getattr(change.key, "member_id", None) in (None, *self.members)
 
-    def _list_topics_with_new_states(self, begun: StatesOf) -> StatesOf:
+    def _list_topics_with_new_states(self, initialized: StatesOf) -> StatesOf:
         """Return the topics with partitions that are new to the group, with all their partitions that have a state."""
         ready = {}
-        for topic_id, (name, indexes) in begun.items():
+        for topic_id, (name, indexes) in initialized.items():
             known = self.initialized.get(topic_id, (name, frozenset()))[1]
             if topic_id in self.context.cluster.image.topics_by_id and not indexes <= known:
                 ready[topic_id] = name, known | indexes
@@ -369,9 +369,9 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 
     def restart_timers_after_load(self) -> None:
         for member_id in list(self.members):
-            self._restart_session(member_id)
+            self._restart_session_timeout(member_id)
 
-    def _restart_session(self, member_id: str) -> None:
+    def _restart_session_timeout(self, member_id: str) -> None:
         """Restart a member's session, after which it is removed."""
         timeout_ms = get_group_config(self.context.cluster, self.group_id, "share.session.timeout.ms")
         self.start_timer_to_remove_member(
@@ -391,8 +391,8 @@ class ShareGroup(HeartbeatGroup[ShareMember]):
 # --- records ----------------------------------------------------------------------------------------
 
 
-def _make_group_epoch_record(group_id: str, epoch: int, found: int) -> Change:
-    value = messages.ShareGroupMetadataValue(epoch=epoch, metadata_hash=found)
+def _make_group_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Change:
+    value = messages.ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return Change(messages.ShareGroupMetadataKey(group_id=group_id), value)
 
 

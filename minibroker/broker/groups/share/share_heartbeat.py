@@ -67,11 +67,11 @@ def initialize_share_states(
 
 
 def heartbeat(
-    coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest, caller: Caller, begun: StatesOf
+    coordinator: GroupCoordinator, request: ShareGroupHeartbeatRequest, caller: Caller, initialized: StatesOf
 ) -> Steps[ShareGroupHeartbeatResponse]:
     """Return the answer to a heartbeat that has passed `check_heartbeat_request`, after appending what it changed.
 
-    `begun` is of `initialize_share_states`. Raises KafkaError with the answer's code, and nothing has changed.
+    `initialized` is of `initialize_share_states`. Raises KafkaError with the answer's code, and nothing has changed.
     """
     if request.member_epoch == LEAVING_EPOCH:
         group = coordinator.get_share_group(request.group_id)
@@ -88,7 +88,7 @@ def heartbeat(
         client_host=caller.client_host,
         topic_names=before.topic_names if names is None else frozenset(names),
     )
-    after = yield from group.apply_heartbeat(said, begun)
+    after = yield from group.record_member_and_target(said, initialized)
     interval_ms = get_group_config(coordinator.cluster, group.group_id, "share.heartbeat.interval.ms")
     response = ShareGroupHeartbeatResponse(
         member_id=after.member_id, member_epoch=after.epoch, heartbeat_interval_ms=interval_ms

@@ -21,7 +21,7 @@ class CreationFailures:
             del self._failures[next(iter(self._failures))]
         self._failures[topic] = failure, self._clock.wall_ms() + lifetime_ms
 
-    def find(self, topic: str) -> str | None:
+    def find_failure_of_topic(self, topic: str) -> str | None:
         """Return why a topic could not be created lately, or None."""
         failure, end_ms = self._failures.get(topic, ("", 0))
         if self._clock.wall_ms() < end_ms:

@@ -63,11 +63,11 @@ class _Quota:
         self._members = member_count
         self.value = -(-task_count // member_count)
 
-    def update_for_member(self, has: int) -> None:
+    def note_member_task_count(self, task_count: int) -> None:
         """Take note of how many tasks a member has now; one with a full share leaves the others theirs."""
-        if has == self.value:
+        if task_count == self.value:
             self._members -= 1
-            self._tasks -= has
+            self._tasks -= task_count
             self.value = -(-self._tasks // self._members) if self._members else 0
 
 
@@ -135,8 +135,8 @@ class _Assignment:
     def _add_active_task(self, member_id: str, task: TaskId) -> None:
         self.active[member_id].append(task)
         has = self._process_of[member_id].add_task_to_member(member_id, task)
-        self._active_quota.update_for_member(has)
-        self._quota.update_for_member(has)
+        self._active_quota.note_member_task_count(has)
+        self._quota.note_member_task_count(has)
 
     def _find_least_loaded_member(self, task: TaskId, *, without: bool = False) -> str | None:
         """Return the first of those that had some of the task's state, or a later one with less load in both respects.
@@ -213,7 +213,7 @@ class _Assignment:
 
     def _add_standby_task(self, member_id: str, task: TaskId) -> None:
         self.standby[member_id].append(task)
-        self._quota.update_for_member(self._process_of[member_id].add_task_to_member(member_id, task))
+        self._quota.note_member_task_count(self._process_of[member_id].add_task_to_member(member_id, task))
 
 
 def assign_tasks(

@@ -83,7 +83,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
     # --- its offsets --------------------------------------------------------------------------------
 
     def make_epoch_check(self, member: StreamsMember, epoch: int) -> CheckPartition:
-        def check(topic: str, topic_id: bytes, partition: int) -> None:
+        def check_partition_epoch(topic: str, topic_id: bytes, partition: int) -> None:
             subtopology_id = None if self.topology is None else self.topology.subtopology_ids.get(topic)
             if subtopology_id is None:
                 raise _make_stale_epoch_error(f"Topic {topic} is not in the topology.")
@@ -96,7 +96,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
                     f"Received member epoch {epoch} is older than assignment epoch {since} for task {task}."
                 )
 
-        return check
+        return check_partition_epoch
 
     # --- its end --------------------------------------------------------------------------------
 
@@ -164,10 +164,10 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
 
     def restart_timers_after_load(self) -> None:
         for member in list(self.members.values()):
-            self.restart_session(member.member_id)
+            self.restart_session_timeout(member.member_id)
             self.schedule_rebalance_timeout(member)
 
-    def restart_session(self, member_id: str) -> None:
+    def restart_session_timeout(self, member_id: str) -> None:
         """Restart a member's session, after which it is removed."""
         timeout_ms = get_group_config(self.context.cluster, self.group_id, "streams.session.timeout.ms")
         self.start_timer_to_remove_member(
@@ -186,11 +186,11 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         delay_ms = get_group_config(self.context.cluster, self.group_id, "streams.initial.rebalance.delay.ms")
         if delay_ms and self.initial_delay is None:
 
-            def ended() -> None:
+            def end_initial_delay() -> None:
                 self.initial_delay = None
                 then()
 
-            self.initial_delay = self.clock.call_later(delay_ms, ended)
+            self.initial_delay = self.clock.call_later(delay_ms, end_initial_delay)
 
     def cancel_initial_rebalance_delay(self) -> None:
         """Cancel the time that the first members have to join."""
@@ -250,7 +250,7 @@ class StreamsGroup(ReconcilingGroup[StreamsMember]):
         self.task_offsets.pop(member_id, None)
         self.warms_up.pop(member_id, None)
 
-    def note_owned_by_member(self, member: StreamsMember) -> None:
+    def record_owned_partitions(self, member: StreamsMember) -> None:
         for tasks in (member.assigned, member.pending_revocation):
             self.active_owners.update(dict.fromkeys(list_tasks(tasks.active), member.member_id))
             for task in list_tasks(tasks.standby):

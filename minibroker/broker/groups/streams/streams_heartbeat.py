@@ -15,7 +15,7 @@ from minibroker.broker.groups.heartbeats import (
     JOINING_EPOCH,
     LEAVING_FOR_A_WHILE_EPOCH,
     UNKNOWN_TIMEOUT_MS,
-    get_given_or_known,
+    choose_reported_or_known,
     make_unreleased_instance_error,
 )
 from minibroker.broker.groups.offsets_of_group import CommittedOffsets
@@ -76,7 +76,7 @@ def heartbeat(
     in_place = version >= FIRST_WITH_WARM_UPS
     after = update.reconcile_member(after, update.find_or_make_target(after), owned, in_place=in_place)
     update.append_changes()
-    group.restart_session(after.member_id)
+    group.restart_session_timeout(after.member_id)
     if (after.epoch, after.state) != (before.epoch, before.state):
         group.schedule_rebalance_timeout(after)
     if request.shutdown_application:
@@ -160,13 +160,13 @@ def _apply_heartbeat(member: StreamsMember, request: StreamsGroupHeartbeatReques
     """Return the member with what the request says of it; the rest stays."""
     timeout_ms, endpoint, tags = request.rebalance_timeout_ms, request.user_endpoint, request.client_tags
     return member._replace(
-        instance_id=get_given_or_known(request.instance_id, member.instance_id),
-        rack_id=get_given_or_known(request.rack_id, member.rack_id),
+        instance_id=choose_reported_or_known(request.instance_id, member.instance_id),
+        rack_id=choose_reported_or_known(request.rack_id, member.rack_id),
         client_id=caller.client_id,
         client_host=caller.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNKNOWN_TIMEOUT_MS else timeout_ms,
         topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
-        process_id=get_given_or_known(request.process_id, member.process_id) or "",
+        process_id=choose_reported_or_known(request.process_id, member.process_id) or "",
         user_endpoint=member.user_endpoint if endpoint is None else Endpoint(endpoint.host, endpoint.port),
         client_tags=member.client_tags
         if tags is None

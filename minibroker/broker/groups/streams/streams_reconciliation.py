@@ -49,13 +49,13 @@ class Circumstances(NamedTuple):
     is_warmup_here: IsTaken
     in_place: bool = False
 
-    def may_still_run(self, revoked: AssignedTasks) -> bool:
+    def may_member_run_any(self, revoked_tasks: AssignedTasks) -> bool:
         """Return whether the member may still run some of these: without a report it may run all."""
-        return self.owned is None or self.owned.has_common_task(revoked)
+        return self.owned is None or self.owned.has_common_task(revoked_tasks)
 
     def must_wait_for_revocation(self, revoked: AssignedTasks) -> bool:
         """Return whether there is anything to give up, and the member may still run some of it."""
-        return not revoked.is_empty and self.may_still_run(revoked)
+        return not revoked.is_empty and self.may_member_run_any(revoked)
 
 
 def reconcile_member(member: StreamsMember, circumstances: Circumstances) -> StreamsMember:
@@ -66,7 +66,7 @@ def reconcile_member(member: StreamsMember, circumstances: Circumstances) -> Str
     if member.is_reconciled_to(circumstances.target_epoch):
         return member
     if member.state is MemberState.UNREVOKED_TASKS:
-        if circumstances.may_still_run(member.pending_revocation):
+        if circumstances.may_member_run_any(member.pending_revocation):
             return member
         return _move_member_toward_target(member, circumstances, member.epoch + 1)
     if member.state is MemberState.UNKNOWN:
@@ -83,12 +83,12 @@ def _move_member_toward_target(member: StreamsMember, circumstances: Circumstanc
     """Return the member with the tasks that it may have now; `epoch` is its own while it has tasks to give up."""
     assigned, target = member.assigned, circumstances.target
     kept = AssignedTasks(
-        _select_active_tasks(assigned.active, target.active, wanted=True),
+        _select_active_tasks(assigned.active, target.active, is_wanted=True),
         _intersect_tasks(assigned.standby, target.standby),
         _intersect_tasks(assigned.warmup, target.warmup),
     )
     revoked = AssignedTasks(
-        _select_active_tasks(assigned.active, target.active, wanted=False),
+        _select_active_tasks(assigned.active, target.active, is_wanted=False),
         _subtract_tasks(assigned.standby, target.standby),
         _subtract_tasks(assigned.warmup, target.warmup),
     )
@@ -115,14 +115,17 @@ def _move_member_toward_target(member: StreamsMember, circumstances: Circumstanc
 
 
 def _revoke_tasks_with_changed_role(
-    assigned: AssignedTasks, given: Tasks, kept: AssignedTasks, revoked: AssignedTasks
+    assigned: AssignedTasks, target: Tasks, kept: AssignedTasks, revoked: AssignedTasks
 ) -> tuple[AssignedTasks, AssignedTasks]:
     """Return what is kept, and what is to be given up, if tasks change to standbys or warm-ups at once.
 
     A standby that becomes a warm-up, or the reverse, is not given up. An active task is, as its next owner waits.
     """
-    demoted = _intersect_tasks(given.standby, {each: frozenset(epochs) for each, epochs in assigned.active.items()})
-    standby, warmup = _intersect_tasks(given.standby, assigned.warmup), _intersect_tasks(given.warmup, assigned.standby)
+    demoted = _intersect_tasks(target.standby, {each: frozenset(epochs) for each, epochs in assigned.active.items()})
+    standby, warmup = (
+        _intersect_tasks(target.standby, assigned.warmup),
+        _intersect_tasks(target.warmup, assigned.standby),
+    )
     return (
         kept._replace(
             standby=_join_tasks(kept.standby, _join_tasks(demoted, standby)),
@@ -155,12 +158,12 @@ def _revoke_tasks_becoming_active(
 # --- sets of tasks --------------------------------------------------------------------------------
 
 
-def _select_active_tasks(active: EpochTasks, target: TaskSet, *, wanted: bool) -> EpochTasks:
+def _select_active_tasks(active: EpochTasks, target: TaskSet, *, is_wanted: bool) -> EpochTasks:
     """Return those of the active tasks that are in the target, or those that are not."""
     return {
         each: some
         for each, epochs in active.items()
-        if (some := {index: epochs[index] for index in epochs if (index in target.get(each, ())) is wanted})
+        if (some := {index: epochs[index] for index in epochs if (index in target.get(each, ())) is is_wanted})
     }
 
 

@@ -177,7 +177,7 @@ class Update:
         validated = topology.epoch if self.configured and self.configured.is_ready else NOT_VALIDATED
         if self._changed or validated != group.validated_epoch or configs != group.assignment_configs:
             self._refines = False
-        elif self._may_take_step_to_target(member_id):
+        elif self._may_begin_next_step(member_id):
             self._refines = True
         else:
             return
@@ -192,7 +192,7 @@ class Update:
         """Return a config of the group."""
         return get_group_config(self._cluster, self.group.group_id, name)
 
-    def _may_take_step_to_target(self, member_id: str) -> bool:
+    def _may_begin_next_step(self, member_id: str) -> bool:
         step = self.group.step
         return (
             step is not None
@@ -396,11 +396,14 @@ def make_target_assignments_soon(group: StreamsGroup) -> None:
         group.is_assigning = True
         cluster = group.context.cluster
         cluster.clock.call_later(
-            0, lambda: run_chore_in_slices(cluster.clock, _do_nothing, make_target_assignments(group), _do_nothing)
+            0,
+            lambda: run_chore_in_slices(
+                cluster.clock, _ignore_results, make_target_assignments(group), _ignore_results
+            ),
         )
 
 
-def _do_nothing(*_: None) -> None:
+def _ignore_results(*_: None) -> None:
     """Do nothing: the steps do it."""
 
 

@@ -87,13 +87,15 @@ def check_owned_tasks(owned: Tasks | None, configured: Configured) -> None:
                 _check_owned_task(subtopology_id, partitions, configured.subtopologies.get(subtopology_id))
 
 
-def _check_owned_task(subtopology_id: str, partitions: frozenset[int], found: ConfiguredSubtopology | None) -> None:
-    if found is None:
+def _check_owned_task(
+    subtopology_id: str, partitions: frozenset[int], subtopology: ConfiguredSubtopology | None
+) -> None:
+    if subtopology is None:
         raise make_invalid_request_error(f"Subtopology {subtopology_id} does not exist in the topology.")
     for partition in (min(partitions), max(partitions)):
-        if not 0 <= partition < found.task_count:
+        if not 0 <= partition < subtopology.task_count:
             message = f"Task {partition} for subtopology {subtopology_id} is invalid. "
-            raise make_invalid_request_error(f"{message}Number of tasks for this subtopology: {found.task_count}")
+            raise make_invalid_request_error(f"{message}Number of tasks for this subtopology: {subtopology.task_count}")
 
 
 def check_member_epoch(member: StreamsMember, epoch: int, owned: Tasks | None) -> None:

@@ -48,11 +48,11 @@ class TaskOffsets(NamedTuple):
 NO_OFFSETS = TaskOffsets()
 
 
-def _group_by_task(said: Sequence[SaidOffset]) -> dict[TaskId, int]:
-    if len(said) > MAXIMUM_TASKS:
+def _group_by_task(reported: Sequence[SaidOffset]) -> dict[TaskId, int]:
+    if len(reported) > MAXIMUM_TASKS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A member may report {MAXIMUM_TASKS} task offsets at most.")
     found: dict[TaskId, int] = {}
-    for each in said:
+    for each in reported:
         task = TaskId(each.subtopology_id, each.partition)
         if task in found:
             entry = f"subtopology {each.subtopology_id} and partition {each.partition}."

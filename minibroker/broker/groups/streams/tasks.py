@@ -100,10 +100,10 @@ class TaskIds(Protocol):
     partitions: list[int]
 
 
-def parse_task_set(said: Iterable[TaskIds]) -> TaskSet:
+def parse_task_set(task_ids: Iterable[TaskIds]) -> TaskSet:
     """Return the tasks of a message or a record."""
     found: dict[str, frozenset[int]] = {}
-    for each in said:
+    for each in task_ids:
         if each.partitions:
             found[each.subtopology_id] = found.get(each.subtopology_id, frozenset()).union(each.partitions)
     return found

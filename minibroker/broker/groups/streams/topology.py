@@ -73,12 +73,12 @@ class Topology:
         return frozenset((*self.subtopology_ids, *changelogs))
 
 
-def parse_topology(said: SaidTopology) -> Topology:
+def parse_topology(topology: SaidTopology) -> Topology:
     """Return the topology of a request that has passed `check_topology_size`."""
     value = StreamsGroupTopologyValue
     return Topology(
         value(
-            epoch=said.epoch,
+            epoch=topology.epoch,
             subtopologies=[
                 Subtopology(
                     subtopology_id=each.subtopology_id,
@@ -96,7 +96,7 @@ def parse_topology(said: SaidTopology) -> Topology:
                         for group in each.copartition_groups
                     ],
                 )
-                for each in said.subtopologies
+                for each in topology.subtopologies
             ],
         )
     )
@@ -112,17 +112,17 @@ def _make_topic_info(topic: StreamsGroupHeartbeatRequest.TopicInfo) -> TopicInfo
     )
 
 
-def check_topology_size(said: SaidTopology) -> None:
+def check_topology_size(topology: SaidTopology) -> None:
     """Check that a topology has not too many names, and no subtopology twice.
 
     Raises KafkaError: STREAMS_INVALID_TOPOLOGY, INVALID_REQUEST.
     """
-    if said.epoch < 0:
+    if topology.epoch < 0:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology epoch must be non-negative.")
-    if len({each.subtopology_id for each in said.subtopologies[:MAXIMUM_NAMES]}) < len(said.subtopologies):
+    if len({each.subtopology_id for each in topology.subtopologies[:MAXIMUM_NAMES]}) < len(topology.subtopologies):
         raise _make_invalid_topology_error(f"A topology may have {MAXIMUM_NAMES} subtopologies at most, each once.")
     count = 0
-    for subtopology in said.subtopologies:
+    for subtopology in topology.subtopologies:
         groups = subtopology.copartition_groups
         count += 1 + len(subtopology.source_topics) + len(subtopology.repartition_sink_topics) + len(groups)
         infos = subtopology.state_changelog_topics, subtopology.repartition_source_topics
@@ -134,11 +134,11 @@ def check_topology_size(said: SaidTopology) -> None:
             raise _make_invalid_topology_error(f"A topology may have {MAXIMUM_NAMES} topics and configs at most.")
 
 
-def list_topology_topic_names(said: SaidTopology) -> dict[str, None]:
+def list_topology_topic_names(topology: SaidTopology) -> dict[str, None]:
     """Return the names of all topics of a topology, each once, as the client lists them."""
     return {
         name: None
-        for each in said.subtopologies
+        for each in topology.subtopologies
         for name in (
             *each.source_topics,
             *each.repartition_sink_topics,
@@ -234,12 +234,12 @@ def _format_topic_names(names: list[str]) -> str:
     return f"{shown} and {len(names) - LISTED} additional topics" if len(names) > LISTED else shown
 
 
-def _configure_subtopology(each: Subtopology, counts: _Counts) -> ConfiguredSubtopology:
-    read = (*each.source_topics, *(topic.name for topic in each.repartition_source_topics))
-    internal = (*each.repartition_source_topics, *each.state_changelog_topics)
+def _configure_subtopology(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopology:
+    read = (*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics))
+    internal = (*subtopology.repartition_source_topics, *subtopology.state_changelog_topics)
     return ConfiguredSubtopology(
         max(map(counts.get_partition_count, read)),
-        bool(each.state_changelog_topics),
+        bool(subtopology.state_changelog_topics),
         tuple(dict.fromkeys(read)),
         {topic.name: counts.get_partition_count(topic.name) for topic in internal},
     )
@@ -273,7 +273,7 @@ class _Counts:
         self._image = image
         self._subtopologies = topology.subtopologies.values()
         self.decided: dict[str, int] = {}
-        self._fixed = self._collect_given_partition_counts()
+        self._fixed = self._get_fixed_repartition_counts()
         self._internal = {topic.name for each in self._subtopologies for topic in each.repartition_source_topics}
         self._decide_repartition_topic_counts()
         for subtopology in self._subtopologies:
@@ -296,7 +296,7 @@ class _Counts:
             raise _make_invalid_topology_error(f"Number of partitions is not set for topic: {name}")
         return count
 
-    def _collect_given_partition_counts(self) -> dict[str, int]:
+    def _get_fixed_repartition_counts(self) -> dict[str, int]:
         return {
             topic.name: topic.partitions
             for each in self._subtopologies
@@ -329,14 +329,14 @@ class _Counts:
                 "is never used as a sink topic."
             )
 
-    def _decide_sink_topic_counts(self, each: Subtopology) -> bool:
+    def _decide_sink_topic_counts(self, subtopology: Subtopology) -> bool:
         """Decide on the topics that a subtopology writes to; return whether what it reads is known."""
-        undecided = [name for name in each.repartition_sink_topics if name not in self.decided]
+        undecided = [name for name in subtopology.repartition_sink_topics if name not in self.decided]
         if not undecided:
             return True
         counts = [
-            *(self.decided.get(topic.name, 0) for topic in each.repartition_source_topics),
-            *(len(self._image.topics[name].partitions) for name in each.source_topics),
+            *(self.decided.get(topic.name, 0) for topic in subtopology.repartition_source_topics),
+            *(len(self._image.topics[name].partitions) for name in subtopology.source_topics),
         ]
         if not any(counts):
             return False
@@ -362,21 +362,21 @@ class _Counts:
             self.decided[name] = count
 
 
-def _iterate_read_topics(each: Subtopology) -> Iterable[str]:
-    names = [*each.source_topics, *(topic.name for topic in each.repartition_source_topics)]
+def _iterate_read_topics(subtopology: Subtopology) -> Iterable[str]:
+    names = [*subtopology.source_topics, *(topic.name for topic in subtopology.repartition_source_topics)]
     if not names:
-        raise _make_invalid_topology_error(f"No source topics found for subtopology {each.subtopology_id}")
+        raise _make_invalid_topology_error(f"No source topics found for subtopology {subtopology.subtopology_id}")
     return names
 
 
-def _iterate_copartition_groups(each: Subtopology) -> Iterator[frozenset[str]]:
+def _iterate_copartition_groups(subtopology: Subtopology) -> Iterator[frozenset[str]]:
     """Yield the names of topics that must have the same number of partitions. Raises KafkaError."""
-    repartition = [topic.name for topic in each.repartition_source_topics]
-    for group in each.copartition_groups:
-        named = (group.source_topics, each.source_topics), (group.repartition_source_topics, repartition)
+    repartition = [topic.name for topic in subtopology.repartition_source_topics]
+    for group in subtopology.copartition_groups:
+        named = (group.source_topics, subtopology.source_topics), (group.repartition_source_topics, repartition)
         if any(not 0 <= index < len(names) for indexes, names in named for index in indexes):
             raise _make_invalid_topology_error(
-                f"A copartition group of subtopology {each.subtopology_id} has other topics than it reads."
+                f"A copartition group of subtopology {subtopology.subtopology_id} has other topics than it reads."
             )
         together = frozenset(names[index] for indexes, names in named for index in indexes)
         if together:

@@ -118,8 +118,8 @@ class _Patch:
         )
 
 
-def _change_task_set(tasks: TaskSet, more: Set[TaskId], fewer: Set[TaskId]) -> TaskSet:
-    return group_by_subtopology((set(list_tasks(tasks)) | more) - fewer) if more or fewer else tasks
+def _change_task_set(tasks: TaskSet, added: Set[TaskId], removed: Set[TaskId]) -> TaskSet:
+    return group_by_subtopology((set(list_tasks(tasks)) | added) - removed) if added or removed else tasks
 
 
 def choose_next_step_to_target(situation: Situation, epoch: int, settings: WarmUpSettings) -> Steps[Step]:
@@ -250,11 +250,11 @@ class _Planner:
             copy = next(self._iterate_members_with_copy(move.task, self._get_process_of_member(move.target_id)))
             self._use_standby_to_prepare_move(move, copy.member_id)
 
-    def _assign_new_warm_up_tasks(self, left: int) -> int:
+    def _assign_new_warm_up_tasks(self, slots_left: int) -> int:
         """Give warm-ups to moves; each adds to the load of its process. Return how many are left."""
         heap = [(*self._rank_move_by_load(move), move) for move in self._new]
         heapify(heap)
-        while heap and left:
+        while heap and slots_left:
             load, *_, move = heappop(heap)
             process = self._get_process_of_member(move.target_id)
             if load < process.tasks_per_member:
@@ -262,8 +262,8 @@ class _Planner:
                 continue
             self._add_warm_up_task(move)
             process.count += 1
-            left -= 1
-        return left
+            slots_left -= 1
+        return slots_left
 
     def _rank_move_by_load(self, move: _Move) -> tuple[float, float, TaskId]:
         return (

@@ -149,7 +149,7 @@ def commit(coordinator: GroupCoordinator, changes: Sequence[Change]) -> None:
 
 def fold(group: ConsumerGroup, *changes: Change) -> None:
     for change in changes:
-        group.apply_change(change)
+        group.apply_record_change(change)
 
 
 def test_all_group_records_and_tombstones_are_replayed(harness: Harness) -> None:

@@ -321,9 +321,9 @@ def test_a_failed_creation_of_an_internal_topic_is_in_the_status(harness: Harnes
     assert status.status_code == Status.MISSING_INTERNAL_TOPICS
     assert "; Creation failed: changelog (" in status.status_detail
     tried = harness.cluster.groups.creation_failures
-    assert tried.find("changelog") is not None
+    assert tried.find_failure_of_topic("changelog") is not None
     harness.clock.advance(2 * BEAT_MS)
-    assert tried.find("changelog") is None
+    assert tried.find_failure_of_topic("changelog") is None
 
 
 def test_the_tasks_of_a_large_group_are_assigned_between_requests(harness: Harness) -> None:

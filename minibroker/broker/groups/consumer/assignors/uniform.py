@@ -35,20 +35,20 @@ def assign_uniformly(members: Mapping[str, MemberSpecification], partition_count
     return {member_id: group_partitions_by_topic(share) for member_id, share in shares.items()}
 
 
-def _distribute_equally(keeping: Assignment, free: list[TopicPartition]) -> Assignment:
+def _distribute_equally(kept_shares: Assignment, free: list[TopicPartition]) -> Assignment:
     """Share partitions that all members want. Those who have most get the larger shares, so that few partitions move.
 
     Only the shares that change are looked at one by one: of a thousand members, few do when another one joins.
     """
-    if not keeping:
+    if not kept_shares:
         return {}
-    sizes = {member_id: count_partitions(partitions) for member_id, partitions in keeping.items()}
+    sizes = {member_id: count_partitions(partitions) for member_id, partitions in kept_shares.items()}
     least, more = divmod(len(free) + sum(sizes.values()), len(sizes))
     having_most = sorted(sizes, key=lambda member_id: (-sizes[member_id], member_id))
     quotas = {member_id: least + (place < more) for place, member_id in enumerate(having_most)}
     changed = {
         member_id: list_partitions(partitions)
-        for member_id, partitions in keeping.items()
+        for member_id, partitions in kept_shares.items()
         if sizes[member_id] != quotas[member_id]
     }
     for member_id, share in changed.items():
@@ -64,7 +64,7 @@ def _distribute_equally(keeping: Assignment, free: list[TopicPartition]) -> Assi
             heapq.heapreplace(unfilled, (count + 1, member_id))
         else:
             heapq.heappop(unfilled)
-    return {**keeping, **{member_id: group_partitions_by_topic(share) for member_id, share in changed.items()}}
+    return {**kept_shares, **{member_id: group_partitions_by_topic(share) for member_id, share in changed.items()}}
 
 
 def _distribute_by_subscription(
@@ -97,7 +97,7 @@ def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[st
         settled: set[str] = set()
         for member_id in sorted(shares, key=lambda each: (-len(shares[each]), each)):
             while member_id not in settled:
-                reached = _pass_one_partition_on(member_id, shares, subscribers)
+                reached = _shorten_share_by_one(member_id, shares, subscribers)
                 if reached is None:
                     moved = True
                     settled.clear()
@@ -106,7 +106,7 @@ def balance_partition_counts(shares: Shares, subscribers: Mapping[bytes, list[st
                     settled.update(each for each in reached if len(shares[each]) <= len(shares[member_id]))
 
 
-def _pass_one_partition_on(
+def _shorten_share_by_one(
     member_id: str, shares: Shares, subscribers: Mapping[bytes, list[str]]
 ) -> Mapping[str, Step | None] | None:
     """Pass one partition of the member's on, along the shortest chain to one that has at least two fewer.
