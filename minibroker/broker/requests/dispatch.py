@@ -137,7 +137,7 @@ class Dispatcher:
         """Run a request by its template; return None if it must be decoded, as also for most interceptors."""
         if self.interceptors and not are_all_observers_only(self.interceptors):
             return None
-        outcome: Outcome = template.run(self.cluster, correlation_id, frame)
+        outcome: Outcome = template.run_for_frame(self.cluster, correlation_id, frame)
         if outcome is None or not self.interceptors:
             return outcome
         from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
