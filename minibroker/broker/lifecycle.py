@@ -59,8 +59,8 @@ class UncleanStop(Exception):
 class Seams:
     """What a broker gets from outside: time, the disk, random numbers, and interceptors of its requests.
 
-    Tests have three more doors, which are methods: `BrokerLifecycle.continue_with_cluster`, `Server.hold_back_output` and
-    `MarkerSender.hold_back_markers`.
+    Tests have three more doors, which are methods: `BrokerLifecycle.continue_with_cluster`,
+    `Server.hold_back_output` and `MarkerSender.hold_back_markers`.
 
     `sockets_clock` is for what outlives the cluster, if `clock` does not. `first_levels` are the levels of features
     that a new cluster begins with, `first_records` further records, such as credentials of users, and
