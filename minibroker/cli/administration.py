@@ -93,13 +93,13 @@ def get_existing_topic(client: Client, name: str) -> Any:
     return topics[name]
 
 
-def check_configs(answer: Any, what: str, names: Iterable[str]) -> None:
+def check_configs(answer: Any, resource: str, names: Iterable[str]) -> None:
     """Raise click.ClickException unless a topic's configs were accepted; say what a misspelt name may mean."""
     from minibroker.client.client_errors import ClientError, check_error_code
     from minibroker.protocol.errors import ErrorCode
 
     try:
-        check_error_code(answer.error_code, what, answer.error_message)
+        check_error_code(answer.error_code, resource, answer.error_message)
     except ClientError as error:
         if error.code != ErrorCode.INVALID_CONFIG:
             raise

@@ -86,18 +86,20 @@ def list_brokers(bootstrap: Bootstrap, as_json: bool) -> None:
         click.echo(f"\ncluster id {cluster.cluster_id}")
 
 
-def _make_broker(client: Client, found: Any, controller: int) -> Broker:
+def _make_broker(client: Client, broker: Any, controller: int) -> Broker:
     from minibroker.cli.doctor.checks import guess_kafka_release
     from minibroker.client.client_errors import ClientError
     from minibroker.client.connection_settings import Address
 
     try:
-        served = _get_api_versions(client, found.node_id).api_keys
+        served = _get_api_versions(client, broker.node_id).api_keys
         release = guess_kafka_release({each.api_key: range(each.min_version, each.max_version + 1) for each in served})
     except ClientError as error:
         click.echo(f"minibroker: {error}", err=True)
         release = None
-    return Broker(found.node_id, str(Address(found.host, found.port)), found.rack, found.node_id == controller, release)
+    return Broker(
+        broker.node_id, str(Address(broker.host, broker.port)), broker.rack, broker.node_id == controller, release
+    )
 
 
 def _get_features(client: Client) -> list[FeatureLevel]:

@@ -60,7 +60,7 @@ def _filter_by_prefix(start: str, names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if name.startswith(start))[:NAMES_MAX]
 
 
-def _ask_for_names(context: click.Context, ask: Callable[[Client], Iterable[str]]) -> Iterable[str]:
+def _ask_for_names(context: click.Context, list_names: Callable[[Client], Iterable[str]]) -> Iterable[str]:
     """Return the names that a server tells, none if it cannot be asked: who completes a name wants no errors."""
     from minibroker.client.client_errors import ClientError, SettingError
 
@@ -69,6 +69,6 @@ def _ask_for_names(context: click.Context, ask: Callable[[Client], Iterable[str]
         settings = merge_client_settings(given.get("config_files") or (), given.get("client") or ())
         with make_client(make_bootstrap(given.get("servers"), settings, TIMEOUT_S, "info")) as client:
             client.reach()
-            return ask(client)
+            return list_names(client)
     except (ClientError, SettingError, click.ClickException):
         return ()

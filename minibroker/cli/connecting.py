@@ -62,13 +62,13 @@ class Bootstrap(NamedTuple):
 def add_default_ports(text: str) -> str:
     """Return HOST or HOST:PORT, or several separated by commas, with Kafka's port where none is given."""
 
-    def completed(server: str) -> str:
+    def add_port_if_missing(server: str) -> str:
         if server.rpartition("]")[2].count(":") == 1 or not server:
             return server
         is_ipv6 = ":" in server and "[" not in server
         return f"[{server}]:{DEFAULT_PORT}" if is_ipv6 else f"{server}:{DEFAULT_PORT}"
 
-    return ",".join(completed(server.strip()) for server in text.split(","))
+    return ",".join(add_port_if_missing(server.strip()) for server in text.split(","))
 
 
 def parse_servers(text: str) -> str:

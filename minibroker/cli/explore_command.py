@@ -47,7 +47,7 @@ async def _serve_explorer(path: Path, port: int, unpacked: Path) -> None:
 
     closing = asyncio.Event()
 
-    def made() -> Application:
+    def make_application() -> Application:
         from minibroker.explorer.explorer_routes import make_files_app
         from minibroker.lab.lab_files import is_archive, unpack_lab_file
         from minibroker.proxy.exploring import make_app_for_exchanges, make_app_for_saved_exchanges
@@ -61,6 +61,6 @@ async def _serve_explorer(path: Path, port: int, unpacked: Path) -> None:
         return make_app_for_exchanges(opened.frames, path, closing, unpacked if opened.has_logs else None)
 
     stop = make_event_of_stop_signals()
-    async with serve_application(made, HostPort(LOOPBACK, port), closing) as url:
+    async with serve_application(make_application, HostPort(LOOPBACK, port), closing) as url:
         click.echo(f"{path} is explored at {url}/explorer/")
         await stop.wait()

@@ -92,13 +92,13 @@ def parse_offset_or_time(text: str) -> Where:
 # --- looking up -------------------------------------------------------------------------------------------
 
 
-def list_partitions(client: Client, asked: Sequence[Topics]) -> list[TopicPartition]:
+def list_partitions(client: Client, requested: Sequence[Topics]) -> list[TopicPartition]:
     """Return the partitions of these topics and patterns, in order.
 
     Raises click.ClickException for a topic or a partition that does not exist, and if nothing matches a pattern.
     """
     chosen: set[TopicPartition] = set()
-    for name, indexes in asked:
+    for name, indexes in requested:
         for topic in _list_matching_topics(client, name) if is_pattern(name) else [_find_topic(client, name)]:
             known = {each.partition_index for each in topic.partitions}
             missing = [index for index in indexes if index not in known]
@@ -140,16 +140,16 @@ def _find_topic(client: Client, name: str) -> Any:
 
 
 def find_offsets_at(
-    client: Client, partitions: Iterable[TopicPartition], places: Sequence[Where], otherwise: str
+    client: Client, partitions: Iterable[TopicPartition], places: Sequence[Where], default: str
 ) -> dict[TopicPartition, int]:
-    """Return the offset of each partition: at the last place named for it, else for all, else of the kind `otherwise`.
+    """Return the offset of each partition: at the last place named for it, else for all, else of the kind `default`.
 
     Offsets outside of a log become its first or next one, with a note on stderr. If no record is as late as a time, it
     is the next one, too. Raises click.ClickException for a place in a partition that is not asked for, `ClientError`.
     """
     from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 
-    chosen = {each: _choose_place_of_partition(each[1], places, otherwise) for each in partitions}
+    chosen = {each: _choose_place_of_partition(each[1], places, default) for each in partitions}
     indexes = {index for _, index in chosen}
     stray = [each.partition for each in places if each.partition is not None and each.partition not in indexes]
     if stray:
@@ -172,16 +172,16 @@ def find_offsets_at(
     return offsets
 
 
-def _choose_place_of_partition(index: int, places: Sequence[Where], otherwise: str) -> Where:
+def _choose_place_of_partition(index: int, places: Sequence[Where], default: str) -> Where:
     of_all = [each for each in places if each.partition is None]
     of_this = [each for each in places if each.partition == index]
-    return [Where(otherwise), *of_all, *of_this][-1]
+    return [Where(default), *of_all, *of_this][-1]
 
 
-def limit_offset_to_log(place: TopicPartition, wanted: int, earliest: int, latest: int) -> int:
+def limit_offset_to_log(place: TopicPartition, offset: int, earliest: int, latest: int) -> int:
     """Return the offset in the log that is nearest to the wanted one; if it is another, say so on stderr."""
-    nearest = min(max(wanted, earliest), latest)
-    if nearest != wanted:
-        what = "before the first record" if nearest > wanted else "past the last record"
-        click.echo(f"minibroker: {place[0]}-{place[1]}: {wanted} is {what}, so it is {nearest}", err=True)
+    nearest = min(max(offset, earliest), latest)
+    if nearest != offset:
+        what = "before the first record" if nearest > offset else "past the last record"
+        click.echo(f"minibroker: {place[0]}-{place[1]}: {offset} is {what}, so it is {nearest}", err=True)
     return nearest

@@ -73,7 +73,7 @@ def pop_credentials(settings: dict[str, str], wanted: bool) -> Credentials | Non
     if mechanism == "OAUTHBEARER":
         tokens = make_token_source({} if module is None else module.options, oauth)
         return Credentials(mechanism, lambda: authenticate_by_oauthbearer(tokens.get_token(), tokens.get_extensions()))
-    username, password, is_token = _take_user(mechanism, module, given)
+    username, password, is_token = _get_user_and_password(mechanism, module, given)
     if mechanism == "PLAIN":
         return Credentials(mechanism, lambda: authenticate_by_plain(username, password))
     return Credentials(
@@ -93,7 +93,9 @@ def _parse_mechanism(mechanism: str | None, module: LoginModule | None) -> str:
     return mechanism
 
 
-def _take_user(mechanism: str, module: LoginModule | None, given: Mapping[str, str | None]) -> tuple[str, str, bool]:
+def _get_user_and_password(
+    mechanism: str, module: LoginModule | None, given: Mapping[str, str | None]
+) -> tuple[str, str, bool]:
     """Return name and password, and whether they are a delegation token's, which only SCRAM supports."""
     options = {} if module is None else dict(module.options)
     username = options.pop("username", given["username"])

@@ -96,7 +96,7 @@ def _decode_record(
         return {}
     try:
         value = decoder.decode(data, record.headers, is_key=is_key, seconds=seconds)
-        text = format_json(value, indent=2, most=most)
+        text = format_json(value, indent=2, max_length=most)
     except (DecodingError, TypeError, ValueError) as error:
         return {"undecoded": make_legible(str(error))}
     return {"decoded": text, "schema": str(named.schema)}

@@ -27,7 +27,7 @@ class LabBroker(Broker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, registry=True, **kwargs)
 
-    def _make_registry(self, wanted: bool | str) -> RegistryVerbs:
+    def _make_registry(self, address_or_flag: bool | str) -> RegistryVerbs:
         return LabRegistry(self, None)
 
     async def ask_registry(self, request: Request) -> Answer:

@@ -176,7 +176,7 @@ def _find_first_versions_of_structs(message: type[Message]) -> Mapping[type, tup
     """
     first_versions: dict[type, tuple[int, int | None]] = {}
 
-    def visit(struct: type, first: int, kip: int | None) -> None:
+    def collect_first_version(struct: type, first: int, kip: int | None) -> None:
         if struct in first_versions and first_versions[struct][0] <= first:
             return
         first_versions[struct] = first, kip
@@ -184,9 +184,11 @@ def _find_first_versions_of_structs(message: type[Message]) -> Mapping[type, tup
             nested = (field.kind.item or field.kind).struct
             if nested is not None:
                 own = field.facts
-                visit(nested, max(first, own.present.start), own.kip or (kip if own.present.start <= first else None))
+                collect_first_version(
+                    nested, max(first, own.present.start), own.kip or (kip if own.present.start <= first else None)
+                )
 
-    visit(message, message.versions.start, None)
+    collect_first_version(message, message.versions.start, None)
     return first_versions
 
 

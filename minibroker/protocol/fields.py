@@ -86,7 +86,7 @@ def parse_versions(text: str) -> range:
 
 
 def field(
-    present: str = "0+",
+    versions: str = "0+",
     *,
     nullable: str = "0+",
     tag: int = -1,
@@ -107,10 +107,10 @@ def field(
     about: what it is for, in one sentence, for people; `shared_fields` has some by name.
     kip: the proposal that brought it, if that is not the one of its first version; 0 if there is none.
     """
-    in_tags = tagged if tagged is not None else present if tag >= 0 else "none"
+    in_tags = tagged if tagged is not None else versions if tag >= 0 else "none"
     own_rule = None if flexible is None else parse_versions(flexible)
     return Facts(
-        parse_versions(present), parse_versions(nullable), parse_versions(in_tags), tag, own_rule, default, about, kip
+        parse_versions(versions), parse_versions(nullable), parse_versions(in_tags), tag, own_rule, default, about, kip
     )
 
 

@@ -131,11 +131,11 @@ def _parse_any_value(data: memoryview) -> str:
     return ""
 
 
-def _iterate_nested_messages(data: memoryview, wanted: int) -> Iterator[memoryview]:
-    """Yield the messages in the field `wanted`, of which there may be many."""
+def _iterate_nested_messages(data: memoryview, field_number: int) -> Iterator[memoryview]:
+    """Yield the messages in the field `field_number`, of which there may be many."""
     others = 0
     for number, value in _iterate_fields(data):
-        if number == wanted:
+        if number == field_number:
             yield _check_is_bytes(value)
         else:
             others = _count_field(others)

@@ -173,11 +173,11 @@ def read_uuids(data: bytes | bytearray | memoryview, position: int, count: int) 
     return [bytes(data[start : start + 16]) for start in range(position, position + 16 * count, 16)]
 
 
-def make_bad_length_error(length: int, left: int) -> ValueError:
+def make_bad_length_error(length: int, bytes_left: int) -> ValueError:
     """Return the error for a length or count that is negative where null is not allowed, or larger than the data."""
     if length < 0:
         return ValueError(f"length {length}, but null is not allowed")
-    return ValueError(f"length {length}, but only {left} bytes are left")
+    return ValueError(f"length {length}, but only {bytes_left} bytes are left")
 
 
 def make_bad_tag_size_error(tag: int, position: int, stop: int) -> ValueError:
@@ -187,9 +187,9 @@ def make_bad_tag_size_error(tag: int, position: int, stop: int) -> ValueError:
     )
 
 
-def make_too_many_error(count: int, most: int) -> ValueError:
+def make_too_many_error(count: int, limit: int) -> ValueError:
     """Return the error for more items than Kafka accepts."""
-    return ValueError(f"{count} items, and {most} are the most")
+    return ValueError(f"{count} items, and {limit} are the most")
 
 
 def make_too_costly_error(count: int) -> ValueError:

@@ -85,18 +85,18 @@ class Source:
         """Return the name of a precompiled codec's method `verb`: "pack" or "unpack_from"."""
         name = f"{verb.removesuffix('_from')}_{letters.replace('?', 't')}"
         if name not in self.names:
-            self.names[name] = getattr(_make_struct_codec(letters), verb)
+            self.names[name] = getattr(_make_big_endian_codec(letters), verb)
         return name
 
     def bind_struct_methods_by_count(self, verb: str, letter: str) -> str:
         """Return the name of a tuple of such methods, of which the n-th is for n items of the letter."""
         name = f"{verb.removesuffix('_from')}_few_{letter.replace('?', 't')}"
         if name not in self.names:
-            self.names[name] = tuple(getattr(_make_struct_codec(letter * count), verb) for count in range(FEW))
+            self.names[name] = tuple(getattr(_make_big_endian_codec(letter * count), verb) for count in range(FEW))
         return name
 
 
-def _make_struct_codec(letters: str) -> Codec:
+def _make_big_endian_codec(letters: str) -> Codec:
     return Codec(">" + letters)
 
 

@@ -42,7 +42,7 @@ class WireSchema(NamedTuple):
 class SchemaSource(Protocol):
     """Finds schemas."""
 
-    def find_schema(self, named: int | str) -> WireSchema:
+    def find_schema(self, id_or_guid: int | str) -> WireSchema:
         """Return the schema with an id, or with a GUID. Raises LookupError."""
 
 
@@ -52,12 +52,16 @@ class StateSource:
     def __init__(self, state: SchemaState) -> None:
         self._state = state
 
-    def find_schema(self, named: int | str) -> WireSchema:
+    def find_schema(self, id_or_guid: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, InvalidSchema."""
-        id = named if isinstance(named, int) else self._state.get_context_index("").id_by_guid.get(named, -1)
+        id = (
+            id_or_guid
+            if isinstance(id_or_guid, int)
+            else self._state.get_context_index("").id_by_guid.get(id_or_guid, -1)
+        )
         found = self._state.find_by_id(id, "")
         if found is None:
-            raise LookupError(named)
+            raise LookupError(id_or_guid)
         references = resolve_references(self._state, found.references, found.subject)
         return WireSchema(found.kind, found.text, references)
 
@@ -82,13 +86,13 @@ class Decoder:
             self._parse_schema[record.schema] = self._find_schema(record.schema)
         return _decode_data(*self._parse_schema[record.schema], record, seconds)
 
-    def _find_schema(self, named: int | UUID) -> tuple[str, ParsedSchema]:
+    def _find_schema(self, id_or_guid: int | UUID) -> tuple[str, ParsedSchema]:
         """Return the schema with an id or a GUID, and its kind. Raises DecodingError."""
         try:
-            found = self._source.find_schema(named if isinstance(named, int) else str(named))
+            found = self._source.find_schema(id_or_guid if isinstance(id_or_guid, int) else str(id_or_guid))
         except LookupError:
-            kind = "id" if isinstance(named, int) else "GUID"
-            raise NoSchema(f"the registry has no schema with the {kind} {named}") from None
+            kind = "id" if isinstance(id_or_guid, int) else "GUID"
+            raise NoSchema(f"the registry has no schema with the {kind} {id_or_guid}") from None
         except InvalidSchema as error:
             raise NoSchema(f"{INVALID}: {error}") from None
         return found.kind, _parse_schema(found)
@@ -114,41 +118,41 @@ def _decode_data(kind: str, schema: ParsedSchema, record: Framed, seconds: float
         raise DecodingError(f"it is not what its {kind} schema says: {error}") from None
 
 
-def _parse_schema(found: WireSchema) -> ParsedSchema:
+def _parse_schema(wire_schema: WireSchema) -> ParsedSchema:
     """Parse a schema. Raises NoSchema, MissingLibrary."""
-    if found.kind not in FORMATS:
-        raise NoSchema(f"there is no format {found.kind}, but {', '.join(FORMATS)}")
+    if wire_schema.kind not in FORMATS:
+        raise NoSchema(f"there is no format {wire_schema.kind}, but {', '.join(FORMATS)}")
     try:
-        return parse_schema(found.kind, found.text, found.references)
+        return parse_schema(wire_schema.kind, wire_schema.text, wire_schema.references)
     except InvalidSchema as error:
         raise NoSchema(f"{INVALID}: {error}") from None
     except ImportError:
-        raise MissingLibrary(f"{found.kind} needs {REMEDY}") from None
+        raise MissingLibrary(f"{wire_schema.kind} needs {REMEDY}") from None
 
 
-def format_json(value: Any, indent: int | None = None, most: int | None = None) -> str:
-    """Return a decoded value as JSON, up to `most` characters; what JSON does not have is a text.
+def format_json(value: Any, indent: int | None = None, max_length: int | None = None) -> str:
+    """Return a decoded value as JSON, up to `max_length` characters; what JSON does not have is a text.
 
     Bytes are as Avro's JSON has them, a character each; times and decimals are as they print. Raises DecodingError for
     values that are nested too deep, TypeError and ValueError for those that no JSON can have, such as a circle.
     """
     encoder = json.JSONEncoder(indent=indent, default=_convert_value_for_json, ensure_ascii=False)
     try:
-        text = encoder.encode(value) if most is None else _join_until_limit(encoder.iterencode(value), most)
+        text = encoder.encode(value) if max_length is None else _join_until_limit(encoder.iterencode(value), max_length)
     except RecursionError:
         raise DecodingError("it is nested too deep to be shown") from None
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _join_until_limit(pieces: Iterator[str], most: int) -> str:
-    """Return joined pieces; of more than `most` characters the beginning, and a line that says so."""
+def _join_until_limit(pieces: Iterator[str], max_length: int) -> str:
+    """Return joined pieces; of more than `max_length` characters the beginning, and a line that says so."""
     found: list[str] = []
-    left = most
+    left = max_length
     for piece in pieces:
         found.append(piece[:left])
         left -= len(piece)
         if left < 0:
-            return f"{''.join(found)}\n… and more: only {most:,} characters are shown"
+            return f"{''.join(found)}\n… and more: only {max_length:,} characters are shown"
     return "".join(found)
 
 

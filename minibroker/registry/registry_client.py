@@ -90,14 +90,14 @@ class RegistryClient:
                 return found
             found += part
 
-    def find_schema(self, named: int | str) -> WireSchema:
+    def find_schema(self, id_or_guid: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, RequestFailed."""
-        path = ("ids", str(named)) if isinstance(named, int) else ("guids", named)
+        path = ("ids", str(id_or_guid)) if isinstance(id_or_guid, int) else ("guids", id_or_guid)
         try:
             answer = self.send_request("GET", "schemas", *path, query=IN_CONTEXT)
         except RequestFailed as error:
             if error.code == 40403:
-                raise LookupError(named) from None
+                raise LookupError(id_or_guid) from None
             raise
         text, referenced = _parse_schema(answer)
         references: dict[str, str] = {}
@@ -105,7 +105,7 @@ class RegistryClient:
         return WireSchema(str(answer.get("schemaType") or "AVRO"), text, references)
 
     def _resolve_references(
-        self, references: tuple[Reference, ...], found: dict[str, str], visited: set[str], depth: int
+        self, references: tuple[Reference, ...], texts: dict[str, str], visited: set[str], depth: int
     ) -> None:
         if depth > DEPTH_MAX:
             raise RequestFailed(f"references are more than {DEPTH_MAX} deep")
@@ -115,8 +115,8 @@ class RegistryClient:
                 text, referenced = _parse_schema(
                     self.send_request("GET", "subjects", subject, "versions", str(version), query=IN_CONTEXT)
                 )
-                self._resolve_references(referenced, found, visited, depth + 1)
-                found[name] = text
+                self._resolve_references(referenced, texts, visited, depth + 1)
+                texts[name] = text
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):

@@ -107,9 +107,11 @@ def _check_large_or_old_batch(
     if header.magic != MAGIC:
         header = read_message_header(block)
         body = block[MAGIC_POSITION : header.size_bytes]
-        _check_rest_of_batch(file, header, position, (crc32, crc32(body), position + MAGIC_POSITION + len(body)))
+        _check_crc_of_remaining_bytes(
+            file, header, position, (crc32, crc32(body), position + MAGIC_POSITION + len(body))
+        )
     else:
-        _check_rest_of_batch(file, header, position, (crc32c, crc, position + CRC_START + checked_bytes))
+        _check_crc_of_remaining_bytes(file, header, position, (crc32c, crc, position + CRC_START + checked_bytes))
     return header
 
 
@@ -157,14 +159,14 @@ def make_offset_error(file: File, position: int, header: BatchHeader, next_offse
     )
 
 
-def _check_rest_of_batch(
-    file: File, header: BatchHeader, position: int, known: tuple[Callable[[bytes, int], int], int, int]
+def _check_crc_of_remaining_bytes(
+    file: File, header: BatchHeader, position: int, crc_state: tuple[Callable[[bytes, int], int], int, int]
 ) -> None:
     """Read the rest of a batch in pieces, and raise `CorruptBatch` if its checksum is wrong.
 
-    `known` is (checksum function, its value so far, the position in the file up to which it is computed).
+    `crc_state` is (checksum function, its value so far, the position in the file up to which it is computed).
     """
-    function, crc, at = known
+    function, crc, at = crc_state
     end = position + header.size_bytes
     while at < end:
         piece = file.read(at, min(RECOVERY_BLOCK_BYTES, end - at))

@@ -121,10 +121,10 @@ class Flusher:
         try:
             flush = None if log is None else log.begin_flush()
         except KafkaError as error:
-            call_each(waiters, error)
+            call_all_waiters(waiters, error)
             return
         if flush is None or log is None:
-            call_each(waiters, None)
+            call_all_waiters(waiters, None)
             return
         self._on_its_way, self._waiters = flush, waiters
         self._run_aside(flush.sync, partial(self._finish_flush, log, flush))
@@ -135,7 +135,7 @@ class Flusher:
         failure = log.finish_flush(flush, error)
         if self._again and not self._held:
             self._begin_flush()  # before calling the waiters, for which the disk need not wait
-        call_each(waiters, failure)
+        call_all_waiters(waiters, failure)
 
 
 def _covers_all_appends(flush: Flush, log: Log) -> bool:
@@ -144,7 +144,7 @@ def _covers_all_appends(flush: Flush, log: Log) -> bool:
     return begun == (log.log_end_offset, log.segments[-1].base_offset, log.truncation_generation)
 
 
-def call_each(waiters: Iterable[Callable[..., None]], *arguments: Any) -> None:
+def call_all_waiters(waiters: Iterable[Callable[..., None]], *arguments: Any) -> None:
     """Call each waiter with `arguments`. An exception in one is logged, and does not affect the others."""
     for waiter in waiters:
         try:

@@ -292,10 +292,10 @@ class LogEnd:
             if self._active.size_bytes:
                 self._roll_segment()
 
-    def _take_offline_after_error(self, what: str, error: Exception) -> KafkaError:
-        failure = self._make_storage_error(what, error)
+    def _take_offline_after_error(self, action: str, error: Exception) -> KafkaError:
+        failure = self._make_storage_error(action, error)
         failed_sync.mark_failed_sync(self._disk, self.directory)
-        self.take_offline(f"it could not {what}: {error}")
+        self.take_offline(f"it could not {action}: {error}")
         self._torn = True  # so that the next append checks `offline`
         return failure
 
@@ -351,15 +351,15 @@ class LogEnd:
         segment.jitter_ms = self._environment.random.randrange(jitter_ms) if jitter_ms else 0
 
     @contextmanager
-    def _raise_disk_errors_as_kafka_errors(self, what: str) -> Iterator[None]:
+    def _raise_disk_errors_as_kafka_errors(self, action: str) -> Iterator[None]:
         """Log errors of the disk, and raise them as `KafkaError`. Fast paths do the same by hand."""
         try:
             yield
         except (OSError, CorruptBatch) as error:
-            raise self._make_storage_error(what, error) from error
+            raise self._make_storage_error(action, error) from error
 
-    def _make_storage_error(self, what: str, error: Exception) -> KafkaError:
+    def _make_storage_error(self, action: str, error: Exception) -> KafkaError:
         code = error.code if isinstance(error, CorruptBatch) else ErrorCode.KAFKA_STORAGE_ERROR
         reason = error.message if isinstance(error, CorruptBatch) else error
-        logger.error("%s-%d: cannot %s: %s", self.topic, self.partition, what, reason)
-        return KafkaError(code, f"{self.topic}-{self.partition}: cannot {what}: {reason}")
+        logger.error("%s-%d: cannot %s: %s", self.topic, self.partition, action, reason)
+        return KafkaError(code, f"{self.topic}-{self.partition}: cannot {action}: {reason}")

@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 def remove_files_later(environment: Environment, paths: Sequence[str], delay_ms: int) -> None:
     """Remove files after a delay. Readers that have one of them open can go on."""
     if paths:
-        environment.schedule(delay_ms, partial(_unlink_files, environment.disk, paths))
+        environment.schedule(delay_ms, partial(_remove_files, environment.disk, paths))
 
 
-def _unlink_files(disk: Disk, paths: Sequence[str]) -> None:
+def _remove_files(disk: Disk, paths: Sequence[str]) -> None:
     for path in paths:
         try:
             disk.remove(path)

@@ -247,6 +247,6 @@ def _recompress_batch(
         settings.get_compression_level(codec),
         renumbers=renumbers,
         max_bytes=min(settings.max_message_bytes, settings.segment_bytes),
-        too_large=lambda size_bytes: _make_too_large_error(size_bytes, settings),
+        make_error=lambda size_bytes: _make_too_large_error(size_bytes, settings),
     )
     return memoryview(batch), read_header(batch)

@@ -31,11 +31,11 @@ def make_duration_converter(verb: Callable[..., Any]) -> Callable[[Arguments, Wo
     Durations are annotated as such, also in the TypedDict of further keyword arguments. The arguments begin after the
     method's owner.
     """
-    names = [name for name, hint in _get_annotations(verb).items() if hint in SPANS]
+    names = [name for name, hint in _get_annotations_of_verb(verb).items() if hint in SPANS]
     positional = verb.__code__.co_varnames[1 : verb.__code__.co_argcount]
     places = [positional.index(name) for name in names if name in positional]
 
-    def read(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
+    def convert_durations(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
         spans = {name: add_unit_to_duration(words[name]) for name in names if words.get(name) is not None}
         placed = [
             add_unit_to_duration(each) if at in places and each is not None else each
@@ -43,14 +43,14 @@ def make_duration_converter(verb: Callable[..., Any]) -> Callable[[Arguments, Wo
         ]
         return tuple(placed), words | spans
 
-    return read if names else _keep_arguments
+    return convert_durations if names else _keep_arguments
 
 
 def _keep_arguments(arguments: Arguments, words: Words) -> tuple[Arguments, Words]:
     return arguments, words
 
 
-def _get_annotations(verb: Callable[..., Any]) -> dict[str, str]:
+def _get_annotations_of_verb(verb: Callable[..., Any]) -> dict[str, str]:
     """Return the annotations of a method's arguments as they are written."""
     hints: dict[str, str] = dict(verb.__annotations__)
     for hint in list(hints.values()):

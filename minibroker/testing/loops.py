@@ -79,7 +79,7 @@ class Loop:
         if self._is_here:
             return function()
         done: Future[Result] = Future()
-        self._loop.call_soon_threadsafe(_settle_future, done, function)
+        self._loop.call_soon_threadsafe(_resolve_future, done, function)
         return done.result()
 
     def run_on_loop(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -175,14 +175,14 @@ def shorten_tracebacks(verb: Callable[Arguments, Result]) -> Callable[Arguments,
     """Make `verb` raise expected errors without the frames of the test kit. Ctrl-C shows where the test waited."""
 
     @wraps(verb)
-    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def call_verb(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         __tracebackhide__ = True
         try:
             return verb(*args, **kwargs)
         except (*EXPECTED, KeyboardInterrupt) as error:
             raise remove_own_traceback(error) from error.__cause__
 
-    return call
+    return call_verb
 
 
 class Served(Runs):
@@ -260,11 +260,11 @@ def immediate(verb: Callable[Concatenate[Owner, Arguments], Result]) -> Callable
 
     @wraps(verb)
     @shorten_tracebacks
-    def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def call_verb(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         args, kwargs = read(args, kwargs)  # type: ignore[assignment]
         return owner.loop.call_on_loop(lambda: verb(owner, *args, **kwargs))
 
-    return call
+    return call_verb
 
 
 def blocking(
@@ -278,13 +278,13 @@ def blocking(
 
     @wraps(verb)
     @shorten_tracebacks
-    def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def call_verb(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         loop = owner.loop
         loop.check_may_block(verb.__name__)
         args, kwargs = read(args, kwargs)  # type: ignore[assignment]
         return loop.run_on_loop(verb(owner, *args, **kwargs))
 
-    return call
+    return call_verb
 
 
 def await_blocking(
@@ -295,7 +295,7 @@ def await_blocking(
     read = make_duration_converter(verb)
 
     @wraps(verb)
-    async def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    async def call_in_thread(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         __tracebackhide__ = True
         try:
             args, kwargs = read(args, kwargs)  # type: ignore[assignment]
@@ -303,8 +303,8 @@ def await_blocking(
         except EXPECTED as error:
             raise remove_own_traceback(error) from error.__cause__
 
-    call.__name__, call.__qualname__ = f"a{verb.__name__}", f"a{verb.__name__}"
-    return call
+    call_in_thread.__name__, call_in_thread.__qualname__ = f"a{verb.__name__}", f"a{verb.__name__}"
+    return call_in_thread
 
 
 def _is_in_trio() -> bool:
@@ -329,11 +329,11 @@ async def _await_in_trio(future: Future[Result]) -> Result:
 
     done, token = trio.Event(), trio.lowlevel.current_trio_token()
 
-    def tell(_: Future[Result]) -> None:
+    def resume_task(_: Future[Result]) -> None:
         with contextlib.suppress(trio.RunFinishedError):
             token.run_sync_soon(done.set)
 
-    future.add_done_callback(tell)
+    future.add_done_callback(resume_task)
     try:
         await done.wait()
     finally:
@@ -341,8 +341,8 @@ async def _await_in_trio(future: Future[Result]) -> Result:
     return future.result()
 
 
-def _settle_future(done: Future[Result], function: Callable[[], Result]) -> None:
+def _resolve_future(future: Future[Result], function: Callable[[], Result]) -> None:
     try:
-        done.set_result(function())
+        future.set_result(function())
     except BaseException as error:
-        done.set_exception(error)
+        future.set_exception(error)

@@ -75,7 +75,7 @@ def _kafka_start(request: pytest.FixtureRequest, kafka_settings: Mapping[str, ob
     """Return a function that starts a broker with these options for one test. It ends after the test's report."""
     from minibroker.testing import Broker
 
-    def start(settings: Mapping[str, object] | None = None, **more: Any) -> Broker:
+    def start_broker(settings: Mapping[str, object] | None = None, **more: Any) -> Broker:
         __tracebackhide__ = True
         broker = Broker({**kafka_settings, **(settings or {})}, **more).start()
         request.session.stash.setdefault(OWN, []).append(broker)
@@ -83,7 +83,7 @@ def _kafka_start(request: pytest.FixtureRequest, kafka_settings: Mapping[str, ob
         _register_broker_for_report(request.node, broker)
         return broker
 
-    return start
+    return start_broker
 
 
 @pytest.fixture

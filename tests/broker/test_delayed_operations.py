@@ -345,7 +345,7 @@ def test_an_abandoned_operation_is_notified_and_closed(loop: Loop) -> None:
 
 def test_a_response_is_reported_as_lost_if_its_client_has_gone_when_the_handler_ends(loop: Loop) -> None:
     lost: list[bool] = []
-    loop.request.on_lost = lambda: lost.append(True)  # type: ignore[method-assign]
+    loop.request.report_answer_lost = lambda: lost.append(True)  # type: ignore[method-assign]
     loop.delayed(paused(7)).drop_for_lost_client()
     assert not lost
     loop.take_turns()

@@ -270,7 +270,7 @@ def test_a_client_that_reads_no_responses_is_closed_after_the_stall_time(
         dispatcher = served.server._dispatcher
 
         class Lengthy:
-            listen_to_turn = dispatcher.call_when_turn_ends
+            call_when_turn_ends = dispatcher.call_when_turn_ends
 
             def execute_or_close(self, connection: Connection, frame: memoryview) -> Any:
                 return [bytes(24 << 20)] if len(frame) == 100 else dispatcher.execute(connection, frame)

@@ -119,7 +119,7 @@ def test_the_python_of_executors_is_a_setting_as_in_spark_submit(monkeypatch: py
 
 def test_pods_that_do_not_start_are_reported(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     """Spark logs it, at most, and waits."""
-    pipeline_shared._say_if_no_executor_runs(spark)  # it has none but the driver
+    pipeline_shared._warn_if_no_executor_runs(spark)  # it has none but the driver
     assert "kubectl get pods -l spark-role=executor" in capsys.readouterr().err
 
 

@@ -20,8 +20,8 @@ def test_values_that_json_lacks_are_strings() -> None:
 
 
 def test_values_beyond_the_limit_are_omitted_with_a_note() -> None:
-    assert format_json(["a", "b"], most=10) == '["a", "b"]'
-    assert format_json(["a", "b"], most=9) == '["a", "b"\n… and more: only 9 characters are shown'
+    assert format_json(["a", "b"], max_length=10) == '["a", "b"]'
+    assert format_json(["a", "b"], max_length=9) == '["a", "b"\n… and more: only 9 characters are shown'
 
 
 def test_too_deeply_nested_values_do_not_fail_the_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -163,10 +163,10 @@ CONFLICTS: Final = (
 )  # fmt: skip
 
 
-def _check_option_combination(given: dict[str, object]) -> None:
+def _check_option_combination(options: dict[str, object]) -> None:
     """Raise click.UsageError for options that contradict each other."""
     for one, other, why in CONFLICTS:
-        if all(given[each] not in (None, False, ()) for each in (one, other)):
+        if all(options[each] not in (None, False, ()) for each in (one, other)):
             raise click.UsageError(f"{other} cannot be used with {one}, {why}")
 
 

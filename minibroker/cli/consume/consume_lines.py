@@ -93,11 +93,11 @@ def _make_headers_part(shown: Bytes, null: bytes) -> Part:
     """Return a part that prints name=value,name=value."""
     null_header = null or _NULL_HEADER
 
-    def part(found: Found) -> bytes:
+    def format_headers(found: Found) -> bytes:
         pairs = ((name, null_header if value is None else shown(value)) for name, value in found.record.headers)
         return b",".join(shown(name.encode()) + b"=" + value for name, value in pairs)
 
-    return part
+    return format_headers
 
 
 # kcat's, and %d.
@@ -178,16 +178,16 @@ def _escape_control_characters(data: bytes) -> bytes:
 # --- the meaning of records of internal topics ------------------------------------------------------------
 
 
-def make_decoding_formatter(decoders: Decoders, otherwise: Formatter) -> Formatter:
-    """Return the formatter of a line with what a record means. One of an unknown kind is printed as `otherwise`."""
+def make_decoding_formatter(decoders: Decoders, fallback: Formatter) -> Formatter:
+    """Return the formatter of a line with what a record means. One of an unknown kind is printed as `fallback`."""
 
-    def line(found: Found) -> bytes:
+    def format_line(found: Found) -> bytes:
         from minibroker.cli.dump.dump_text import format_decoded_record
 
         said = decode_internal_record(decoders, found)
-        return otherwise(found) if said is None else f"{format_decoded_record(said)}\n".encode()
+        return fallback(found) if said is None else f"{format_decoded_record(said)}\n".encode()
 
-    return line
+    return format_line
 
 
 def decode_internal_record(decoders: Decoders, found: Found) -> Pair | None:
@@ -209,12 +209,12 @@ def make_json_formatter(decoders: Decoders) -> Formatter:
     """Return the formatter of a line of JSON, with the meaning of records if there are decoders."""
     from minibroker.cli.dump.dump_records import make_decoded_record_object
 
-    def line(found: Found) -> bytes:
+    def format_line(found: Found) -> bytes:
         document = make_record_object(found.partition, found.record)
         said = decode_internal_record(decoders, found) if decoders else None
         return json.dumps(document if said is None else document | make_decoded_record_object(said)).encode() + b"\n"
 
-    return line
+    return format_line
 
 
 def make_record_object(partition: tuple[str, int], record: Record) -> dict[str, Any]:
@@ -230,34 +230,34 @@ def make_record_object(partition: tuple[str, int], record: Record) -> dict[str, 
     }
 
 
-def make_schema_formatter(registry: RegistryClient, otherwise: Formatter, *, as_json: bool) -> Formatter:
+def make_schema_formatter(registry: RegistryClient, fallback: Formatter, *, as_json: bool) -> Formatter:
     """Return the formatter of a line with a decoded value, or of a JSON object that has it as "decoded".
 
-    A value that cannot be decoded is printed as `otherwise`, after a line on stderr.
+    A value that cannot be decoded is printed as `fallback`, after a line on stderr.
     """
     from minibroker.registry.decoding import Decoder, DecodingError, format_json
 
     decoder = Decoder(registry)
 
-    def encoded(value: Any) -> bytes:
+    def encode_value(value: Any) -> bytes:
         return format_json(value).encode() + b"\n"
 
-    def decoded(found: Found, *, is_key: bool) -> Any:
+    def decode_key_or_value(found: Found, *, is_key: bool) -> Any:
         data = found.record.key if is_key else found.record.value
         headers = tuple((name, value) for name, value in found.record.headers)
         return decoder.decode(data, headers, is_key=is_key)
 
-    def line(found: Found) -> bytes:
+    def format_line(found: Found) -> bytes:
         document = make_record_object(found.partition, found.record) if as_json else {}
         if as_json:
             with contextlib.suppress(DecodingError):  # many keys are plain texts, which "key" has
-                document["decoded_key"] = decoded(found, is_key=True)
+                document["decoded_key"] = decode_key_or_value(found, is_key=True)
         try:
-            value = decoded(found, is_key=False)
-            return encoded(document | {"decoded": value} if as_json else value)
+            value = decode_key_or_value(found, is_key=False)
+            return encode_value(document | {"decoded": value} if as_json else value)
         except DecodingError as error:
             topic, index = found.partition
             click.echo(f"minibroker: {topic}-{index} at {found.record.offset}: {error}", err=True)
-            return encoded(document) if as_json else otherwise(found)
+            return encode_value(document) if as_json else fallback(found)
 
-    return line
+    return format_line

@@ -203,22 +203,22 @@ def _is_in_container() -> bool:
 # --- what speaks there ----------------------------------------------------------------------------------
 
 
-def _check_spoken_protocol(step: Step, found: Probe) -> Generator[Finding, None, bool]:
+def _check_spoken_protocol(step: Step, probe: Probe) -> Generator[Finding, None, bool]:
     """Compare what speaks on the port with the settings. Return whether to go on."""
     wants_tls = str(step.settings.get("security.protocol", "PLAINTEXT")).strip().upper().endswith("SSL")
-    if found.speaker is Speaker.TLS:
+    if probe.speaker is Speaker.TLS:
         yield Finding("ok" if wants_tls else "problem", *_describe_tls(wants_tls))
-        if found.certificate is not None:
-            yield from _check_certificate(step.address.host, found.certificate)
+        if probe.certificate is not None:
+            yield from _check_certificate(step.address.host, probe.certificate)
         return wants_tls
-    if found.speaker is Speaker.KAFKA:
+    if probe.speaker is Speaker.KAFKA:
         if wants_tls:
             text = "the server speaks Kafka's protocol without TLS, but security.protocol is one with TLS"
             yield Finding("problem", text, "Set security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the TLS port.")
         return not wants_tls
-    does_not_say = found.speaker in (Speaker.CLOSES, Speaker.SILENT)
-    text = found.speaker.value if does_not_say else f"speaks {found.speaker.value}, not Kafka's protocol"
-    yield Finding("problem", f"the server {text}", _advise_on_spoken_protocol(found.speaker))
+    does_not_say = probe.speaker in (Speaker.CLOSES, Speaker.SILENT)
+    text = probe.speaker.value if does_not_say else f"speaks {probe.speaker.value}, not Kafka's protocol"
+    yield Finding("problem", f"the server {text}", _advise_on_spoken_protocol(probe.speaker))
     return False
 
 
@@ -398,8 +398,8 @@ def _check_advertised_address(step: Step, node: Any, cluster: str) -> Generator[
     return True
 
 
-def _format_count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _format_count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 # --- the clock ------------------------------------------------------------------------------------------------

@@ -103,7 +103,7 @@ def _iterate_files_below(directory: str) -> Iterator[InspectedFile]:
                 yield found
 
 
-def _dump_file(inspected: InspectedFile, found: Iterable[Item], decode: Decoder | None, as_json: bool) -> Counter[str]:
+def _dump_file(inspected: InspectedFile, items: Iterable[Item], decode: Decoder | None, as_json: bool) -> Counter[str]:
     """Print the contents of a file; return how many items of each kind there are."""
     from minibroker.cli.dump import dump_json, dump_text
 
@@ -114,7 +114,7 @@ def _dump_file(inspected: InspectedFile, found: Iterable[Item], decode: Decoder 
     else:
         print(dump_text.make_head_line(inspected, size_bytes))
     with _show_progress(os.path.basename(inspected.path), size_bytes) as advance:
-        for item, said in _iterate_with_decoded_records(inspected.path, found, decode):
+        for item, said in _iterate_with_decoded_records(inspected.path, items, decode):
             print(
                 json.dumps(dump_json.make_item_object(item, said)) if as_json else dump_text.make_item_line(item, said)
             )
@@ -126,7 +126,7 @@ def _dump_file(inspected: InspectedFile, found: Iterable[Item], decode: Decoder 
 
 
 def _iterate_with_decoded_records(
-    path: str, found: Iterable[Item], decode: Decoder | None
+    path: str, items: Iterable[Item], decode: Decoder | None
 ) -> Iterator[tuple[Item, Pair | None]]:
     """Yield each item, with its meaning if it is a control record or a record of Kafka's own topics."""
     from minibroker.protocol.records.walking import FoundBatch
@@ -134,7 +134,7 @@ def _iterate_with_decoded_records(
     from minibroker.storage.inspection.log_inspection import Note
 
     decode_this = decode
-    for item in found:
+    for item in items:
         if isinstance(item, FoundBatch):
             decode_this = decode_control_record if item.header.is_control else decode
         if not isinstance(item, FoundRecord) or decode_this is None:
@@ -159,10 +159,10 @@ def _show_progress(name: str, size_bytes: int) -> Iterator[Callable[[int], None]
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task, shown = progress.add_task(name, total=size_bytes), 0
 
-        def advance(position: int) -> None:
+        def show_position(position: int) -> None:
             nonlocal shown
             if position - shown >= PROGRESS_BYTES:
                 shown = position
                 progress.update(task, completed=position)
 
-        yield advance
+        yield show_position

@@ -38,12 +38,12 @@ def make_total_object(files: int, total: Mapping[str, int], damaged: Mapping[str
     return {"type": "total", "files": files, **counts, "damaged": dict(damaged)}
 
 
-def make_item_object(item: Item, said: Pair | None = None) -> dict[str, Any]:
-    """Return the object of an item; `said` is the meaning of a record, if known."""
+def make_item_object(item: Item, pair: Pair | None = None) -> dict[str, Any]:
+    """Return the object of an item; `pair` is the meaning of a record, if known."""
     if isinstance(item, FoundBatch):
         return _make_batch_object(item)
     if isinstance(item, FoundRecord):
-        return _make_record_object(item, said)
+        return _make_record_object(item, pair)
     if isinstance(item, Line):
         return {"type": "line", **item._asdict()}
     kind = "damage" if isinstance(item, Damage) else "note" if isinstance(item, Note) else "entry"
@@ -77,7 +77,7 @@ def _make_batch_object(found: FoundBatch) -> dict[str, Any]:
     }
 
 
-def _make_record_object(found: FoundRecord, said: Pair | None) -> dict[str, Any]:
+def _make_record_object(found: FoundRecord, pair: Pair | None) -> dict[str, Any]:
     record = found.record
     return {
         "type": "record",
@@ -89,7 +89,7 @@ def _make_record_object(found: FoundRecord, said: Pair | None) -> dict[str, Any]
         **make_bytes_field("key", record.key),
         **make_bytes_field("value", record.value),
         "headers": [{"name": name, **make_bytes_field("value", content)} for name, content in record.headers],
-        **({} if said is None else make_decoded_record_object(said)),
+        **({} if pair is None else make_decoded_record_object(pair)),
     }
 
 

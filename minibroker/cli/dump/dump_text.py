@@ -36,10 +36,10 @@ def make_head_line(inspected: InspectedFile, size_bytes: int) -> str:
     return f"{_format_value_readably(inspected.path)}: {inspected.kind.value}{start}, {size_bytes} bytes"
 
 
-def make_item_line(item: Item, said: Pair | None = None) -> str:
-    """Return the line of an item; `said` is the meaning of a record, if known."""
+def make_item_line(item: Item, pair: Pair | None = None) -> str:
+    """Return the line of an item; `pair` is the meaning of a record, if known."""
     if isinstance(item, FoundRecord):
-        return make_record_line(item, said)
+        return make_record_line(item, pair)
     if isinstance(item, FoundBatch):
         return make_batch_line(item)
     if isinstance(item, Damage):
@@ -109,22 +109,22 @@ def _make_message_line(found: FoundBatch) -> str:
     return f"message at {found.position}, {header.size_bytes} bytes: {', '.join(parts)}"
 
 
-def make_record_line(found: FoundRecord, said: Pair | None) -> str:
+def make_record_line(found: FoundRecord, pair: Pair | None) -> str:
     """Return the line of a record, with its meaning if known, else its bytes."""
     record = found.record
     parts = [f"offset {record.offset}", format_time(record.timestamp)]
-    if said is None:
+    if pair is None:
         parts += [f"key {_format_bytes(record.key)}", f"value {_format_bytes(record.value)}"]
     else:
-        parts.append(format_decoded_record(said))
+        parts.append(format_decoded_record(pair))
     parts += [f"header {_format_value_readably(name)} {_format_bytes(value)}" for name, value in record.headers]
     where = f"{found.position} decompressed" if found.is_decompressed else found.position
     return f"  record at {where}, {found.size_bytes} bytes: {', '.join(parts)}"
 
 
-def format_decoded_record(said: Pair) -> str:
+def format_decoded_record(pair: Pair) -> str:
     """Return what a record means: its key, if that is a message, and its value."""
-    key, value = said
+    key, value = pair
     parts = [] if key is None else [_format_decoded_message(key)]
     return ", ".join([*parts, "tombstone" if value is None else _format_decoded_message(value)])
 
@@ -188,9 +188,9 @@ def _format_value_readably(value: Any) -> str:
     return format_readable(str(value).encode("utf-8", "surrogateescape"))
 
 
-def _format_decoded_message(said: Said) -> str:
-    version = "" if said.version is None else f" v{said.version}"
-    return f"{said.name}{version} {_format_value_readably(json.dumps(said.fields, ensure_ascii=False))}"
+def _format_decoded_message(message: Said) -> str:
+    version = "" if message.version is None else f" v{message.version}"
+    return f"{message.name}{version} {_format_value_readably(json.dumps(message.fields, ensure_ascii=False))}"
 
 
 def _format_entry(entry: OffsetEntry | TimeEntry | TransactionEntry | ProducerStateEntry) -> str:

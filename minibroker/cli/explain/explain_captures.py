@@ -75,21 +75,23 @@ def _make_pair(exchange: Exchange, server: str) -> NumberedPair:
     from minibroker.captures.kafka_streams import SIZE_BYTES, Frame, Pair
     from minibroker.captures.tcp_streams import Connection, make_stream
 
-    def frame(data: bytes, time_ms: float) -> Frame:
+    def make_frame(data: bytes, time_ms: float) -> Frame:
         return Frame(0, len(data).to_bytes(SIZE_BYTES, "big") + data, time=time_ms / 1000)
 
     begin_ms = exchange.started_ms
-    answer = frame(exchange.answer_bytes, begin_ms + (exchange.duration_ms or 0)) if exchange.answer_bytes else None
+    answer = (
+        make_frame(exchange.answer_bytes, begin_ms + (exchange.duration_ms or 0)) if exchange.answer_bytes else None
+    )
     ends = _parse_address(exchange.connection, "client"), _parse_address(server, "server")
     connection = Connection(*ends, make_stream(b""), make_stream(b""), has_begin=True)
-    return NumberedPair(exchange.number, connection, Pair(frame(exchange.request_bytes, begin_ms), answer))
+    return NumberedPair(exchange.number, connection, Pair(make_frame(exchange.request_bytes, begin_ms), answer))
 
 
-def _parse_address(text: str, otherwise: str) -> Address:
+def _parse_address(text: str, default_host: str) -> Address:
     from minibroker.captures.packets import Address
 
     host, _, port = text.rpartition(":")
-    return Address(host.strip("[]"), int(port)) if host and port.isdecimal() else Address(otherwise, 0)
+    return Address(host.strip("[]"), int(port)) if host and port.isdecimal() else Address(default_host, 0)
 
 
 def explain_pairs(pairs: list[NumberedPair], only: int | None) -> Iterator[Explained]:
@@ -141,12 +143,12 @@ def _read_capture(data: bytes) -> list[Connection]:
     return connections
 
 
-def _make_connection_of_files(asked: bytes, answered: bytes) -> Connection:
+def _make_connection_of_files(request_bytes: bytes, answer_bytes: bytes) -> Connection:
     from minibroker.captures.packets import Address
     from minibroker.captures.tcp_streams import Connection, make_stream
 
     client, server = Address("client", 0), Address("server", 0)
-    return Connection(client, server, make_stream(asked), make_stream(answered), has_begin=True)
+    return Connection(client, server, make_stream(request_bytes), make_stream(answer_bytes), has_begin=True)
 
 
 def _print_note(text: str) -> None:

@@ -127,7 +127,7 @@ def _print_explained(items: Iterable[Explained], options: dict[str, Any]) -> Non
         elif not options["as_html"]:
             if item.heading:
                 click.echo(item.heading)
-            for line in format_part_as_lines(item.part, item.data, about=options["about"]):
+            for line in format_part_as_lines(item.part, item.data, with_background=options["about"]):
                 click.echo(line)
     if not is_whole:
         sys.exit(UNREADABLE)

@@ -95,7 +95,7 @@ def list_groups_of_node(
     """Return the groups that a node coordinates. Old brokers know no states, and only classic groups."""
     from minibroker.protocol.messages.groups import ListGroupsRequest
 
-    def ask() -> Any:
+    def request_groups() -> Any:
         answer = client.request(ListGroupsRequest(states_filter=list(states), types_filter=list(types)), node)
         client.check(answer.error_code, "listing groups", node)
         return answer
@@ -107,7 +107,7 @@ def list_groups_of_node(
             "protocol": each.protocol_type,
             "state": each.group_state or "Unknown",
         }
-        for each in client.retry(ask).groups
+        for each in client.retry(request_groups).groups
     ]
     return [row for row in rows if not types or row["type"] in types]
 

@@ -78,16 +78,16 @@ def describe(group: str, bootstrap: Bootstrap, as_json: bool) -> None:
         _print_group(described, f"node {described.coordinator}, {host}:{port}", offsets)
 
 
-def _list_offsets(client: Client, found: Group) -> list[Offset]:
+def _list_offsets(client: Client, group: Group) -> list[Offset]:
     """Return a line for each partition with a committed offset or a member."""
     owners: dict[TopicPartition, str] = {
         (topic, index): member.member
-        for member in found.members
+        for member in group.members
         if isinstance(member, Member)
         for topic, indexes in member.partitions.items()
         for index in indexes
     }
-    positions = fetch_committed_offsets(client, found.group)
+    positions = fetch_committed_offsets(client, group.group)
     places = sorted(owners.keys() | positions.keys())
     end_offsets = find_end_offsets(client, places)
     lines = []
@@ -103,24 +103,24 @@ def _list_share_group_offsets(client: Client, group: str) -> list[SharedOffset]:
     return [SharedOffset(*place, *each) for place, each in sorted(list_start_offsets(client, group).items())]
 
 
-def _make_group_object(found: Group, host: str, port: int, offsets: Offsets) -> dict[str, Any]:
+def _make_group_object(group: Group, host: str, port: int, offsets: Offsets) -> dict[str, Any]:
     return {
-        **found._asdict(),
-        "coordinator": {"id": found.coordinator, "host": host.strip("[]"), "port": port},
-        "members": [member._asdict() for member in found.members],
+        **group._asdict(),
+        "coordinator": {"id": group.coordinator, "host": host.strip("[]"), "port": port},
+        "members": [member._asdict() for member in group.members],
         "offsets": [offset._asdict() for offset in offsets],
     }
 
 
-def _print_group(found: Group, coordinator: str, offsets: Offsets) -> None:
-    row = [found.group, found.state, found.type, found.assignor, coordinator]
+def _print_group(group: Group, coordinator: str, offsets: Offsets) -> None:
+    row = [group.group, group.state, group.type, group.assignor, coordinator]
     print_table(["group", "state", "type", "assignor", "coordinator"], [row])
-    if found.members:
+    if group.members:
         click.echo()
         rows = [
-            [_format_assignment(cell) if isinstance(cell, dict) else cell for cell in each] for each in found.members
+            [_format_assignment(cell) if isinstance(cell, dict) else cell for cell in each] for each in group.members
         ]
-        print_table(found.members[0]._fields, rows)
+        print_table(group.members[0]._fields, rows)
     if offsets:
         click.echo()
         print_table(offsets[0]._fields, offsets)

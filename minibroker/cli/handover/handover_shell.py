@@ -138,13 +138,13 @@ def _write_topic_commands(topic: Topic) -> Iterator[str]:
         yield from _write_add_config("--topic", topic.name, others)
 
 
-def _write_configs(found: DynamicConfigs, left: Left) -> Iterator[str]:
-    if not found.name:
-        yield from _write_add_config("--broker-defaults", None, found.configs)
-    elif _can_be_argument(found.name):
-        yield from _write_add_config(f"--{found.kind}", found.name, found.configs)
+def _write_configs(configs: DynamicConfigs, left: Left) -> Iterator[str]:
+    if not configs.name:
+        yield from _write_add_config("--broker-defaults", None, configs.configs)
+    elif _can_be_argument(configs.name):
+        yield from _write_add_config(f"--{configs.kind}", configs.name, configs.configs)
     else:
-        left(f"the configs of {found.whose}, whose name no tool takes")
+        left(f"the configs of {configs.whose}, whose name no tool takes")
 
 
 def _write_add_config(option: str, name: str | None, configs: Mapping[str, str]) -> Iterator[str]:

@@ -127,14 +127,14 @@ def _list_named_resources(client: Client) -> dict[int, list[str]]:
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.configs import ListConfigResourcesRequest
 
-    def listed() -> list[tuple[int, str]]:
+    def list_resources() -> list[tuple[int, str]]:
         kinds = [CLIENT_METRICS_RESOURCE, GROUP_RESOURCE]
         answer = client.request(ListConfigResourcesRequest(resource_types=kinds), lowest=1)
         check_error_code(answer.error_code, "cannot list what has configs")
         return [(each.resource_type, each.resource_name) for each in answer.config_resources]
 
     names: dict[int, list[str]] = {}
-    for kind, name in sorted(_read_if_supported(listed)):
+    for kind, name in sorted(_read_if_supported(list_resources)):
         names.setdefault(kind, []).append(name)
     return names
 

@@ -41,10 +41,10 @@ def kafka_console_producer(
     run_command(produce, arguments, bootstrap)
 
 
-def _make_produce_options(given: dict[str, str]) -> list[str]:
-    marker = given.get("null.marker")
+def _make_produce_options(properties: dict[str, str]) -> list[str]:
+    marker = properties.get("null.marker")
     options = [] if marker is None else ["--null-value", marker]
-    if is_true_property(given, "parse.key"):
-        options += ["--key-separator", given.get("key.separator", SEPARATOR)]
+    if is_true_property(properties, "parse.key"):
+        options += ["--key-separator", properties.get("key.separator", SEPARATOR)]
         options += [] if marker is None else ["--null-key", marker]
     return options

@@ -122,5 +122,5 @@ def _describe_topic(client: Client, topic: Any) -> None:
         click.echo(f"\t{_format_fields(told)}")
 
 
-def _format_fields(told: dict[str, object]) -> str:
-    return "\t".join(f"{name}: {value}" for name, value in told.items())
+def _format_fields(fields: dict[str, object]) -> str:
+    return "\t".join(f"{name}: {value}" for name, value in fields.items())

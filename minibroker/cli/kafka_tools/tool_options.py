@@ -90,9 +90,9 @@ def parse_configs(text: str) -> dict[str, str]:
     return found
 
 
-def is_true_property(properties: Mapping[str, str], name: str, otherwise: bool = False) -> bool:
+def is_true_property(properties: Mapping[str, str], name: str, default: bool = False) -> bool:
     """Return whether a property is true."""
-    return properties.get(name, str(otherwise)).strip().lower() == "true"
+    return properties.get(name, str(default)).strip().lower() == "true"
 
 
 def check_known_properties(properties: Iterable[str], known: Iterable[str]) -> None:

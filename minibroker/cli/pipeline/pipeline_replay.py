@@ -224,14 +224,14 @@ def _show_progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]
             watcher.join()
 
 
-def _watch_commits(task: ReplayTask, archived: list[Archived], bars: Any, over: threading.Event) -> None:
+def _watch_commits(task: ReplayTask, archived: list[Archived], bars: Any, ended: threading.Event) -> None:
     from minibroker.client.client_errors import ClientError
     from minibroker.pipeline.sink.delivery import connect_client
     from minibroker.pipeline.sink.sink_transaction import WriteFailed
 
     bar = bars.add_task("replay", total=sum(each.records for each in archived))
     with connect_client(task.settings) as client:
-        while not over.wait(POLL_S):
+        while not ended.wait(POLL_S):
             try:
                 offsets = {each.partition: task.next_offset(client, each.partition) for each in archived}
             except (WriteFailed, ClientError):

@@ -251,13 +251,13 @@ def start_spark_session(master: str = "local[*]", conf: tuple[tuple[str, str], .
             spark = session(master, log_level="off", **settings)
         try:
             if master.startswith("k8s://"):
-                _say_if_no_executor_runs(spark)
+                _warn_if_no_executor_runs(spark)
             yield spark
         finally:
             spark.stop()
 
 
-def _say_if_no_executor_runs(spark: SparkSession) -> None:
+def _warn_if_no_executor_runs(spark: SparkSession) -> None:
     """Say that Spark waits, as it does after half a minute, without an end and without a word."""
     driver_and_executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     if len(driver_and_executors) == 1:

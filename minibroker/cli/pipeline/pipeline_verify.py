@@ -92,7 +92,7 @@ def verify(
         click.echo(f"{path} is in use: concurrent writes may look like damage", err=True)
     found = _collect_findings(plan, engine, master, conf)
     if servers is not None:
-        found = _keep_hanging(found, Bootstrap(servers, client, connect_timeout_s))
+        found = _select_hanging_transactions(found, Bootstrap(servers, client, connect_timeout_s))
     if as_json:
         from minibroker.pipeline.verifying.verify_job import make_row
 
@@ -115,18 +115,18 @@ def _collect_findings(
         return sort_findings(verify_plan(plan, runs))
 
 
-def _keep_hanging(found: list[Finding], bootstrap: Bootstrap) -> list[Finding]:
+def _select_hanging_transactions(findings: list[Finding], bootstrap: Bootstrap) -> list[Finding]:
     """Return the findings, those of open transactions as the partitions' leaders and the coordinators know them."""
     from minibroker.cli.transactions.transactions_hanging import list_known_transactions, list_open_transactions
     from minibroker.pipeline.verifying.findings import BY_CODE
 
-    concerned = {each.topic for each in found if each.kind in OPEN}
+    concerned = {each.topic for each in findings if each.kind in OPEN}
     with connect_client(bootstrap) as client:
         opened = [each for topic in sorted(concerned) for each in list_open_transactions(client, topic)]
         known = list_known_transactions(client, {each.producer_id for each in opened})
     by_place = {(each.topic, each.partition, each.start_offset): each.producer_id for each in opened}
     said = []
-    for each in found:
+    for each in findings:
         producer_id = by_place.get((each.topic, each.partition, each.offset))
         if each.kind not in OPEN:
             said.append(each)
@@ -164,17 +164,19 @@ def _print_checks(context: click.Context, wanted: bool) -> None:
     context.exit()
 
 
-def _print_findings(found: Sequence[Finding], each: bool) -> None:
-    if found:
-        print_table(HEAD, map(_make_cells, found) if each else _group_findings(found))
-    counts = Counter(finding.kind for finding in found)
+def _print_findings(findings: Sequence[Finding], each: bool) -> None:
+    if findings:
+        print_table(HEAD, map(_make_cells, findings) if each else _group_findings(findings))
+    counts = Counter(finding.kind for finding in findings)
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-    click.echo(f"{len(found)} {'finding' if len(found) == 1 else 'findings'}{': ' if said else ''}{said}", err=True)
+    click.echo(
+        f"{len(findings)} {'finding' if len(findings) == 1 else 'findings'}{': ' if said else ''}{said}", err=True
+    )
 
 
-def _group_findings(found: Sequence[Finding]) -> Iterator[tuple[object, ...]]:
+def _group_findings(findings: Sequence[Finding]) -> Iterator[tuple[object, ...]]:
     """Yield a row for each file and kind: its first finding, and how many more there are."""
-    for _, group in groupby(found, lambda finding: (finding.file, finding.kind)):
+    for _, group in groupby(findings, lambda finding: (finding.file, finding.kind)):
         first, *more = group
         *cells, detail = _make_cells(first)
         yield *cells, f"{detail} (and {len(more)} more of this kind)" if more else detail

@@ -141,14 +141,14 @@ def produce(
         has_identity = idempotence or transactional_id is not None
         identity = ProducerIdentity(client, transactional_id) if has_identity else None
 
-        def writer_of(topic: str) -> Writer:
+        def get_writer_of_topic(topic: str) -> Writer:
             return Writer(client, topic, report.get_topic_report(topic).count_outcome, identity=identity, **options)
 
         try:
             with _run_in_transaction(identity, report):
                 _produce_records(
                     _iterate_input_records(sources, kind, form, common, is_typed),
-                    Outbox(writer_of, topic, partition),
+                    Outbox(get_writer_of_topic, topic, partition),
                     report,
                 )
         finally:
@@ -202,13 +202,13 @@ def _iterate_input_records(
         key = "" if separator is None else f", as key{os.fsdecode(separator)}value"
         click.echo(f"{GREETINGS[kind]}{key}; Ctrl-D ends.", err=True)
 
-    def read(source: BinaryIO) -> Items:
+    def read_records_of_source(source: BinaryIO) -> Items:
         if kind == FILE:
             return iterate_record_of_file(source, common)
         lines = iterate_typed_lines() if is_typed and sys.stdout.isatty() else iterate_lines(source)
         return iterate_records_of_json(lines, common) if kind == JSON else iterate_records_of_lines(lines, form, common)
 
-    return iterate_sources(sources or (sys.stdin.buffer,), read)
+    return iterate_sources(sources or (sys.stdin.buffer,), read_records_of_source)
 
 
 class Outbox:

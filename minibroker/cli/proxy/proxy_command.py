@@ -93,7 +93,7 @@ def proxy(
     from minibroker.proxy.proxy import Proxy
     from minibroker.proxy.serving import Wishes, run_proxy
     from minibroker.testing.control.control_server import parse_address
-    from minibroker.testing.seen.journal import make_condition
+    from minibroker.testing.seen.journal import make_exchange_filter
 
     log_to_stderr(log_level, log_format)
     given = {name: value for name, value in which.items() if value is not None}
@@ -102,7 +102,7 @@ def proxy(
     if control is None and is_on_the_command_line("control_token"):
         raise click.UsageError("--control-token needs --control")
     try:
-        shows = None if quiet else make_condition(**given)
+        shows = None if quiet else make_exchange_filter(**given)
         made = Proxy(
             upstream,
             listen,
@@ -120,18 +120,18 @@ def proxy(
     _print_statistics(made)
 
 
-def _print_statistics(made: Proxy) -> None:
+def _print_statistics(proxy: Proxy) -> None:
     from minibroker.protocol.errors import ErrorCode
 
-    def name(code: int) -> str:
+    def get_error_name(code: int) -> str:
         return ErrorCode(code).name if code in ErrorCode._value2member_map_ else f"error {code}"
 
     rows = []
-    for key, each in sorted(made.statistics.by_api.items()):
+    for key, each in sorted(proxy.statistics.by_api.items()):
         count, answered = each.requests.total(), sum(each.durations)
         versions = ", ".join(map(str, sorted(each.requests)))
         mean = f"{each.duration_ms / answered:.1f}" if answered else ""
-        errors = ", ".join(f"{name(code)} {times}" for code, times in each.errors.most_common())
+        errors = ", ".join(f"{get_error_name(code)} {times}" for code, times in each.errors.most_common())
         title = getattr(key, "name", f"API {key}").title().replace("_", "")
         rows.append([title, versions, count, each.received_bytes, each.sent_bytes, mean, each.lost or "", errors])
     if rows:

@@ -57,12 +57,12 @@ def replay(
     from minibroker.client.client_errors import ClientError, SettingError
     from minibroker.client.connection_settings import ClientSettings
     from minibroker.proxy.flows import FlowError, read_exchanges
-    from minibroker.testing.seen.journal import make_condition
+    from minibroker.testing.seen.journal import make_exchange_filter
 
     bootstrap = make_bootstrap(to, client, connect_timeout_s, "info")
     try:
         settings = ClientSettings({**get_default_client_settings(bootstrap), **dict(bootstrap.settings)}, CLIENT_ID)
-        meets = make_condition(api, client_id=client_id)
+        meets = make_exchange_filter(api, client_id=client_id)
         exchanges = [each for each in read_exchanges(file) if meets(each)]
     except (SettingError, FlowError, ValueError) as error:
         raise click.UsageError(str(error)) from None

@@ -160,9 +160,9 @@ def _describe_users(client: Client) -> dict[str, list[Any]]:
     return {result.user: result.credential_infos for result in answer.results}
 
 
-def _alter_credentials(client: Client, doing: str, **changes: Any) -> None:
+def _alter_credentials(client: Client, action: str, **changes: Any) -> None:
     from minibroker.client.client_errors import check_error_code
     from minibroker.protocol.messages.security import AlterUserScramCredentialsRequest
 
     for result in client.request(AlterUserScramCredentialsRequest(**changes), client.controller()).results:
-        check_error_code(result.error_code, doing, result.error_message)
+        check_error_code(result.error_code, action, result.error_message)

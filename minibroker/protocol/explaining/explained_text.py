@@ -17,16 +17,18 @@ VALUE_CHARACTERS = 80
 NAME_CHARACTERS = 44
 
 
-def format_part_as_lines(part: Part, data: Bytes, *, about: bool = False) -> Iterator[str]:
+def format_part_as_lines(part: Part, data: Bytes, *, with_background: bool = False) -> Iterator[str]:
     """Yield a line for each part: where it begins, its bytes in hex, its name and type, its value and what it means.
 
-    With `about`, a second line says what the field is for, since which version, and by which KIP.
+    With `with_background`, a second line says what the field is for, since which version, and by which KIP.
     """
     width = max(2 * depth + len(each.name) for depth, each in part.iterate_parts())
-    yield from _format_part_lines(part, data, 0, "", min(width, NAME_CHARACTERS), about)
+    yield from _format_part_lines(part, data, 0, "", min(width, NAME_CHARACTERS), with_background)
 
 
-def _format_part_lines(part: Part, data: Bytes, depth: int, mark: str, name_width: int, about: bool) -> Iterator[str]:
+def _format_part_lines(
+    part: Part, data: Bytes, depth: int, mark: str, name_width: int, with_background: bool
+) -> Iterator[str]:
     width = max(4, len(f"{len(data):x}"))
     inner = part.payload if part.payload is not None else data
     is_leaf = not part.parts or part.payload is not None
@@ -35,11 +37,11 @@ def _format_part_lines(part: Part, data: Bytes, depth: int, mark: str, name_widt
     name = f"{'  ' * depth}{part.name}"
     hexadecimal = f"{HIDDEN_HEX:<{3 * ROW_BYTES}}" if part.is_secret else _format_hex(data, part.start, end)
     yield f"{place}  {hexadecimal}  {name:<{name_width}}  {_format_name_and_value(part)}".rstrip()
-    if about and (told := format_part_background(part)):
+    if with_background and (told := format_part_background(part)):
         yield f"{'':{len(place)}}  {'':{3 * ROW_BYTES}}  {'  ' * depth}  {told}"
     for each in part.parts:
         yield from _format_part_lines(
-            each, inner, depth + 1, "+" if part.payload is not None else mark, name_width, about
+            each, inner, depth + 1, "+" if part.payload is not None else mark, name_width, with_background
         )
     if part.problem:
         at = f"{mark}{part.end:0{width}x}"

@@ -31,7 +31,7 @@ ExplainRecord = Callable[[Cursor, bool, Part, Part], None]
 def make_record_explainer(topic: str | None, read: ReadMessage) -> ExplainRecord:
     """Return what explains keys and values of this topic's records; `read` explains a message. None is any topic."""
 
-    def explain(cursor: Cursor, is_control: bool, key: Part, value: Part) -> None:
+    def explain_record(cursor: Cursor, is_control: bool, key: Part, value: Part) -> None:
         if is_control:
             _explain_control_record(cursor, key, value, read)
         elif topic == METADATA_TOPIC:
@@ -39,7 +39,7 @@ def make_record_explainer(topic: str | None, read: ReadMessage) -> ExplainRecord
         elif topic in COORDINATOR_KINDS:
             _explain_coordinator_record(cursor, key, value, topic, read)
 
-    return explain
+    return explain_record
 
 
 def explain_metadata_record_value(cursor: Cursor, read: ReadMessage) -> str:

@@ -45,7 +45,7 @@ def _name_api(key: int) -> str:
     return get_api_name(key) if key in ApiKey._value2member_map_ else "unknown API"
 
 
-def _make_enum_formatter(*words: str, first: int = 0) -> Callable[[int], str]:
+def _make_number_namer(*words: str, first: int = 0) -> Callable[[int], str]:
     return lambda value: words[value - first] if first <= value < first + len(words) else ""
 
 
@@ -53,8 +53,8 @@ _BY_NAME: dict[str, Callable[[int], str]] = {
     "request_api_key": _name_api,
     "api_key": _name_api,
     "acks": lambda value: {-1: "all in-sync replicas", 0: "none: no answer", 1: "the leader"}.get(value, ""),
-    "isolation_level": _make_enum_formatter("read_uncommitted", "read_committed"),
-    "key_type": _make_enum_formatter("group", "transaction", "share"),
+    "isolation_level": _make_number_namer("read_uncommitted", "read_committed"),
+    "key_type": _make_number_namer("group", "transaction", "share"),
     "leader_epoch": lambda value: "unknown" if value == -1 else "",
     "current_leader_epoch": lambda value: "unknown" if value == -1 else "",
     "replica_id": lambda value: "a consumer" if value == -1 else "",

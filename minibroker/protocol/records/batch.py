@@ -271,8 +271,8 @@ def _read_header_within_data(data: Bytes, position: int) -> BatchHeader:
     return header
 
 
-def _make_too_short_error(left: int, position: int) -> CorruptBatch:
-    return CorruptBatch(f"{format_bytes_left(left)}, fewer than a batch header's {HEADER_BYTES}", position)
+def _make_too_short_error(bytes_left: int, position: int) -> CorruptBatch:
+    return CorruptBatch(f"{format_bytes_left(bytes_left)}, fewer than a batch header's {HEADER_BYTES}", position)
 
 
 def _describe_magic(magic: int) -> str:

@@ -133,7 +133,7 @@ def recompress_batch_in_steps(
     *,
     renumbers: bool = False,
     max_bytes: int,
-    too_large: Callable[[int], KafkaError],
+    make_error: Callable[[int], KafkaError],
 ) -> Steps[bytearray]:
     """Return, in steps, the batch with another codec (a topic's own `compression.type`).
 
@@ -149,17 +149,17 @@ def recompress_batch_in_steps(
         payload = renumber_records(payload, header.record_count)
     chunks = compress_chunks(codec, payload, level)
     changed = header._replace(attributes=header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | codec)
-    return (yield from assemble_batch_in_steps(changed, _limit_chunks(chunks, max_bytes - HEADER_BYTES, too_large)))
+    return (yield from assemble_batch_in_steps(changed, _limit_chunks(chunks, max_bytes - HEADER_BYTES, make_error)))
 
 
-def _limit_chunks(chunks: Iterable[Bytes], max_bytes: int, too_large: Callable[[int], KafkaError]) -> Iterator[Bytes]:
+def _limit_chunks(chunks: Iterable[Bytes], max_bytes: int, make_error: Callable[[int], KafkaError]) -> Iterator[Bytes]:
     """Yield the chunks up to `max_bytes`, then count the rest, and raise at the end if there was more."""
     size_bytes = 0
     for chunk in chunks:
         size_bytes += len(chunk)
         yield chunk if size_bytes <= max_bytes else b""
     if size_bytes > max_bytes:
-        raise too_large(size_bytes + HEADER_BYTES)
+        raise make_error(size_bytes + HEADER_BYTES)
 
 
 def assemble_batch(header: BatchHeader, payload: Bytes) -> bytearray:

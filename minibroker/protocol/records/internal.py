@@ -60,9 +60,9 @@ def decode_internal_record(topic: str, key: bytes | None, value: bytes | None) -
     return decoded_key, Decoded(value_kind.decode(value, version, _INT16.size), version)
 
 
-def _decode_int16(data: bytes | None, what: str) -> int:
+def _decode_int16(data: bytes | None, name: str) -> int:
     if data is None or len(data) < _INT16.size:
-        raise UnknownRecord(f"a {what} of {0 if data is None else len(data)} bytes")
+        raise UnknownRecord(f"a {name} of {0 if data is None else len(data)} bytes")
     number: int = _INT16.unpack_from(data)[0]
     return number
 

@@ -34,17 +34,17 @@ def renumber_records(chunks: Iterator[Bytes], count: int) -> Iterator[Bytes]:
     return rewrite_record_starts(Window(chunks), count, _make_start_with_offset_delta)
 
 
-def add_to_timestamps(chunks: Iterator[Bytes], stays: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
-    """Return the records whose byte in `stays` is not 0, with `by_ms` added to their timestamp deltas."""
+def add_to_timestamps(chunks: Iterator[Bytes], kept_starts: bytes | bytearray, by_ms: int) -> Iterator[Bytes]:
+    """Return the records whose byte in `kept_starts` is not 0, with `by_ms` added to their timestamp deltas."""
 
-    def new_start(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int] | None:
-        if not stays[index]:
+    def restart_record(data: bytes, body: int, length: int, index: int) -> tuple[bytes, int] | None:
+        if not kept_starts[index]:
             return None
         raw, rest = read_unsigned(data, body + 1, MAX_VARLONG_BYTES)
         start = data[body : body + 1] + encode_zigzag(wrap_to_64_bits(from_zigzag(raw) + by_ms))
         return encode_zigzag(length - (rest - body) + len(start)) + start, rest
 
-    return rewrite_record_starts(Window(chunks), len(stays), new_start)
+    return rewrite_record_starts(Window(chunks), len(kept_starts), restart_record)
 
 
 def elide_attributes_of_payload(payload: bytes, count: int) -> bytes | None:
@@ -100,7 +100,7 @@ def rewrite_record_starts(window: Window, count: int, new_start: NewStart) -> It
     """
     position = index = 0
     while index < count:
-        out, position, index = _rewrite_starts_in_window(window, position, index, (count, new_start))
+        out, position, index = _rewrite_some_record_starts(window, position, index, (count, new_start))
         yield out
         if out or index == count:
             continue
@@ -135,16 +135,16 @@ def _rewrite_start_of_large_record(
     body, end = extent
     restart = new_start(window.data, body, end - body, index)
     if restart is None:
-        return (yield from _yield_or_skip_until(window, body, window.start + end, stays=False))
+        return (yield from _yield_or_drop_until(window, body, window.start + end, keeps=False))
     yield restart[0]
-    return (yield from _yield_or_skip_until(window, restart[1], window.start + end, stays=True))
+    return (yield from _yield_or_drop_until(window, restart[1], window.start + end, keeps=True))
 
 
-def _rewrite_starts_in_window(
-    window: Window, position: int, index: int, wanted: tuple[int, NewStart]
+def _rewrite_some_record_starts(
+    window: Window, position: int, index: int, target: tuple[int, NewStart]
 ) -> tuple[bytearray, int, int]:
     """Return up to some hundred whole records with new starts, and the position and index of the next record."""
-    count, new_start = wanted
+    count, new_start = target
     data, out = window.data, bytearray()
     while index < count:
         extent = _find_record_extent(window, position)
@@ -161,11 +161,11 @@ def _rewrite_starts_in_window(
     return out, position, index
 
 
-def _yield_or_skip_until(window: Window, position: int, end: int, *, stays: bool) -> Generator[Bytes, None, int]:
+def _yield_or_drop_until(window: Window, position: int, end: int, *, keeps: bool) -> Generator[Bytes, None, int]:
     """Yield the bytes before byte `end`, or skip them. Return where that is in the window's data."""
     while True:
         at_hand = min(len(window.data), end - window.start)
-        yield window.data[position:at_hand] if stays else b""
+        yield window.data[position:at_hand] if keeps else b""
         if window.start + at_hand == end:
             return at_hand
         if window.ended:

@@ -228,29 +228,29 @@ def _find_record_layout(payload: bytes | bytearray, position: int) -> _Layout | 
     """Return the layout of the record at `position`; None if it is malformed, or has too many headers."""
     lengths: list[int] = []
 
-    def length_at(at: int) -> tuple[int, int]:
+    def read_length_at(at: int) -> tuple[int, int]:
         raw, after = read_unsigned(payload, at, MAX_VARINT_BYTES)
         lengths.extend(range(at, after))
         return raw, after
 
-    def skip_bytes(at: int) -> tuple[int, int]:
-        raw, after = length_at(at)
+    def skip_length_and_bytes(at: int) -> tuple[int, int]:
+        raw, after = read_length_at(at)
         return raw, after if raw & 1 else after + (raw >> 1)
 
     try:
-        raw, body = length_at(position)
+        raw, body = read_length_at(position)
         _, offset_at = read_unsigned(payload, body + 1, MAX_VARLONG_BYTES)
         _, key_at = read_unsigned(payload, offset_at, MAX_VARINT_BYTES)
-        key, value_at = skip_bytes(key_at)
-        _, headers_at = skip_bytes(value_at)
-        headers, at = length_at(headers_at)
+        key, value_at = skip_length_and_bytes(key_at)
+        _, headers_at = skip_length_and_bytes(value_at)
+        headers, at = read_length_at(headers_at)
         if raw & 1 or headers & 1 or headers > 2 * MAX_HEADERS:
             return None
         for _ in range(headers >> 1):
-            name, at = skip_bytes(at)
+            name, at = skip_length_and_bytes(at)
             if name & 1:
                 return None
-            _, at = skip_bytes(at)
+            _, at = skip_length_and_bytes(at)
     except MalformedVarint:
         return None
     if at != body + (raw >> 1) or at > len(payload):

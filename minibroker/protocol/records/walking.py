@@ -166,14 +166,14 @@ class BatchWalker:
             return self._compute_crc_in_pieces(crc32c, position + CRC_START, position + header.size_bytes)
         return self._compute_crc_in_pieces(crc32, position + MAGIC_POSITION, position + header.size_bytes)
 
-    def _compute_crc_in_pieces(self, function: Callable[[memoryview, int], int], at: int, end: int) -> int:
+    def _compute_crc_in_pieces(self, function: Callable[[memoryview, int], int], start: int, end: int) -> int:
         crc = 0
-        while at < end:
-            piece = self._read(at, min(BLOCK_BYTES, end - at))
+        while start < end:
+            piece = self._read(start, min(BLOCK_BYTES, end - start))
             if not piece:
                 break  # the file has become shorter
             crc = function(piece, crc)
-            at += len(piece)
+            start += len(piece)
         return crc
 
     def _is_format_2(self, position: int, header: BatchHeader) -> bool:

@@ -101,7 +101,9 @@ def make_error_answer(error: RegistryError) -> Answer:
     return Answer({"error_code": error.code, "message": error.message}, error.status)
 
 
-def convert_request(asked: messages.Request) -> Request:
+def convert_request(request: messages.Request) -> Request:
     """Return a request as the registry reads it: slashes at its end, or next to each other, count for nothing."""
-    segments = list(filter(None, asked.segments))
-    return Request(asked.method, segments, asked.query_string, asked.headers, asked.body, asked.rest, asked.left)
+    segments = list(filter(None, request.segments))
+    return Request(
+        request.method, segments, request.query_string, request.headers, request.body, request.rest, request.left
+    )

@@ -36,13 +36,13 @@ ROUTES: defaultdict[int, list[Route]] = defaultdict(list)  # by the number of th
 
 
 def add_route(method: str, *paths: str) -> Callable[[Handler], Handler]:
-    def register(handler: Handler) -> Handler:
+    def register_handler(handler: Handler) -> Handler:
         for path in paths:
             parts = tuple(path.split("/")[1:]) if path != "/" else ()
             ROUTES[len(parts)].append(Route(method, parts, handler))
         return handler
 
-    return register
+    return register_handler
 
 
 def make_not_found_error() -> RegistryError:
@@ -81,6 +81,6 @@ def parse_limit(request: Request, maximum: int) -> int:
     return limit if 0 < limit <= maximum else maximum
 
 
-def select_page(request: Request, found: Any, maximum: int) -> list[Any]:
+def select_page(request: Request, results: Any, maximum: int) -> list[Any]:
     first = max(request.get_query_number("offset", 0), 0)
-    return list(islice(found, first, first + parse_limit(request, maximum)))
+    return list(islice(results, first, first + parse_limit(request, maximum)))

@@ -57,10 +57,10 @@ class Found:
 
     __slots__ = ("count", "parts")
 
-    def __init__(self, parts: Sequence[Any], counts: Callable[[Any], bool] = bool) -> None:
-        """`counts` says which changes do."""
+    def __init__(self, parts: Sequence[Any], is_counted: Callable[[Any], bool] = bool) -> None:
+        """`is_counted` says which changes do."""
         self.parts = parts
-        self.count = min(sum(_count_parts_recursively(part, counts) for part in parts), MANY)
+        self.count = min(sum(_count_counted_parts(part, is_counted) for part in parts), MANY)
 
 
 class Below(NamedTuple):
@@ -70,11 +70,11 @@ class Below(NamedTuple):
     parts: Sequence[Any]
 
 
-def _count_parts_recursively(part: Any, counts: Callable[[Any], bool]) -> int:
+def _count_counted_parts(part: Any, counts: Callable[[Any], bool]) -> int:
     if isinstance(part, Found):
         return part.count
     if isinstance(part, Below):
-        return sum(_count_parts_recursively(each, counts) for each in part.parts)
+        return sum(_count_counted_parts(each, counts) for each in part.parts)
     return int(counts(part))
 
 
@@ -105,25 +105,25 @@ def walk_changes(parts: Sequence[Any], budget: Budget) -> Iterator[tuple[tuple[s
                 path.pop()
 
 
-def forget_compared_pairs(known: dict[Any, Any], keys: Iterable[Any]) -> None:
+def remove_compared_pairs(compared: dict[Any, Any], keys: Iterable[Any]) -> None:
     """Forget what is known of each pair, in an order in which others are still known that are in it.
 
     What was found may be so much that to let go of it at once would keep all other threads waiting.
     """
     for key in keys:
-        known.pop(key)
+        compared.pop(key)
 
 
-def describe_changes(sentences: Iterable[str], count: int, most: int = CHANGES) -> list[str]:
+def describe_changes(sentences: Iterable[str], count: int, limit: int = CHANGES) -> list[str]:
     """Return sentences on changes, as many as an answer may name, and then how many more there are."""
     named: list[str] = []
     characters = 0
     for sentence in sentences:
         named.append(sentence)
         characters += len(sentence)
-        if len(named) == most or characters > CHARACTERS:
+        if len(named) == limit or characters > CHARACTERS:
             break
     more = count - len(named)
     if more <= 0:
         return named
-    return [*named, f"and {more:,} more" if count < MANY else f"and more than {MANY - most:,} more"]
+    return [*named, f"and {more:,} more" if count < MANY else f"and more than {MANY - limit:,} more"]

@@ -45,14 +45,14 @@ def merge_rules(older: Part, newer: Part) -> Part:
     return {kind: rules for kind, rules in merged.items() if rules}
 
 
-def has_same_metadata(wanted: Part, found: Part, version: int) -> bool:
+def has_same_metadata(required: Part, metadata: Part, version: int) -> bool:
     """Return whether metadata are those of a version; of which only one need say so."""
-    asked, told = get_property(wanted, VERSION), get_property(found, VERSION)
+    asked, told = get_property(required, VERSION), get_property(metadata, VERSION)
     if asked is None and told is not None:
-        wanted = set_version_in_metadata(wanted, told)
+        required = set_version_in_metadata(required, told)
     elif asked is not None and told is None:
-        found = set_version_in_metadata(found, version)
-    return wanted == found
+        metadata = set_version_in_metadata(metadata, version)
+    return required == metadata
 
 
 def set_version_in_metadata(metadata: Part, version: int | str) -> Part:

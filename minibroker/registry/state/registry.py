@@ -248,7 +248,7 @@ class Registry:
 
     # --- deleting -------------------------------------------------------------------------------
 
-    async def delete_version(self, subject: str, version: int, named: str, *, permanent: bool) -> int:
+    async def delete_version(self, subject: str, version: int, version_text: str, *, permanent: bool) -> int:
         """Delete a version, which must be deleted before it is deleted permanently; return it. Raises RegistryError."""
         async with self._writing:
             state = await self._topic.read_state_to_change()
@@ -257,7 +257,7 @@ class Registry:
                 and state.find_version(subject, version) is None
                 and state.find_version(subject, version, deleted=True)
             ):
-                raise errors.make_version_deleted_error(subject, named)
+                raise errors.make_version_deleted_error(subject, version_text)
             schema = state.find_version(subject, version, deleted=True)
             if schema is None:
                 raise make_missing_version_error(state, subject, version, deleted=True)
@@ -296,7 +296,7 @@ class Registry:
 
     # --- configs, modes and contexts ------------------------------------------------------------
 
-    async def set_config(self, subject: str | None, asked: Mapping[str, Any] | None) -> None:
+    async def set_config(self, subject: str | None, changes: Mapping[str, Any] | None) -> None:
         """Change the config of a subject, of a context, or (None) of all, as a request asks; without one, remove it.
 
         Raises RegistryError.
@@ -304,8 +304,8 @@ class Registry:
         async with self._writing:
             state = await self._topic.read_state_to_change()
             entry = records.make_tombstone(Key("CONFIG", subject))
-            if asked is not None:
-                entry = records.make_config_entry(subject, merge_config(state.configs.get(subject, {}), asked))
+            if changes is not None:
+                entry = records.make_config_entry(subject, merge_config(state.configs.get(subject, {}), changes))
             _check_writable(state, subject)
             await self._topic.append_records([entry])
 
@@ -421,14 +421,14 @@ def _find_latest_version(state: SchemaState, subject: str, reference: Reference)
     return LATEST if latest is None else latest.version
 
 
-def _find_registered(state: SchemaState, new: NewSchema, known: StoredSchema) -> StoredSchema | None:
-    """Return the version that a schema to be registered is, if it is `known`, or an import of the same one."""
+def _find_registered(state: SchemaState, new: NewSchema, registered: StoredSchema) -> StoredSchema | None:
+    """Return the version that a schema to be registered is, if it is `registered`, or an import of the same one."""
     if new.version in (0, LATEST):
-        return known if new.id in (-1, known.id) else None
-    if new.id != known.id:
+        return registered if new.id in (-1, registered.id) else None
+    if new.id != registered.id:
         return None
-    older = state.find_version(known.subject, new.version)
-    return older if older is not None and (older.id, older.guid) == (known.id, known.guid) else None
+    older = state.find_version(registered.subject, new.version)
+    return older if older is not None and (older.id, older.guid) == (registered.id, registered.guid) else None
 
 
 def _have_same_contracts(schema: StoredSchema, other: StoredSchema) -> bool:

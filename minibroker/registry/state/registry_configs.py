@@ -73,10 +73,10 @@ def parse_mode(mode: Any) -> str:
     return name
 
 
-def merge_config(before: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+def merge_config(before: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a config after a request, which sets what it names; null removes it. Raises RegistryError."""
     changed = dict(before)
-    for name, value in asked.items():
+    for name, value in changes.items():
         stored = "compatibilityLevel" if name == "compatibility" else name
         if value is None:
             changed.pop(stored, None)

@@ -131,9 +131,9 @@ class SchemaFormats:
 
 
 @asynccontextmanager
-async def _stop_budget_when_left(left: Left | None, budget: Budget) -> AsyncIterator[None]:
-    """Abandon a comparison when `left` returns, or when it is cancelled: its thread would go on."""
-    leaving = None if left is None else asyncio.ensure_future(left())
+async def _stop_budget_when_left(seconds_left: Left | None, budget: Budget) -> AsyncIterator[None]:
+    """Abandon a comparison when `seconds_left` returns, or when it is cancelled: its thread would go on."""
+    leaving = None if seconds_left is None else asyncio.ensure_future(seconds_left())
     if leaving is not None:
         leaving.add_done_callback(lambda _: budget.stop_at_next_step())
     try:
@@ -184,7 +184,7 @@ def resolve_references(
     visited: set[str] = set()
     characters = 0
 
-    def resolve(references: tuple[Reference, ...], parent: str, depth: int) -> None:
+    def resolve_all(references: tuple[Reference, ...], parent: str, depth: int) -> None:
         nonlocal characters
         if depth > DEPTH_MAX:
             raise InvalidSchema(f"References are more than {DEPTH_MAX} deep")
@@ -197,10 +197,10 @@ def resolve_references(
                 characters += len(schema.text)
                 if characters > RESOLVED_CHARACTERS_MAX:
                     raise InvalidSchema(f"References are to more than {RESOLVED_CHARACTERS_MAX:,} characters")
-                resolve(schema.references, schema.subject, depth + 1)
+                resolve_all(schema.references, schema.subject, depth + 1)
                 texts[reference.name] = schema.text
 
-    resolve(references, subject, 0)
+    resolve_all(references, subject, 0)
     return texts
 
 

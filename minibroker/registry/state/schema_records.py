@@ -247,10 +247,10 @@ def parse_stored_mode(value: Mapping[str, Any]) -> str:
     return mode
 
 
-def parse_references(found: Any) -> tuple[Reference, ...]:
+def parse_references(value: Any) -> tuple[Reference, ...]:
     """Return the references in a record or a request. Raises ValueError."""
     try:
-        references = tuple(Reference(each["name"], each["subject"], each["version"]) for each in found or ())
+        references = tuple(Reference(each["name"], each["subject"], each["version"]) for each in value or ())
     except (KeyError, TypeError):
         raise ValueError("Invalid schema reference") from None
     for name, subject, version in references:

@@ -153,11 +153,11 @@ class SchemasTopic:
     async def _await_written(self, cluster: Broker, partition: Partition) -> None:
         done: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
 
-        def tell(failure: KafkaError | None) -> None:
+        def report_written(failure: KafkaError | None) -> None:
             if not done.done():
                 done.set_result(failure)
 
-        cluster.turn.call_when_over(make_wait(partition.log), tell)
+        cluster.turn.call_when_over(make_wait(partition.log), report_written)
         if not done.done():
             try:
                 await asyncio.wait_for(done, WRITE_SECONDS)

@@ -89,13 +89,15 @@ class OffsetCheckpoint:
         offsets = dict(self.offsets)
         self._named |= offsets.keys()
 
-        def written(error: Exception | None) -> None:
+        def remember_written_offsets(error: Exception | None) -> None:
             self._on_its_way = False
             self._log_write_error(error)
             if error is None and self._writes == writes:
                 self._rename_written_file(offsets)
 
-        self._environment.run_aside(lambda: self._write_file_with_suffix(NEXT_SUFFIX, offsets), written)
+        self._environment.run_aside(
+            lambda: self._write_file_with_suffix(NEXT_SUFFIX, offsets), remember_written_offsets
+        )
 
     def _write_file_with_suffix(self, suffix: str, offsets: dict[TopicPartition, int]) -> None:
         """Write and sync a file with this suffix beside the checkpoint. May run in another thread."""

@@ -43,7 +43,7 @@ from minibroker.protocol.records.varints import Bytes, from_zigzag, wrap_to_64_b
 from minibroker.protocol.steps import run_all_steps
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import iterate_with_rests, never_rest
+from minibroker.storage.compaction.resting import iterate_with_rests, skip_rest
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -99,10 +99,10 @@ class BatchFilter:
         *,
         elides: bool = False,
         record_bytes: int = MAX_RECORD_BYTES,
-        rest: Callable[[], None] = never_rest,
+        rest_if_due: Callable[[], None] = skip_rest,
     ) -> None:
         self._keys = keys
-        self._rest = rest
+        self._rest = rest_if_due
         self._transactions = transactions
         self._last_records = last_records
         self._end_offset = end_offset
@@ -238,7 +238,7 @@ class BatchFilter:
             changed = _set_horizon_bit(header, self._horizon_ms)
         elif count == header.record_count:
             return header, batch
-        changed = _make_kept_header(changed, _Kept(b"", count, largest_delta + by_ms))
+        changed = _make_header_of_kept_records(changed, _Kept(b"", count, largest_delta + by_ms))
         chunks = compress_chunks(
             header.compression, add_to_timestamps(iterate_payload_chunks(batch, 0, header), stays, by_ms), None
         )
@@ -311,7 +311,7 @@ def _find_largest_delta(header: BatchHeader, payload: bytes) -> int:
 
 def _rebuild_batch_of_kept(header: BatchHeader, kept: _Kept) -> Batch:
     """Return the batch with only these records. Their deltas must fit its base offset and base timestamp."""
-    changed = _make_kept_header(header, kept)
+    changed = _make_header_of_kept_records(header, kept)
     return changed, assemble_batch(changed, compress(header.compression, kept.payload))
 
 
@@ -319,7 +319,7 @@ def _set_horizon_bit(header: BatchHeader, horizon_ms: int) -> BatchHeader:
     return header._replace(base_timestamp=horizon_ms, attributes=header.attributes | DELETE_HORIZON_BIT)
 
 
-def _make_kept_header(header: BatchHeader, kept: _Kept) -> BatchHeader:
+def _make_header_of_kept_records(header: BatchHeader, kept: _Kept) -> BatchHeader:
     """Return the header of a batch that keeps only these records."""
     largest = header.max_timestamp
     if header.timestamp_type != LOG_APPEND_TIME:

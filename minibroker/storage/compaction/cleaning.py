@@ -18,7 +18,7 @@ from minibroker.protocol.errors import KafkaError
 from minibroker.storage.compaction.batch_filter import NO_OFFSET, LastRecord
 from minibroker.storage.compaction.batch_reading import Uncleanable
 from minibroker.storage.compaction.dirtiness import Dirtiness, iterate_closed_segments
-from minibroker.storage.compaction.resting import never_rest
+from minibroker.storage.compaction.resting import skip_rest
 from minibroker.storage.compaction.rewriting import Limits, Plan, Rewriter, Rewritten, Source
 from minibroker.storage.compaction.segment_writer import remove_cleaned_files, remove_half_swapped_files
 from minibroker.storage.log import Log
@@ -68,7 +68,7 @@ class Cleaning:
         limits: Limits,
         throttle: Throttle,
         now_ms: int,
-        rest: Callable[[], None] = never_rest,
+        rest_if_due: Callable[[], None] = skip_rest,
     ) -> None:
         self.log = log
         self.dirt = dirt
@@ -78,7 +78,7 @@ class Cleaning:
         self._generation = log.truncation_generation
         self._cancelled = False
         self._throttle = throttle
-        self._rest = rest
+        self._rest = rest_if_due
         self._groups: deque[list[Source]] = deque()
         self._written: Rewritten | None = None
 

@@ -23,7 +23,7 @@ from minibroker.storage.compaction.batch_reading import (
 from minibroker.storage.compaction.cleaned_transactions import CleanedTransactions
 from minibroker.storage.compaction.dirtiness import Dirtiness
 from minibroker.storage.compaction.offset_map import OffsetMap
-from minibroker.storage.compaction.resting import iterate_with_rests, never_rest
+from minibroker.storage.compaction.resting import iterate_with_rests, skip_rest
 from minibroker.storage.compaction.segment_writer import SegmentOverflow, SegmentWriter, remove_cleaned_files
 from minibroker.storage.files import Disk, File
 from minibroker.storage.log_settings import LogSettings
@@ -97,13 +97,13 @@ class KeyMapper:
         transactions: CleanedTransactions,
         start_offset: int,
         record_bytes: int,
-        rest: Callable[[], None],
+        rest_if_due: Callable[[], None],
     ) -> None:
         self._keys = keys
         self._transactions = transactions
         self._start_offset = start_offset
         self._record_bytes = record_bytes  # the largest that may be decompressed
-        self._rest = rest
+        self._rest = rest_if_due
 
     def map_batch_keys(self, file: File, batch: StoredBatch) -> bool:
         """Put in the keys of a batch of `file`. Return False if there was only room for some of them.
@@ -198,7 +198,7 @@ class Rewriter:
     Methods raise `Uncleanable` and `OSError`; `SyncFailed` if the log itself cannot be synced.
     """
 
-    def __init__(self, plan: Plan, pace: Callable[[int], None], rest: Callable[[], None] = never_rest) -> None:
+    def __init__(self, plan: Plan, pace: Callable[[int], None], rest_if_due: Callable[[], None] = skip_rest) -> None:
         dirt = plan.dirt
         self._plan = plan
         self._pace = pace
@@ -212,7 +212,7 @@ class Rewriter:
             CleanedTransactions(aborted, dirt.first_dirty_offset),
             dirt.first_dirty_offset,
             record_bytes,
-            rest,
+            rest_if_due,
         )
         self._transactions = CleanedTransactions(aborted, plan.sources[0].base_offset if plan.sources else 0)
         retention = Retention(plan.now_ms, plan.settings.delete_retention_ms)
@@ -226,7 +226,7 @@ class Rewriter:
             format_version,
             elides=plan.settings.record_attributes_elide is True,
             record_bytes=record_bytes,
-            rest=rest,
+            rest_if_due=rest_if_due,
         )
         self._old_horizon_ms = self._find_tombstone_horizon_of_old_formats()
 

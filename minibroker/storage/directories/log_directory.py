@@ -37,7 +37,7 @@ from minibroker.storage.names import (
     format_log_name,
     is_deleted_log_name,
     make_future_log_name,
-    make_unlisted_log_name,
+    make_hidden_log_name,
     parse_future_log_name,
     parse_log_name,
 )
@@ -100,12 +100,12 @@ def _run_in_threads(jobs: Sequence[Callable[[], Exception | None]]) -> list[Exce
     """Run all jobs in several threads, and return the errors that they return."""
     from concurrent.futures import ThreadPoolExecutor  # here, as it is not needed before the stop
 
-    def do(part: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
+    def run_jobs_of_part(part: Sequence[Callable[[], Exception | None]]) -> list[Exception]:
         return [error for job in part if (error := job()) is not None]
 
     parts = [jobs[start::CLOSING_THREADS] for start in range(CLOSING_THREADS)]
     with ThreadPoolExecutor(CLOSING_THREADS) as pool:
-        return [error for errors in pool.map(do, filter(None, parts)) for error in errors]
+        return [error for errors in pool.map(run_jobs_of_part, filter(None, parts)) for error in errors]
 
 
 class LogDirectory:
@@ -333,7 +333,7 @@ class LogDirectory:
 
     def _rename_and_close_log(self, key: TopicPartition, unique: str, suffix: str) -> str:
         """Rename a log's directory, and close the log. Return the new path."""
-        path = f"{self.path}/{make_unlisted_log_name(*key, unique, suffix)}"
+        path = f"{self.path}/{make_hidden_log_name(*key, unique, suffix)}"
         self._disk.rename(self._make_log_path(key), path)
         if key in self.logs:
             self.logs.pop(key).close_without_flush()

@@ -152,7 +152,7 @@ def iterate_snapshot_entries(file: File) -> Iterator[ProducerStateEntry | Note |
         yield ProducerStateEntry(position, *fields)
 
 
-def iterate_sound_entries(entries: Iterable[object], kind: type[AnyEntry]) -> Iterator[AnyEntry]:
+def iterate_undamaged_entries(entries: Iterable[object], kind: type[AnyEntry]) -> Iterator[AnyEntry]:
     """Yield the entries of `kind` from one of the functions above, without the damaged ones."""
     held: AnyEntry | None = None
     for entry in entries:

@@ -19,7 +19,7 @@ from minibroker.storage.inspection.index_inspection import (
     OffsetEntry,
     TimeEntry,
     TransactionEntry,
-    iterate_sound_entries,
+    iterate_undamaged_entries,
 )
 from minibroker.storage.inspection.log_inspection import Damage
 
@@ -42,7 +42,7 @@ class _Entries(Generic[AnyEntry]):
 
     def __init__(self, path: str, entries: Iterable[object], kind: type[AnyEntry]) -> None:
         self.path = path
-        self._entries: Iterator[AnyEntry] = iterate_sound_entries(entries, kind)
+        self._entries: Iterator[AnyEntry] = iterate_undamaged_entries(entries, kind)
         self.next: AnyEntry | None = next(self._entries, None)
 
     def take_next_entry(self) -> AnyEntry:

@@ -37,9 +37,9 @@ from minibroker.storage.inspection.index_inspection import (
     TransactionEntry,
     iterate_offset_entries,
     iterate_snapshot_entries,
-    iterate_sound_entries,
     iterate_time_entries,
     iterate_transaction_entries,
+    iterate_undamaged_entries,
 )
 from minibroker.storage.inspection.index_verification import (
     Check,
@@ -311,7 +311,7 @@ def _iterate_indexed_batches(disk: Disk, inspected: InspectedFile) -> Iterator[t
     """Yield (last offset, position) of the batches that are in the offset index."""
     with suppress(FileNotFoundError):
         index = disk.open_to_read(inspected.make_path_with_suffix(INDEX_SUFFIX))
-        for entry in iterate_sound_entries(iterate_offset_entries(index, inspected.base_offset or 0), OffsetEntry):
+        for entry in iterate_undamaged_entries(iterate_offset_entries(index, inspected.base_offset or 0), OffsetEntry):
             yield entry.offset, entry.log_position
 
 

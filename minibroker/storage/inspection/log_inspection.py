@@ -143,8 +143,8 @@ class LogInspection:
         header = self._walker.read_header_at(found.position + found.header.size_bytes)
         return header if header is not None and header.magic == MAGIC else None
 
-    def _make_batch_damage(self, found: FoundBatch, offset: int, expected: str, what: str) -> Damage:
-        return Damage(self._path, found.position, 0, offset, expected, what)
+    def _make_batch_damage(self, batch: FoundBatch, offset: int, expected: str, problem: str) -> Damage:
+        return Damage(self._path, batch.position, 0, offset, expected, problem)
 
     def _describe_expected_offsets(self) -> str:
         limit = "" if self._walker.limit == NO_LIMIT else f" and below {self._walker.limit}"

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 SECTOR_BYTES = 512
 
 
-def finish_interrupted_changes(disk: Disk, directory: str) -> list[str]:
+def finish_or_undo_file_swaps(disk: Disk, directory: str) -> list[str]:
     """Finish or undo interrupted steps. Return the names that are left. Raises `OSError`, `CorruptBatch`.
 
     `.deleted`, `.cleaned` and temporary files are removed. A `.swap` file is complete, and replaces the segments whose
@@ -89,7 +89,7 @@ def _find_indexes_without_log(names: Sequence[str]) -> set[str]:
     }
 
 
-def find_damage_after(file: File, position: int, end: int) -> str | None:
+def find_damage_beyond_torn_write(file: File, position: int, end: int) -> str | None:
     """Return why the unsound bytes from `position` to `end` are damage, None if they are a torn write.
 
     Raises `OSError`.

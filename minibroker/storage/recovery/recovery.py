@@ -44,7 +44,7 @@ from minibroker.storage.producers.aborted_transactions import (
 from minibroker.storage.producers.producer_snapshots import ProducerSnapshots, replay_batch, replay_batches
 from minibroker.storage.producers.producer_state import ProducerStates
 from minibroker.storage.recovery.failed_sync import FAILED_SYNC, mark_failed_sync, rewrite_unsynced_segments
-from minibroker.storage.recovery.leftovers import find_damage_after, finish_interrupted_changes
+from minibroker.storage.recovery.leftovers import find_damage_beyond_torn_write, finish_or_undo_file_swaps
 from minibroker.storage.segment import Segment
 from minibroker.storage.segment_indexes import CorruptIndex
 from minibroker.storage.side_files import LogContents
@@ -138,7 +138,7 @@ class _Opening:
         self.directory = directory
         self.label = "{}-{}".format(*topic_partition)
         self.settings = settings
-        self.names = finish_interrupted_changes(self.disk, directory)
+        self.names = finish_or_undo_file_swaps(self.disk, directory)
         self.segments = [
             Segment.open(self.disk, directory, base_offset, settings, self.now_ms)
             for base_offset in list_offsets_with_suffix(self.names, LOG_SUFFIX)
@@ -467,7 +467,7 @@ class _Opening:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
         damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
         if damage is None:
-            damage = find_damage_after(segment.file, problem.position, segment.size_bytes)
+            damage = find_damage_beyond_torn_write(segment.file, problem.position, segment.size_bytes)
         if damage is not None:
             raise LostRecords(
                 f"{segment.file.path} is damaged at position {problem.position}, offset {end_offset}: {damage}"

@@ -76,10 +76,10 @@ class Control(Application):
 def make_probe_routes(is_ready: Callable[[], bool]) -> Routes:
     """Return /health, while the loop runs, and /ready if clients can connect; whoever probes needs no token."""
 
-    def ready(_: Request) -> Answer:
+    def answer_readiness(_: Request) -> Answer:
         return make_text_answer(UP.decode()) if is_ready() else make_text_answer(f"{DOWN}\n", 503)
 
     routes = Routes(is_guarded=False, is_raw=True)
     routes.add_route("GET", HEALTH, lambda _: make_text_answer(UP.decode()), "health")
-    routes.add_route("GET", READY, ready, "ready")
+    routes.add_route("GET", READY, answer_readiness, "ready")
     return routes

@@ -31,7 +31,7 @@ def make_page_routes(bootstrap_servers: Callable[[], str], first: str = "landing
     routes = Routes(is_guarded=False, is_raw=True)
 
     @routes.get("/")
-    def landing(request: Request) -> Answer:
+    def answer_landing_page(request: Request) -> Answer:
         from html import escape
 
         text = (FOLDER / first).read_text(encoding="utf-8")

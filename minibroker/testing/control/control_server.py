@@ -48,14 +48,14 @@ async def serve_control(
     if explorer:
         broker.journal.on()  # here, as clients may be faster than the application, and may want it off again
 
-    def made() -> Application:
+    def make_application() -> Application:
         from minibroker.testing.control.app import make_control_app
 
         return make_control_app(broker, token, closing if explorer else None)
 
     from minibroker.web.server import MOMENT_SECONDS
 
-    late = LateApplication(made)
+    late = LateApplication(make_application)
     async with serve_application(lambda: late, address, closing) as url:
         making = asyncio.get_running_loop().call_later(MOMENT_SECONDS, late.make_application)
         yield url
@@ -73,8 +73,8 @@ class Answering(Protocol):
 class LateApplication:
     """An application that is made after the start, at the latest for its first request."""
 
-    def __init__(self, made: Callable[[], Application]) -> None:
-        self._made = made
+    def __init__(self, make_application: Callable[[], Application]) -> None:
+        self._made = make_application
 
     @cached_property
     def _application(self) -> Application:
@@ -90,15 +90,15 @@ class LateApplication:
 
 @contextlib.asynccontextmanager
 async def serve_application(
-    made: Callable[[], Answering], address: HostPort, closing: asyncio.Event
+    make_application: Callable[[], Answering], address: HostPort, closing: asyncio.Event
 ) -> AsyncIterator[str]:
-    """Serve the application that `made` returns; yield the URL. Set `closing` at the end. Raises StartError."""
+    """Serve the made application; yield the URL. Set `closing` at the end. Raises StartError."""
     from minibroker.web.asgi import Asgi
     from minibroker.web.server import Server, is_missing
 
     if any(map(is_missing, ("msgspec", "h11", "yaml"))):
         raise StartError(REMEDY)
-    app = made()
+    app = make_application()
     try:
         server = Server(address)
         await server.start(Asgi(app.answer))

@@ -19,34 +19,38 @@ Library = Literal["java", "franz-go"]  # others cannot
 def add_delegation_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of delegation tokens."""
 
-    def tokens() -> TokenVerbs:
+    def get_tokens() -> TokenVerbs:
         return broker.tokens
 
-    def found(token_id: str) -> Token:
+    def find_token(token_id: str) -> Token:
         token = next((token for token in broker.tokens.list() if token.id == token_id), None)
         if token is None:
             raise LookupError(f"there is no delegation token {token_id}")
         return token
 
     about = "Return the tokens that have not expired."
-    get = partial(routes.add_route, "GET", PATH, owner=tokens, about=about, answer=list[DelegationToken])
+    get = partial(routes.add_route, "GET", PATH, owner=get_tokens, about=about, answer=list[DelegationToken])
     get(TokenVerbs.list, "list_delegation_tokens", without=("user",))
-    routes.add_route("DELETE", PATH, TokenVerbs.expire, "expire_delegation_tokens", owner=tokens, without=("token",))
-    post = partial(routes.add_route, "POST", PATH, owner=tokens, answer=DelegationToken, kinds={"renewers": list[str]})
+    routes.add_route(
+        "DELETE", PATH, TokenVerbs.expire, "expire_delegation_tokens", owner=get_tokens, without=("token",)
+    )
+    post = partial(
+        routes.add_route, "POST", PATH, owner=get_tokens, answer=DelegationToken, kinds={"renewers": list[str]}
+    )
     post(TokenVerbs.create, "create_delegation_token", body="NewDelegationToken")
 
     @routes.delete(f"{PATH}/{{token}}", errors=MISSING)
     def expire_delegation_token(token: str) -> None:
         """Remove a token. Open sessions continue."""
-        broker.tokens.expire(found(token))
+        broker.tokens.expire(find_token(token))
 
     @routes.post(f"{PATH}/{{token}}/renew", body="TokenRenewal", answer=DelegationToken, errors=MISSING)
     def renew_delegation_token(token: str, period: Duration | None = None) -> Token:
         """Let a token expire later, or sooner; by default as late as possible."""
-        return broker.tokens.renew(found(token), period)
+        return broker.tokens.renew(find_token(token), period)
 
     @routes.post(f"{PATH}/{{token}}/client-config", body="TokenClient", errors=MISSING)
     def get_client_config_with_token(token: str, library: Library, mechanism: str | None = None) -> dict[str, Any]:
         """Return what a client needs to log in with a token."""
-        config: dict[str, Any] = broker.client_config(library, token=found(token), mechanism=mechanism)
+        config: dict[str, Any] = broker.client_config(library, token=find_token(token), mechanism=mechanism)
         return config

@@ -117,11 +117,11 @@ def add_registry_routes(broker: Broker, routes: Routes) -> None:
 def add_registry_fault_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths for faults of the registry."""
 
-    def fault(number: int) -> RegistryFault:
-        fault = next((each for each in broker.registry.faults() if each.number == number), None)
-        if fault is None:
+    def find_fault(number: int) -> RegistryFault:
+        find_fault = next((each for each in broker.registry.faults() if each.number == number), None)
+        if find_fault is None:
             raise LookupError(f"the registry has no fault {number}")
-        return fault
+        return find_fault
 
     @routes.get("/registry/faults", answer=list[RegistryFaultState])
     def list_registry_faults() -> Any:
@@ -129,16 +129,16 @@ def add_registry_fault_routes(broker: Broker, routes: Routes) -> None:
         return broker.registry.faults()
 
     @routes.post("/registry/faults", status=201, answer=RegistryFaultState)
-    def add_registry_fault(asked: NewRegistryFault) -> Any:
+    def add_registry_fault(new_fault: NewRegistryFault) -> Any:
         """Add a fault: {"code": 503, "times": 2}, {"delay": "2 s", "path": "/subjects/*"} or {"unknown_id": 1}."""
         registry = broker.registry
-        method, path, times = asked.method, asked.path, asked.times
-        if asked.unknown_id is not None:
-            return registry.forget(asked.unknown_id, times)
-        if asked.delay is not None:
-            return registry.slow(asked.delay, method=method, path=path, times=times)
-        assert asked.code is not None
-        return registry.fail(asked.code, asked.message, method=method, path=path, times=times)
+        method, path, times = new_fault.method, new_fault.path, new_fault.times
+        if new_fault.unknown_id is not None:
+            return registry.forget(new_fault.unknown_id, times)
+        if new_fault.delay is not None:
+            return registry.slow(new_fault.delay, method=method, path=path, times=times)
+        assert new_fault.code is not None
+        return registry.fail(new_fault.code, new_fault.message, method=method, path=path, times=times)
 
     @routes.delete("/registry/faults")
     def clear_registry_faults() -> None:
@@ -148,9 +148,9 @@ def add_registry_fault_routes(broker: Broker, routes: Routes) -> None:
     @routes.get("/registry/faults/{number}", answer=RegistryFaultState, errors=MISSING)
     def get_registry_fault(number: int) -> Any:
         """Return how often the fault has struck."""
-        return fault(number)
+        return find_fault(number)
 
     @routes.delete("/registry/faults/{number}", errors=MISSING)
     def remove_registry_fault(number: int) -> None:
         """Remove the fault."""
-        fault(number).remove()
+        find_fault(number).remove()

@@ -87,27 +87,27 @@ def add_fault_routes(observed: Observed, routes: Routes) -> None:
     routes.add_route("GET", "/faults", observed.faults.all, "list_faults", answer=list[FaultState])
     routes.add_route("DELETE", "/faults", observed.faults.clear, "clear_faults")
 
-    def fault(number: int) -> Fault:
-        fault = next((each for each in observed.faults.all() if each.number == number), None)
-        if fault is None:
+    def find_fault(number: int) -> Fault:
+        find_fault = next((each for each in observed.faults.all() if each.number == number), None)
+        if find_fault is None:
             raise LookupError(f"there is no fault {number}")
-        return fault
+        return find_fault
 
     @routes.post("/faults", status=201, whole="asked", answer=list[FaultState])
-    def add_faults(asked: NewFaults) -> list[Fault]:
+    def add_faults(new_faults: NewFaults) -> list[Fault]:
         """Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list."""
-        return observed.faults.add_all(asked)
+        return observed.faults.add_all(new_faults)
 
     @routes.get("/faults/{number}", answer=FaultState, errors=MISSING)
     def get_fault(number: int) -> Fault:
         """Return how often the fault has struck."""
-        return fault(number)
+        return find_fault(number)
 
-    routes.add_route("DELETE", "/faults/{number}", Fault.remove, "remove_fault", owner=fault, errors=MISSING)
+    routes.add_route("DELETE", "/faults/{number}", Fault.remove, "remove_fault", owner=find_fault, errors=MISSING)
 
     @routes.post("/faults/{number}/wait", body="HitWait", answer=FaultState, errors=MISSING | WAITED)
     async def wait_for_hits(number: int, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> Fault:
         """Wait until the fault has this many hits."""
-        struck = fault(number)
+        struck = find_fault(number)
         await struck.await_for_hits(hits, timeout)
         return struck

@@ -86,7 +86,7 @@ def add_security_routes(broker: Broker, routes: Routes) -> None:
 def add_user_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of users and their clients."""
 
-    def users() -> Users:
+    def get_users() -> Users:
         _ = broker.security
         return broker.users
 
@@ -98,7 +98,7 @@ def add_user_routes(broker: Broker, routes: Routes) -> None:
         broker.users.remove(user)
 
     about = "Add a user, or change its password."
-    routes.add_route("POST", "/users", Users.add, "add_user", owner=users, body="NewUser", status=204, about=about)
+    routes.add_route("POST", "/users", Users.add, "add_user", owner=get_users, body="NewUser", status=204, about=about)
 
     @routes.post("/client-config", body="ClientOptions")
     def get_client_config(library: Library, user: str | None = None, mechanism: str | None = None) -> dict[str, Any]:
@@ -114,20 +114,20 @@ def add_user_routes(broker: Broker, routes: Routes) -> None:
 def add_rights_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of ACLs and quotas."""
 
-    def acls() -> AclVerbs:
+    def get_acls() -> AclVerbs:
         return broker.acls
 
-    def quotas() -> QuotaVerbs:
+    def get_quotas() -> QuotaVerbs:
         return broker.quotas
 
     @routes.post("/acls/{effect}")
-    def add_acl(effect: Effect, asked: AclRule) -> None:
+    def add_acl(effect: Effect, rule: AclRule) -> None:
         """Allow or deny an operation. A denial takes precedence."""
         add = broker.acls.allow if effect == "allow" else broker.acls.deny
-        add(**structs.asdict(asked))
+        add(**structs.asdict(rule))
 
-    routes.add_route("DELETE", "/acls", AclVerbs.clear, "clear_acls", owner=acls)
-    on = partial(routes.add_route, "POST", owner=quotas, is_wanted=True)
+    routes.add_route("DELETE", "/acls", AclVerbs.clear, "clear_acls", owner=get_acls)
+    on = partial(routes.add_route, "POST", owner=get_quotas, is_wanted=True)
     on("/quotas", QuotaVerbs.set, "set_quotas", body="Quotas")
     on("/quotas/remove", QuotaVerbs.remove, "remove_quotas", body="QuotaEntity")
 
@@ -135,10 +135,10 @@ def add_rights_routes(broker: Broker, routes: Routes) -> None:
 def add_token_routes(broker: Broker, routes: Routes) -> None:
     """Add the paths of the issuer's tokens and keys."""
 
-    def issuer() -> Issuer:
+    def get_issuer() -> Issuer:
         return broker.issuer
 
-    on = partial(routes.add_route, "POST", owner=issuer)
+    on = partial(routes.add_route, "POST", owner=get_issuer)
     on("/issuer/token", Issuer.token, "issue_token", body="UserTokenOptions", answer="IssuedToken.token")
     on("/issuer/use-tokens", Issuer.use_tokens, "use_tokens", body="IssuedTokenOptions")
     on("/issuer/rotate-keys", Issuer.rotate_keys, "rotate_issuer_keys", body="Rotation")

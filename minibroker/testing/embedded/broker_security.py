@@ -43,22 +43,22 @@ ITERATIONS: Final = 4096  # the fewest that Kafka allows
 class Security:
     """What a broker with this protocol needs, made in memory."""
 
-    def __init__(self, protocol: str, users: Mapping[str, str], given: Mapping[str, str]) -> None:
-        """`given` are the broker's own settings.
+    def __init__(self, protocol: str, users: Mapping[str, str], settings: Mapping[str, str]) -> None:
+        """`settings` are the broker's own settings.
 
         Raises ValueError for an unknown protocol, for one without a listener, and for an issuer's address that is none.
         """
         if protocol not in PROTOCOLS:
             raise ValueError(f"security is one of {', '.join(PROTOCOLS)}, and cannot be {protocol!r}")
         self.protocol = protocol
-        self.passwords: dict[str, str] = {**parse_users(given.get(TEST_USERS, "")), **users}
-        self._given = {**given, **_make_secured_listeners(protocol, given)}
+        self.passwords: dict[str, str] = {**parse_users(settings.get(TEST_USERS, "")), **users}
+        self._given = {**settings, **_make_secured_listeners(protocol, settings)}
         self.hosts = _list_hosts(self._given)
         self.authority = _get_certificate_authority() if protocol.endswith("SSL") else None
         self._certified = None if self.authority is None else self.authority.issue_certificate("localhost", self.hosts)
         self._token_key = secrets.token_urlsafe(32)
         self.issuer = self._make_issuer() if protocol.startswith("SASL") else None
-        if self.issuer is None and TEST_ISSUER in given:
+        if self.issuer is None and TEST_ISSUER in settings:
             raise ValueError(f"with {protocol} there is no issuer for {TEST_ISSUER}: nobody logs in")
         self._records = {name: _make_credentials(name, password) for name, password in self.passwords.items()}
 
@@ -169,24 +169,24 @@ def parse_users(text: str) -> dict[str, str]:
     return {name: password for name, _, password in pairs}
 
 
-def _make_secured_listeners(protocol: str, given: Mapping[str, str]) -> dict[str, str]:
+def _make_secured_listeners(protocol: str, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the listeners, with this protocol instead of plaintext. Raises ValueError if there is none to change."""
-    listeners = given.get("listeners", f"PLAINTEXT://{LOOPBACK}:0")
+    listeners = settings.get("listeners", f"PLAINTEXT://{LOOPBACK}:0")
     if re.search(rf"(?<![^,\s]){protocol}://", listeners, re.IGNORECASE):
         return {}
     if not PLAIN_LISTENER.search(listeners):
         raise ValueError(f"security makes the listener PLAINTEXT a {protocol} one, and there is none")
-    texts = {"listeners": listeners, "advertised.listeners": given.get("advertised.listeners", "")}
+    texts = {"listeners": listeners, "advertised.listeners": settings.get("advertised.listeners", "")}
     return {name: PLAIN_LISTENER.sub(protocol, text) for name, text in texts.items() if text}
 
 
-def _list_hosts(given: Mapping[str, str]) -> tuple[str, ...]:
+def _list_hosts(settings: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names under which clients find the broker and the issuer; the first is the first listener's."""
-    advertised = given.get("advertised.listeners") or given.get("listeners") or f"PLAINTEXT://{LOOPBACK}"
+    advertised = settings.get("advertised.listeners") or settings.get("listeners") or f"PLAINTEXT://{LOOPBACK}"
     texts = map(str.strip, advertised.split(","))
     found = [match["host"] for match in map(LISTENER.fullmatch, texts) if match is not None]
     named = [host or socket.getfqdn() for host in found if host not in META_ADDRESSES]
-    issuer, _ = _parse_address(given.get(TEST_ISSUER, "0"))
+    issuer, _ = _parse_address(settings.get(TEST_ISSUER, "0"))
     return tuple(dict.fromkeys((*named, *LOCAL_NAMES, *({issuer} - {*META_ADDRESSES}))))
 
 

@@ -78,14 +78,14 @@ class Snapshot:
 class Directories:
     """The directories of the logs: `current` is a given directory, a temporary one, or None while closed."""
 
-    def __init__(self, given: Path | None) -> None:
-        self._given = given
+    def __init__(self, path: Path | None) -> None:
+        self._given = path
         self._temporary: Path | None = None
         self._remove: Callable[[], object] | None = None
         self._number = 0
         self._lock: int | None = None  # held while the directory is in use
         self._removals: list[threading.Thread] = []
-        self.current = given
+        self.current = path
 
     def make_disk(self, syncs: SyncStatistics | None) -> Disk:
         """Return the disk, which counts its syncs in `syncs`; a temporary directory has none."""

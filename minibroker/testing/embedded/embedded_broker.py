@@ -243,11 +243,11 @@ class EmbeddedBroker(Served):
             raise RuntimeError("the broker has no schema registry: it needs Broker(registry=True)")
         return self._registry
 
-    def _make_registry(self, wanted: bool | str) -> RegistryVerbs:
+    def _make_registry(self, address_or_flag: bool | str) -> RegistryVerbs:
         from minibroker.testing.embedded.registry_verbs import RegistryVerbs  # which few tests need
 
         host = cast(Any, self)  # `Broker`, which has the journal
-        return RegistryVerbs(host, None if wanted is True else str(wanted))
+        return RegistryVerbs(host, None if address_or_flag is True else str(address_or_flag))
 
     @property
     def directory(self) -> Path:

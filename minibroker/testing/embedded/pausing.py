@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 LeaderAndEpoch = tuple[int, int]
 
 
-async def wait_until_released(held: list[Promise[None]]) -> None:
-    """Wait among `held` requests."""
+async def wait_until_released(held_requests: list[Promise[None]]) -> None:
+    """Wait among `held_requests` requests."""
     released: Promise[None] = Promise()
-    held.append(released)
+    held_requests.append(released)
     await released
 
 
@@ -97,12 +97,12 @@ class Stale(Interceptor):
         return response
 
 
-def _replace_with_old_leaders(response: Any, known: dict[tuple[str, int], LeaderAndEpoch]) -> None:
+def _replace_with_old_leaders(response: Any, old_leaders: dict[tuple[str, int], LeaderAndEpoch]) -> None:
     for topic in response.topics:
-        if topic.partitions and not any(name == topic.name for name, _ in known):
+        if topic.partitions and not any(name == topic.name for name, _ in old_leaders):
             topic.error_code, topic.partitions = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []
         for partition in topic.partitions:
-            leader = known.get((topic.name, partition.partition_index))
+            leader = old_leaders.get((topic.name, partition.partition_index))
             if leader is not None:
                 partition.leader_id, partition.leader_epoch = leader
                 partition.error_code = ErrorCode.NONE

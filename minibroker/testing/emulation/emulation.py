@@ -149,14 +149,16 @@ class Emulation(Interceptor):
             return self._levels | UNSTABLE_LEVELS.get(self.release, {})
         return self._levels
 
-    def _announce_release(self, response: Any, unstable: Mapping[ApiKey, int], levels: Mapping[str, int]) -> None:
-        """Announce what the release, with its `unstable` versions and these levels, and this broker both have."""
+    def _announce_release(
+        self, response: Any, unstable_versions: Mapping[ApiKey, int], levels: Mapping[str, int]
+    ) -> None:
+        """Announce what the release, with its unstable versions and these levels, and this broker both have."""
         announced = []
         for api in response.api_keys:
             versions = self._announced.get(api.api_key)
             if versions is not None:
                 api.min_version = max(api.min_version, versions[0])
-                api.max_version = min(api.max_version, unstable.get(api.api_key, versions[-1]))
+                api.max_version = min(api.max_version, unstable_versions.get(api.api_key, versions[-1]))
                 announced.append(api)
         response.api_keys = [api for api in announced if api.min_version <= api.max_version]
         response.supported_features = [each for each in response.supported_features if each.name in levels]

@@ -83,13 +83,13 @@ class Fault:
     async def wait_for_hits(self, hits: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> None:
         """Wait until the fault has this many hits. Raises Expired, and what its `where` raised."""
 
-        def reached() -> bool:
+        def has_enough_hits() -> bool:
             if self.failure is not None:
                 raise self.failure
             return self.hits >= hits
 
         await self._faults.watch.wait_until(
-            reached, timeout, lambda: f"{format_count_with_were(hits, 'hit')} expected of {self!r}"
+            has_enough_hits, timeout, lambda: f"{format_count_with_were(hits, 'hit')} expected of {self!r}"
         )
 
     await_for_hits = await_blocking(wait_for_hits)
@@ -134,13 +134,13 @@ def _apply_signature_of(
 ) -> Callable[[Callable[..., Fault]], Callable[Concatenate[Faults, Words], Fault]]:
     """Give a method the signature of `rule`, for type checkers, editors and `help`."""
 
-    def signed(method: Callable[..., Fault]) -> Callable[Concatenate[Faults, Words], Fault]:
+    def call_with_signature(method: Callable[..., Fault]) -> Callable[Concatenate[Faults, Words], Fault]:
         owner = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
         words = inspect.signature(rule).parameters.values()
         method.__signature__ = inspect.Signature([owner, *words], return_annotation="Fault")  # type: ignore[attr-defined]
         return method
 
-    return signed
+    return call_with_signature
 
 
 @hide_names("broker", "watch", "count_held", "has_struck", *vars(Interceptor))

@@ -169,27 +169,29 @@ def remove_partitions_from_share_request(call: Call, rule: Rule) -> Callable[[],
     request: Any = call.request
     name_of = make_name_finder(call)
 
-    def is_ours(topic_id: bytes, index: int) -> bool:
+    def is_partition_of_rule(topic_id: bytes, index: int) -> bool:
         return applies_to_place(rule, Place("partition", name_of(topic_id), index, None, ""))
 
     named = [(topic.topic_id, each.partition_index) for topic in request.topics for each in topic.partitions]
     for topic in request.topics:
-        topic.partitions = [each for each in topic.partitions if not is_ours(topic.topic_id, each.partition_index)]
+        topic.partitions = [
+            each for each in topic.partitions if not is_partition_of_rule(topic.topic_id, each.partition_index)
+        ]
     if call.api_key != ApiKey.SHARE_FETCH:
         return lambda: None
     session = find_share_session(call)
     if session is not None and request.share_session_epoch > FIRST_EPOCH:  # else the request begins another, or ends it
         named += session.wanted
-        session.wanted = {wanted: name for wanted, name in session.wanted.items() if not is_ours(*wanted)}
+        session.wanted = {wanted: name for wanted, name in session.wanted.items() if not is_partition_of_rule(*wanted)}
     forgotten = {(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions}
-    taken = {each: name_of(each[0]) for each in named if is_ours(*each) and each not in forgotten}
+    taken = {each: name_of(each[0]) for each in named if is_partition_of_rule(*each) and each not in forgotten}
 
-    def put_back() -> None:
+    def restore_partitions() -> None:
         session = find_share_session(call)  # the request may have begun it
         if session is not None:
             session.wanted |= taken
 
-    return put_back
+    return restore_partitions
 
 
 def add_errors_of_rule(response: Message, errors: Message, rule: Rule, name_of: NameOf) -> None:

@@ -159,9 +159,9 @@ def make_error_answer(request: Message, response_class: type[Message], version: 
     return response
 
 
-def _fill_answer(answer: Any, asked: Any, version: int) -> None:
+def _fill_answer(answer: Any, request: Any, version: int) -> None:
     _set_unknown_values(answer, version)
-    _copy_names_of_subjects(answer, asked)
+    _copy_names_of_subjects(answer, request)
     taken: set[str] = set()
     for field in _list_fields(answer.__class__):
         inner = (field.kind.item or field.kind).struct
@@ -172,30 +172,30 @@ def _fill_answer(answer: Any, asked: Any, version: int) -> None:
             or version not in field.facts.present
         ):
             continue
-        source = _find_answered_field(asked, field.name, taken)
+        source = _find_answered_field(request, field.name, taken)
         if source is None:
             continue
         taken.add(source)
         items = []
-        for item in iterate_items(getattr(asked, source)):
+        for item in iterate_items(getattr(request, source)):
             answered = inner()
             _fill_answer(answered, item, version)
             items.append(answered)
         setattr(answer, field.name, items)
 
 
-def _find_answered_field(asked: Any, wanted: str, taken: set[str]) -> str | None:
+def _find_answered_field(request_part: Any, answer_field: str, used_fields: set[str]) -> str | None:
     """Return the request's field that an answer's list answers item by item, or None."""
-    if not hasattr(asked, "__class__") or isinstance(asked, int | str | bytes):
+    if not hasattr(request_part, "__class__") or isinstance(request_part, int | str | bytes):
         return None
     lists = [
         field.name
-        for field in _list_fields(asked.__class__)
-        if field.kind.item is not None and getattr(asked, field.name) and field.name not in taken
+        for field in _list_fields(request_part.__class__)
+        if field.kind.item is not None and getattr(request_part, field.name) and field.name not in used_fields
     ]
     lists = [name for name in lists if not name.startswith(("forgotten", "config", "assignment", "feature"))]
-    if wanted in lists:
-        return wanted
+    if answer_field in lists:
+        return answer_field
     return lists[0] if lists else None
 
 
@@ -207,31 +207,31 @@ def _set_unknown_values(answer: Any, version: int) -> None:
             setattr(answer, field.name, b"")
 
 
-def _copy_names_of_subjects(answer: Any, asked: Any) -> None:
+def _copy_names_of_subjects(answer: Any, request_part: Any) -> None:
     """Copy into the answer what the request calls its subjects."""
     names = {field.name for field in _list_fields(answer.__class__)}
-    if isinstance(asked, str):
+    if isinstance(request_part, str):
         for name in KEY_FIELDS:
             if name in names:
-                setattr(answer, name, asked)
+                setattr(answer, name, request_part)
                 return
-    elif isinstance(asked, int):
+    elif isinstance(request_part, int):
         for name in PARTITION_NUMBERS:
             if name in names:
-                setattr(answer, name, asked)
+                setattr(answer, name, request_part)
                 return
     else:
-        _copy_fields(answer, asked, names)
+        _copy_fields(answer, request_part, names)
 
 
-def _copy_fields(answer: Any, asked: Any, names: set[str]) -> None:
-    for field in _list_fields(asked.__class__):
+def _copy_fields(answer: Any, request_part: Any, names: set[str]) -> None:
+    for field in _list_fields(request_part.__class__):
         if field.name in names and field.name not in UNKNOWN_FIELDS and field.kind.item is None:
-            value = getattr(asked, field.name)
+            value = getattr(request_part, field.name)
             if value is not None and (field.kind.is_fixed or isinstance(value, str)):
                 setattr(answer, field.name, value)
     for group in (TOPIC_NAMES, PARTITION_NUMBERS):
-        value = next((getattr(asked, name) for name in group if hasattr(asked, name)), None)
+        value = next((getattr(request_part, name) for name in group if hasattr(request_part, name)), None)
         target = next((name for name in group if name in names), None)
         if target is not None and value is not None:
             setattr(answer, target, value)

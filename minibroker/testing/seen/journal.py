@@ -151,7 +151,7 @@ class Journal(Interceptor):
 
     def list_exchanges(self, api: str | None = None, **which: Unpack[Which]) -> list[Exchange]:
         """Return what `requests` returns, on the broker's loop, whether the journal is on or not."""
-        meets = make_condition(api, **which)
+        meets = make_exchange_filter(api, **which)
         return [exchange for exchange in self._exchanges if meets(exchange)]
 
     def list_exchanges_after(self, number: int, count: int) -> Iterable[Exchange]:
@@ -281,7 +281,7 @@ class Journal(Interceptor):
                 tell(exchange)
 
 
-def make_condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[Exchange], bool]:
+def make_exchange_filter(api: str | None = None, **which: Unpack[Which]) -> Callable[[Exchange], bool]:
     """Return the function that says whether a request meets the conditions. Raises ValueError, as `requests` does."""
     api_key = None if api is None else find_api_key(api)
     client_id, group, node, where = (which.get(name) for name in ("client_id", "group", "node", "where"))
@@ -289,7 +289,7 @@ def make_condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[
     if error is not None and error.upper() not in ErrorCode.__members__:
         raise ValueError(f"{error!r} is not an error of Kafka, such as NOT_LEADER_OR_FOLLOWER")
 
-    def meets(exchange: Exchange) -> bool:
+    def matches(exchange: Exchange) -> bool:
         return bool(
             (api_key is None or exchange.api_key == api_key)
             and (client_id is None or exchange.client_id == client_id)
@@ -301,7 +301,7 @@ def make_condition(api: str | None = None, **which: Unpack[Which]) -> Callable[[
             and (where is None or cast(Where, where)(exchange))
         )
 
-    return meets
+    return matches
 
 
 def _join_items(items: list[Any]) -> bytes:
@@ -326,10 +326,10 @@ def _watch_errors(journal: Journal) -> Callable[[], object]:
     """Pass errors to `journal` until the returned function is called, or the journal is garbage."""
     held = weakref.ref(journal)
 
-    def witness(error: KafkaError) -> None:
+    def record_error(error: KafkaError) -> None:
         watching = held()
         if watching is not None:
             watching.note_refusal(error)
 
-    errors.witnesses.append(witness)
-    return weakref.finalize(journal, errors.witnesses.remove, witness)
+    errors.witnesses.append(record_error)
+    return weakref.finalize(journal, errors.witnesses.remove, record_error)

@@ -79,23 +79,23 @@ def iterate_items(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _collect_subjects(struct: Any, found: Subjects, name_of: NameOf) -> None:
+def _collect_subjects(struct: Any, subjects: Subjects, name_of: NameOf) -> None:
     for field in _list_fields(struct):
         if field.name in GROUPS:
-            found.groups.update(
+            subjects.groups.update(
                 text for text in iterate_items(getattr(struct, field.name)) if isinstance(text, str) and text
             )
         elif field.name in TRANSACTIONAL_IDS:
-            found.transactional_ids.update(filter(None, iterate_items(getattr(struct, field.name))))
+            subjects.transactional_ids.update(filter(None, iterate_items(getattr(struct, field.name))))
         elif field.name in ("topic_names", "subscribed_topic_names"):
             for topic in iterate_items(getattr(struct, field.name)):
-                found.topics.setdefault(topic, set())
+                subjects.topics.setdefault(topic, set())
     for name, about_topic in list_struct_fields(struct.__class__):
         for below in iterate_items(getattr(struct, name)):
             topic = find_topic_name(below, name_of) if about_topic else None
             if topic is not None:
-                found.topics.setdefault(topic, set()).update(iterate_partitions(below))
-            _collect_subjects(below, found, name_of)
+                subjects.topics.setdefault(topic, set()).update(iterate_partitions(below))
+            _collect_subjects(below, subjects, name_of)
 
 
 def iterate_partitions(struct: Any) -> Iterator[int]:
@@ -113,14 +113,14 @@ def _list_fields(struct: Struct) -> tuple[Field, ...]:
     return tuple(list_declared_fields(kind))
 
 
-def _collect_typed_keys(message: Any, found: Subjects) -> None:
+def _collect_typed_keys(message: Any, subjects: Subjects) -> None:
     """Find FindCoordinator's keys, whose type is another field, and the topics among the resources of configs."""
     key_type = getattr(message, "key_type", None)
     keys = {key for key in (getattr(message, "key", ""), *getattr(message, "coordinator_keys", ())) if key}
     if key_type == GROUP_KEY:
-        found.groups.update(keys)
+        subjects.groups.update(keys)
     elif key_type == TRANSACTION_KEY:
-        found.transactional_ids.update(keys)
+        subjects.transactional_ids.update(keys)
     for resource in getattr(message, "resources", ()):
         if getattr(resource, "resource_type", None) == TOPIC_RESOURCE:
-            found.topics.setdefault(resource.resource_name, set())
+            subjects.topics.setdefault(resource.resource_name, set())

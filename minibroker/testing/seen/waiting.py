@@ -33,27 +33,27 @@ class Expired(AssertionError):
     __module__ = PACKAGE
 
 
-def format_count(count: int, what: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return "1 record" or "2 records"."""
-    return f"1 {what}" if count == 1 else f"{count} {what}s"
+    return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def format_count_with_were(count: int, what: str) -> str:
+def format_count_with_were(count: int, noun: str) -> str:
     """Return "1 record was" or "2 records were"."""
-    return f"{format_count(count, what)} {'was' if count == 1 else 'were'}"
+    return f"{format_count(count, noun)} {'was' if count == 1 else 'were'}"
 
 
-def format_there_are(count: int) -> str:
+def format_are_count(count: int) -> str:
     """Return "there is 1" or "there are 2"."""
     return "there is 1" if count == 1 else f"there are {count}"
 
 
-def describe_missing(what: str, there: Iterable[str]) -> str:
+def describe_missing(noun: str, existing: Iterable[str]) -> str:
     """Say that there is nothing of this name, and which others there are, as the name may be misspelt."""
-    names = sorted(there)
+    names = sorted(existing)
     more = ", ..." if len(names) > SHOWN_NAMES else ""
     others = f"only {', '.join(names[:SHOWN_NAMES])}{more}" if names else "and no other"
-    return f"there is no such {what}, {others}"
+    return f"there is no such {noun}, {others}"
 
 
 class Watch(Interceptor):
@@ -65,12 +65,12 @@ class Watch(Interceptor):
         self._look_due = False
 
     async def wait_until(
-        self, condition: Callable[[], Found | None], timeout: Duration, expired: Callable[[], str]
+        self, condition: Callable[[], Found | None], timeout: Duration, describe_timeout: Callable[[], str]
     ) -> Found:
         """Wait until `condition` returns something true; return that.
 
         `timeout` is real time, as the broker's clock may be stopped. While the broker is down nothing is checked: it
-        may come up again. Raises Expired with the message that `expired` returns.
+        may come up again. Raises Expired with the message that `describe_timeout` returns.
         """
         result = condition()
         if result:
@@ -82,19 +82,19 @@ class Watch(Interceptor):
         try:
             return await asyncio.wait_for(future, timeout_s)
         except TimeoutError:
-            reason = expired() if self._broker.is_running else "the broker is down"
+            reason = describe_timeout() if self._broker.is_running else "the broker is down"
             raise Expired(f"after {timeout_s:g} s: {reason}") from None
         finally:
             self._remove_waiter(entry)
 
-    def _add_waiter(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
+    def _add_waiter(self, waiter: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
         if not self._waiting:
             self._broker.interceptors.append(self)
             self._broker.moving_clock.after = self.check_conditions_soon
-        self._waiting.append(entry)
+        self._waiting.append(waiter)
 
-    def _remove_waiter(self, entry: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
-        self._waiting.remove(entry)
+    def _remove_waiter(self, waiter: tuple[Callable[[], Any], asyncio.Future[Any]]) -> None:
+        self._waiting.remove(waiter)
         if not self._waiting:
             self._broker.interceptors.remove(self)
             self._broker.moving_clock.after = None

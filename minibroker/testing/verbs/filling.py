@@ -112,11 +112,11 @@ def _parse_lines(path: Path) -> Iterator[NewTopic]:
     yield from topics.values()
 
 
-def _add_record_of_line(given: Any, topics: dict[str, NewTopic]) -> None:
-    if not isinstance(given, dict) or not isinstance(given.get("topic"), str):
+def _add_record_of_line(line: Any, topics: dict[str, NewTopic]) -> None:
+    if not isinstance(line, dict) or not isinstance(line.get("topic"), str):
         raise FillError('a record is expected, such as {"topic": "orders", "value": "first"}')
-    name = given.pop("topic")
-    topics.setdefault(name, NewTopic(name)).records.append(_parse_record({"value": None, **given}))
+    name = line.pop("topic")
+    topics.setdefault(name, NewTopic(name)).records.append(_parse_record({"value": None, **line}))
 
 
 def _parse_topic(name: Any, given: Any) -> NewTopic:
@@ -138,12 +138,12 @@ def _parse_topic(name: Any, given: Any) -> NewTopic:
     return NewTopic(name, partitions, config, [_parse_record(each) for each in given.get("records") or ()])
 
 
-def _parse_schema(subject: str, given: Any) -> NewSchema:
-    if not isinstance(given, Mapping) or "schema" not in given:
-        return NewSchema(subject, given)
-    _check_known_words(f"subject {subject}", given, SCHEMA_WORDS)
-    references = given.get("references") or ()
-    return NewSchema(subject, given["schema"], str(given.get("kind", "AVRO")), [tuple(each) for each in references])
+def _parse_schema(subject: str, value: Any) -> NewSchema:
+    if not isinstance(value, Mapping) or "schema" not in value:
+        return NewSchema(subject, value)
+    _check_known_words(f"subject {subject}", value, SCHEMA_WORDS)
+    references = value.get("references") or ()
+    return NewSchema(subject, value["schema"], str(value.get("kind", "AVRO")), [tuple(each) for each in references])
 
 
 def _parse_record(given: Any) -> NewRecord:
@@ -164,10 +164,10 @@ def _parse_record(given: Any) -> NewRecord:
     )
 
 
-def _check_known_words(what: str, given: Mapping[str, Any], words: frozenset[str]) -> None:
-    for word in given:
+def _check_known_words(place: str, mapping: Mapping[str, Any], words: frozenset[str]) -> None:
+    for word in mapping:
         if word not in words:
-            raise FillError(f"{what} has no {word!r}; it has {', '.join(sorted(words))}")
+            raise FillError(f"{place} has no {word!r}; it has {', '.join(sorted(words))}")
 
 
 def _encode_value(value: Any) -> bytes | None:

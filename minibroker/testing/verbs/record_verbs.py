@@ -28,8 +28,8 @@ from minibroker.testing.seen.waiting import (
     DEFAULT_TIMEOUT,
     Expired,
     describe_missing,
+    format_are_count,
     format_count_with_were,
-    format_there_are,
 )
 from minibroker.testing.verbs.own_requests import execute_request, get_any_node, raise_if_error
 from minibroker.testing.verbs.wait_verbs import WaitVerbs, list_topic_names
@@ -158,13 +158,13 @@ class RecordVerbs(WaitVerbs):
         Records of open and aborted transactions count only if `committed` is False. Raises Expired, an AssertionError.
         """
 
-        def there() -> list[Record]:
+        def find_records() -> list[Record]:
             if get_upper_bound_of_records(self.running.cluster, topic) < count:
                 return []
             there_now = [each for each in self.records(topic) if each.counts or not committed]
             return there_now if len(there_now) >= count else []
 
-        def expired() -> str:
+        def describe_timeout() -> str:
             expected = f"{format_count_with_were(count, 'record')} expected in {topic}"
             if topic not in self.running.cluster.image.topics:
                 return f"{expected}, and {describe_missing('topic', list_topic_names(self.running.cluster))}"
@@ -172,12 +172,12 @@ class RecordVerbs(WaitVerbs):
             uncounted = sum(not each.counts for each in there_now) if committed else 0
             besides = f", besides {uncounted} of open or aborted transactions" if uncounted else ""
             return (
-                f"{expected}, and {format_there_are(len(there_now) - uncounted)}{besides}{describe_records(there_now)}"
+                f"{expected}, and {format_are_count(len(there_now) - uncounted)}{besides}{describe_records(there_now)}"
             )
 
         if count == 0:
             return []
-        there_now = (await self.watch.wait_until(there, timeout, expired))[:count]
+        there_now = (await self.watch.wait_until(find_records, timeout, describe_timeout))[:count]
         return self.registry.decode_records(there_now) if decoded else there_now
 
     aexpect = await_blocking(expect)
@@ -188,16 +188,16 @@ class RecordVerbs(WaitVerbs):
         cluster = self.running.cluster
         ends = {each.index: each.log.log_end_offset for each in list_local_partitions(cluster, topic)}
 
-        def came() -> list[Record]:
+        def list_new_records() -> list[Record]:
             partitions = list_local_partitions(self.running.cluster, topic)
             return [new for each in partitions for new in iterate_records(each, ends.get(each.index, 0))]
 
         try:
-            new = await self.watch.wait_until(came, during, lambda: "")
+            new = await self.watch.wait_until(list_new_records, during, lambda: "")
         except Expired:
             return
         raise AssertionError(
-            f"no record was expected in {topic}, and {format_there_are(len(new))}{describe_records(new)}"
+            f"no record was expected in {topic}, and {format_are_count(len(new))}{describe_records(new)}"
         )
 
     aassert_nothing_produced = await_blocking(assert_nothing_produced)

@@ -119,8 +119,8 @@ class AclVerbs(OnBroker):
         ids = list(self._cluster.image.acls.by_id)
         self._cluster.commit_metadata_records([RemoveAccessControlEntryRecord(id=id) for id in ids])
 
-    def _add_acl(self, permission: Permission, user: str, operation: str, where: tuple[int, str], host: str) -> None:
-        resource_type, name = where
+    def _add_acl(self, permission: Permission, user: str, operation: str, resource: tuple[int, str], host: str) -> None:
+        resource_type, name = resource
         is_prefix = name.endswith("*") and name != "*"
         acl = Acl(
             resource_type,

@@ -18,7 +18,7 @@ from minibroker.testing.completion import hide_names
 from minibroker.testing.embedded.given_settings import format_setting
 from minibroker.testing.loops import Loop, await_blocking, blocking, immediate
 from minibroker.testing.seen.log_reading import Record, describe_records, iterate_records, list_local_partitions
-from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_count_with_were, format_there_are
+from minibroker.testing.seen.waiting import DEFAULT_TIMEOUT, format_are_count, format_count_with_were
 from minibroker.testing.verbs.dead_letter_records import DeadLetter, enable_dead_letters, list_dead_letters
 from minibroker.testing.verbs.own_requests import execute_request, get_any_node, raise_if_error
 from minibroker.testing.verbs.share_deliveries import (
@@ -159,24 +159,24 @@ class ShareGroupVerbs:
         Return the partitions by member. Several members may have the same partition. Raises Expired.
         """
 
-        def now() -> dict[str, list[int]]:
+        def get_assignment() -> dict[str, list[int]]:
             group, known = find_share_group(self._cluster, self.group), self._cluster.image.topics.get(topic)
             if group is None or known is None:
                 return {}
             assigned = {each.member_id: each.assigned.get(known.topic_id) for each in group.members.values()}
             return {member: sorted(partitions) for member, partitions in assigned.items() if partitions}
 
-        def there() -> dict[str, list[int]] | None:
-            assigned, known = now(), self._cluster.image.topics.get(topic)
+        def find_assignment() -> dict[str, list[int]] | None:
+            assigned, known = get_assignment(), self._cluster.image.topics.get(topic)
             whole = known is not None and {*range(len(known.partitions))} == {*sum(assigned.values(), [])}
             return assigned if whole and members in (None, len(assigned)) else None
 
-        def expired() -> str:
+        def describe_timeout() -> str:
             expected = "members" if members is None else f"{members} members"
-            is_so = f"is assigned so: {now()}"
+            is_so = f"is assigned so: {get_assignment()}"
             return f"{topic} was expected to be assigned to {expected} of group {self.group!r}, and {is_so}"
 
-        return await self._broker.watch.wait_until(there, timeout, expired)
+        return await self._broker.watch.wait_until(find_assignment, timeout, describe_timeout)
 
     await_until_assigned = await_blocking(wait_until_assigned)
 
@@ -191,17 +191,23 @@ class ShareGroupVerbs:
 
         from minibroker.broker.share.states import ShareKey
 
-        def now() -> int:
+        def get_offset() -> int:
             known = self._cluster.image.topics.get(topic)
             if find_share_group(self._cluster, self.group) is None or known is None:
                 return 0
             return find_start_offset(self._cluster, ShareKey(self.group, known.topic_id, partition)) or 0
 
-        def expired() -> str:
+        def describe_timeout() -> str:
             where = f"{topic}-{partition}"
-            return f"group {self.group!r} was expected to settle {where} up to offset {offset}, and is at {now()}"
+            return (
+                f"group {self.group!r} was expected to settle {where} up to offset {offset}, and is at {get_offset()}"
+            )
 
-        return (await self._broker.watch.wait_until(lambda: (now(),) if now() >= offset else None, timeout, expired))[0]
+        return (
+            await self._broker.watch.wait_until(
+                lambda: (get_offset(),) if get_offset() >= offset else None, timeout, describe_timeout
+            )
+        )[0]
 
     await_until_settled = await_blocking(wait_until_settled)
 
@@ -216,21 +222,21 @@ class ShareGroupVerbs:
         if deliveries < 1:
             raise ValueError(f"deliveries is at least 1, and cannot be {deliveries}")
 
-        def there() -> list[DeliveredRecord] | None:
+        def find_redelivered() -> list[DeliveredRecord] | None:
             often = [each for each in self._history.list_deliveries(self.group, topic) if each.deliveries >= deliveries]
             if sum(each.last - each.first + 1 for each in often) < count:
                 return None
             records = list(self._iterate_records(often))
             return records if len(records) >= count else None
 
-        def expired() -> str:
+        def describe_timeout() -> str:
             records = list(self._iterate_records(self._history.list_deliveries(self.group, topic)))
             often = sum(each.deliveries >= deliveries for each in records)
             expected = f"{format_count_with_were(count, 'record')} expected to be delivered {deliveries} times"
-            seen = f"{format_there_are(often)}{describe_records(records)}"
+            seen = f"{format_are_count(often)}{describe_records(records)}"
             return f"{expected} from {topic} to group {self.group!r}, and {seen}"
 
-        return await self._broker.watch.wait_until(there, timeout, expired) if count else []
+        return await self._broker.watch.wait_until(find_redelivered, timeout, describe_timeout) if count else []
 
     aexpect_redelivered = await_blocking(expect_redelivered)
 
@@ -238,16 +244,20 @@ class ShareGroupVerbs:
     async def expect_dead_letters(self, count: int = 1, timeout: Duration = DEFAULT_TIMEOUT) -> list[DeadLetter]:
         """Wait until the group has this many dead letters; return all. Raises Expired."""
 
-        def there() -> list[DeadLetter] | None:
+        def find_dead_letters() -> list[DeadLetter] | None:
             letters = self.dead_letters()
             return letters if len(letters) >= count else None
 
-        def expired() -> str:
+        def describe_timeout() -> str:
             letters = self.dead_letters()
             expected = f"{format_count_with_were(count, 'dead letter')} expected of group {self.group!r}"
-            return f"{expected}, and {format_there_are(len(letters))}{describe_records(letters)}"
+            return f"{expected}, and {format_are_count(len(letters))}{describe_records(letters)}"
 
-        return await self._broker.watch.wait_until(there, timeout, expired) if count else self.dead_letters()
+        return (
+            await self._broker.watch.wait_until(find_dead_letters, timeout, describe_timeout)
+            if count
+            else self.dead_letters()
+        )
 
     aexpect_dead_letters = await_blocking(expect_dead_letters)
 

@@ -19,9 +19,9 @@ from minibroker.testing.seen.waiting import (
     DEFAULT_TIMEOUT,
     Watch,
     describe_missing,
+    format_are_count,
     format_count,
     format_count_with_were,
-    format_there_are,
 )
 
 if TYPE_CHECKING:
@@ -71,20 +71,20 @@ class WaitVerbs(EmbeddedBroker):
         if state not in states:
             raise ValueError(f"{state!r} is not a state of groups; they are {', '.join(states)}")
 
-        def there() -> list[str] | None:
+        def find_member_ids() -> list[str] | None:
             present = _find_group(self.running.cluster, group)
             if present is None or present.state_name != state:
                 return None
             ids = list_member_ids(present)
             return ids or [""] if members is None or len(ids) == members else None
 
-        def expired() -> str:
+        def describe_timeout() -> str:
             present = _find_group(self.running.cluster, group)
             expected = state if members is None else f"{state} with {format_count(members, 'member')}"
             now = _describe_missing_group(self.running.cluster) if present is None else f"it {_describe_group(present)}"
             return f"group {group!r} was expected to be {expected}, and {now}"
 
-        return [each for each in await self.watch.wait_until(there, timeout, expired) if each]
+        return [each for each in await self.watch.wait_until(find_member_ids, timeout, describe_timeout) if each]
 
     await_for_group = await_blocking(wait_for_group)
 
@@ -102,11 +102,11 @@ class WaitVerbs(EmbeddedBroker):
         Raises ValueError for a share group, which commits no offsets.
         """
 
-        def there() -> tuple[int] | None:
+        def find_commit() -> tuple[int] | None:
             committed = get_committed_offset(self.running.cluster, group, topic, partition)
             return (committed,) if committed is not None and committed >= (offset or 0) else None
 
-        def expired() -> str:
+        def describe_timeout() -> str:
             cluster = self.running.cluster
             committed = get_committed_offset(cluster, group, topic, partition)
             expected = "an offset" if offset is None else f"offset {offset}"
@@ -118,7 +118,7 @@ class WaitVerbs(EmbeddedBroker):
                 now = _describe_missing_group(cluster)
             return f"group {group!r} was expected to commit {expected} for {topic}-{partition}, and {now}"
 
-        return (await self.watch.wait_until(there, timeout, expired))[0]
+        return (await self.watch.wait_until(find_commit, timeout, describe_timeout))[0]
 
     await_for_commit = await_blocking(wait_for_commit)
 
@@ -129,7 +129,7 @@ class WaitVerbs(EmbeddedBroker):
         A share group has acknowledged or archived all records then. Raises Expired.
         """
 
-        def expired() -> str:
+        def describe_timeout() -> str:
             behind = measure_lags(self.running.cluster, group, topic)
             cluster = self.running.cluster
             if behind is None:
@@ -140,7 +140,9 @@ class WaitVerbs(EmbeddedBroker):
                 now = "it is behind in " + ", ".join(f"{topic}-{index} by {lag}" for index, lag in behind.items())
             return f"group {group!r} was expected to catch up in {topic}, and {now}"
 
-        await self.watch.wait_until(lambda: measure_lags(self.running.cluster, group, topic) == {}, timeout, expired)
+        await self.watch.wait_until(
+            lambda: measure_lags(self.running.cluster, group, topic) == {}, timeout, describe_timeout
+        )
 
     await_until_caught_up = await_blocking(wait_until_caught_up)
 
@@ -150,21 +152,31 @@ class WaitVerbs(EmbeddedBroker):
     ) -> int:
         """Wait until the high watermark is at least `offset`; return it. Raises Expired."""
 
-        def now() -> int:
+        def get_high_watermark() -> int:
             present = self.running.cluster.image.topics.get(topic)
-            there = None if present is None else present.find_partition(partition)
-            return -1 if there is None or not there.has_local_log else there.log.high_watermark
+            find_watermark_if_reached = None if present is None else present.find_partition(partition)
+            return (
+                -1
+                if find_watermark_if_reached is None or not find_watermark_if_reached.has_local_log
+                else find_watermark_if_reached.log.high_watermark
+            )
 
-        def there() -> tuple[int] | None:
-            return (now(),) if now() >= offset else None
+        def find_watermark_if_reached() -> tuple[int] | None:
+            return (get_high_watermark(),) if get_high_watermark() >= offset else None
 
-        def expired() -> str:
+        def describe_timeout() -> str:
             topics = self.running.cluster.image.topics.values()
-            there = (f"{each.name}-{one.index}" for each in topics for one in each.partitions if not each.internal)
-            reached = describe_missing("partition", there) if now() < 0 else f"it has reached {now()}"
+            find_watermark_if_reached = (
+                f"{each.name}-{one.index}" for each in topics for one in each.partitions if not each.internal
+            )
+            reached = (
+                describe_missing("partition", find_watermark_if_reached)
+                if get_high_watermark() < 0
+                else f"it has reached {get_high_watermark()}"
+            )
             return f"{topic}-{partition} was expected to have the high watermark {offset}, and {reached}"
 
-        return (await self.watch.wait_until(there, timeout, expired))[0]
+        return (await self.watch.wait_until(find_watermark_if_reached, timeout, describe_timeout))[0]
 
     await_for_high_watermark = await_blocking(wait_for_high_watermark)
 
@@ -195,17 +207,21 @@ async def wait_for_requests(
     if not journal.is_on:
         raise RuntimeError(JOURNAL_IS_OFF)
 
-    def there() -> list[Exchange] | None:
+    def find_exchanges() -> list[Exchange] | None:
         requests = journal.list_exchanges(api, **which)
         return requests if len(requests) >= count else None
 
-    def expired() -> str:
+    def describe_timeout() -> str:
         requests = journal.list_exchanges(api, **which)
         listed = "".join(f"\n  {each}" for each in requests[-20:])
         expected = f"{format_count_with_were(count, 'request')} expected ({_describe_conditions(api, which)})"
-        return f"{expected}, and {format_there_are(len(requests))}{listed}"
+        return f"{expected}, and {format_are_count(len(requests))}{listed}"
 
-    return await watch.wait_until(there, timeout, expired) if count else journal.list_exchanges(api, **which)
+    return (
+        await watch.wait_until(find_exchanges, timeout, describe_timeout)
+        if count
+        else journal.list_exchanges(api, **which)
+    )
 
 
 def list_member_ids(group: Group) -> list[str]:

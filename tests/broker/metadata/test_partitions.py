@@ -78,7 +78,7 @@ def test_all_waiters_are_woken_even_if_some_leave_meanwhile() -> None:
         def count_appended_bytes(self, size_bytes: int) -> None:
             raise AssertionError("nothing was appended")
 
-        def on_changed(self) -> None:
+        def notify_partition_changed(self) -> None:
             woken.append(self)
             partition.waiters.discard(self)
 

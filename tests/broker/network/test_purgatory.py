@@ -32,7 +32,7 @@ class Waiter:
     def __init__(self) -> None:
         self.reasons: list[str] = []
 
-    def give_up(self, reason: str) -> None:
+    def disconnect_unless_answered(self, reason: str) -> None:
         self.reasons.append(reason)
 
 

@@ -39,14 +39,14 @@ class Gate:
         self.mutes = self.closes = False
         self.open: list[TlsLayer] = []
 
-    def on_connected(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
+    def admit_connection(self, connection: TlsLayer, close_soon: Callable[[], None]) -> None:
         self.open.append(connection)
         if self.mutes:
             connection.mute()
         if self.closes:
             close_soon()
 
-    def on_closed(self, connection: TlsLayer) -> None:
+    def release_connection(self, connection: TlsLayer) -> None:
         self.open.remove(connection)
 
 

@@ -66,7 +66,7 @@ def recompress(batch: Bytes, codec: int, max_bytes: int = 1 << 30) -> bytearray:
     """The batch under another codec; MESSAGE_TOO_LARGE with its size if it has more than `max_bytes` then."""
     header = check_batch(batch)
     return run_all_steps(
-        recompress_batch_in_steps(batch, header, codec, None, max_bytes=max_bytes, too_large=_too_large)
+        recompress_batch_in_steps(batch, header, codec, None, max_bytes=max_bytes, make_error=_too_large)
     )
 
 

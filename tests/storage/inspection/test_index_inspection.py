@@ -19,9 +19,9 @@ from minibroker.storage.inspection.index_inspection import (
     TransactionEntry,
     iterate_offset_entries,
     iterate_snapshot_entries,
-    iterate_sound_entries,
     iterate_time_entries,
     iterate_transaction_entries,
+    iterate_undamaged_entries,
 )
 from minibroker.storage.inspection.log_inspection import Damage, Note
 from minibroker.storage.producers.producer_state import ProducerStates
@@ -79,7 +79,7 @@ def test_only_the_offset_entry_out_of_order_is_reported(tmp_path: Path, wrong: t
     assert damage.found == f"offset {wrong[0]} at position {wrong[1]}"
     sound = [
         (entry.offset, entry.log_position)
-        for entry in iterate_sound_entries(iterate_offset_entries(file, 0), OffsetEntry)
+        for entry in iterate_undamaged_entries(iterate_offset_entries(file, 0), OffsetEntry)
     ]
     assert sound == [(5, 100), (9, 250), (12, 300)]
 

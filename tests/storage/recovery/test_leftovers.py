@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.storage.files import Disk
-from minibroker.storage.recovery.leftovers import find_damage_after, finish_interrupted_changes
+from minibroker.storage.recovery.leftovers import find_damage_beyond_torn_write, finish_or_undo_file_swaps
 from tests.cases import for_each
 from tests.storage.support import batch, files_in, open_at, read_values
 
@@ -42,7 +42,7 @@ def test_a_directory_without_leftover_files_is_unchanged(tmp_path: Path) -> None
     segment(tmp_path, 0, value=b"a")
     put(tmp_path, "leader-epoch-checkpoint", name(4, ".snapshot"), "partition.metadata")
     before = files_in(tmp_path)
-    assert finish_interrupted_changes(Disk(), str(tmp_path)) == sorted(before)
+    assert finish_or_undo_file_swaps(Disk(), str(tmp_path)) == sorted(before)
     assert files_in(tmp_path) == before
 
 
@@ -52,14 +52,14 @@ def test_deleted_and_unfinished_files_are_removed(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"b", suffix=".deleted")
     segment(tmp_path, 0, value=b"c", suffix=".cleaned")
     put(tmp_path, name(7, ".snapshot.deleted"), "leader-epoch-checkpoint.tmp")
-    assert set(finish_interrupted_changes(Disk(), str(tmp_path))) == set(files_in(tmp_path)) == kept
+    assert set(finish_or_undo_file_swaps(Disk(), str(tmp_path))) == set(files_in(tmp_path)) == kept
 
 
 def test_indexes_without_a_log_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     segment(tmp_path, 0, value=b"a")
     kept = set(files_in(tmp_path))
     put(tmp_path, name(4, ".index"), name(4, ".timeindex"), name(4, ".txnindex"))
-    assert set(finish_interrupted_changes(Disk(), str(tmp_path))) == set(files_in(tmp_path)) == kept
+    assert set(finish_or_undo_file_swaps(Disk(), str(tmp_path))) == set(files_in(tmp_path)) == kept
     assert "there is no log file beside it" in caplog.text
 
 
@@ -69,7 +69,7 @@ def test_a_complete_swap_replaces_all_segments_it_covers(tmp_path: Path) -> None
     segment(tmp_path, 8, value=b"later")
     put(tmp_path, name(4, ".snapshot"), name(8, ".snapshot"))
     segment(tmp_path, 0, value=b"new", batches=4, suffix=".swap")
-    finish_interrupted_changes(Disk(), str(tmp_path))
+    finish_or_undo_file_swaps(Disk(), str(tmp_path))
     assert sorted(path.name for path in tmp_path.glob("*.log")) == [name(0, ".log"), name(8, ".log")]
     assert not (tmp_path / name(4, ".snapshot")).exists()
     assert (tmp_path / name(8, ".snapshot")).exists()
@@ -80,14 +80,14 @@ def test_a_swap_without_aborted_transactions_removes_their_old_index(tmp_path: P
     segment(tmp_path, 0, value=b"old")
     put(tmp_path, name(0, ".txnindex"), name(4, ".log"), name(4, ".txnindex"))
     segment(tmp_path, 0, value=b"new", suffix=".swap")
-    finish_interrupted_changes(Disk(), str(tmp_path))
+    finish_or_undo_file_swaps(Disk(), str(tmp_path))
     assert [path.name for path in tmp_path.glob("*.txnindex")] == [name(4, ".txnindex")]
 
 
 def test_a_partially_renamed_swap_is_completed(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"new")
     (tmp_path / name(0, ".index")).rename(tmp_path / name(0, ".index.swap"))
-    finish_interrupted_changes(Disk(), str(tmp_path))
+    finish_or_undo_file_swaps(Disk(), str(tmp_path))
     assert set(files_in(tmp_path)) == {name(0, ".log"), name(0, ".index"), name(0, ".timeindex")}
     assert values(tmp_path) == [b"new0", b"new1"] * 2
 
@@ -96,7 +96,7 @@ def test_an_incomplete_swap_is_discarded(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"old", batches=4)
     segment(tmp_path, 4, value=b"new", suffix=".swap")
     segment(tmp_path, 2, value=b"new", suffix=".cleaned")
-    finish_interrupted_changes(Disk(), str(tmp_path))
+    finish_or_undo_file_swaps(Disk(), str(tmp_path))
     assert values(tmp_path) == [b"old0", b"old1"] * 4
 
 
@@ -105,23 +105,23 @@ def test_an_incomplete_swap_of_later_segments_does_not_affect_earlier_ones(tmp_p
     segment(tmp_path, 4, value=b"later")
     segment(tmp_path, 0, value=b"new", suffix=".swap")
     segment(tmp_path, 4, value=b"unfinished", suffix=".cleaned")
-    finish_interrupted_changes(Disk(), str(tmp_path))
+    finish_or_undo_file_swaps(Disk(), str(tmp_path))
     assert values(tmp_path) == [b"new0", b"new1"] * 2 + [b"later0", b"later1"] * 2
 
 
 def test_a_second_cleanup_of_leftover_files_changes_nothing(tmp_path: Path) -> None:
     segment(tmp_path, 0, value=b"old")
     segment(tmp_path, 0, value=b"new", suffix=".swap")
-    names = finish_interrupted_changes(Disk(), str(tmp_path))
+    names = finish_or_undo_file_swaps(Disk(), str(tmp_path))
     before = files_in(tmp_path)
-    assert finish_interrupted_changes(Disk(), str(tmp_path)) == names
+    assert finish_or_undo_file_swaps(Disk(), str(tmp_path)) == names
     assert files_in(tmp_path) == before
 
 
 def judged(tmp_path: Path, data: bytes, position: int = 0) -> str | None:
     path = tmp_path / "log"
     path.write_bytes(bytes(position) + data)
-    return find_damage_after(Disk().open(str(path)), position, position + len(data))
+    return find_damage_beyond_torn_write(Disk().open(str(path)), position, position + len(data))
 
 
 @for_each("size", [1, 60, 61, 100, len(BATCH) - 1])

@@ -304,7 +304,7 @@ def test_a_share_join_is_delayed(broker: Broker, consumer: ShareConsumer) -> Non
 @pytest.mark.parametrize(
     "call",
     [
-        lambda b: b.share_group("c").release_expired_locks(),
+        lambda b: b.share_group("c").expire_locks(),
         lambda b: b.share_group("c").deliveries(),
         lambda b: b.share_group("c").wait_until_settled("t", 1, timeout="20 s"),
         lambda b: b.share_group("c").expect_redelivered("t", timeout="20 s"),

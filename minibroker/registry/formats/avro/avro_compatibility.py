@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from minibroker.registry.formats.avro.avro_types import DEPTH_MAX, AvroType, Field, Name
-from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch, forget_compared_pairs
+from minibroker.registry.formats.comparing_budget import Budget, Found, TooMuch, remove_compared_pairs
 
 # Which other types a primitive type reads.
 PROMOTIONS: Final = {
@@ -63,7 +63,7 @@ class Comparison:
 
     def forget_compared(self) -> None:
         """Forget what was compared, in small portions, once the differences are not needed any more."""
-        forget_compared_pairs(self._known, list(self._known))
+        remove_compared_pairs(self._known, list(self._known))
 
     def compare_types(self, reader: AvroType, writer: AvroType, path: Path = ()) -> list[Part]:
         """Return what keeps the reader from reading; nothing if it can. Raises TooMuch."""

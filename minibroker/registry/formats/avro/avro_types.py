@@ -165,10 +165,10 @@ class Parser:
         made.props = props
         return made
 
-    def _parse_element(self, node: Any, space: str | None, what: str) -> AvroType:
+    def _parse_element(self, node: Any, space: str | None, name: str) -> AvroType:
         if isinstance(node, str) and self._find_known_type(node, space) is None:
             raise InvalidSchema(
-                f'{format_json(node)} is not a defined name. The type of the "{what}" field must be a defined name or '
+                f'{format_json(node)} is not a defined name. The type of the "{name}" field must be a defined name or '
                 'a {"type": ...} expression.'
             )
         return self._parse_type(node, space)
@@ -195,10 +195,10 @@ class Parser:
         made.aliases = tuple(_parse_name(alias, name.space) for alias in _list_aliases(node))
         return made
 
-    def _define_type(self, made: AvroType, name: Name) -> None:
+    def _define_type(self, named_type: AvroType, name: Name) -> None:
         if name.full in self.names:
             raise InvalidSchema(f"Can't redefine: {name.full}")
-        self.names[name.full] = made
+        self.names[name.full] = named_type
 
     def _fill_record(self, record: AvroType, node: dict[str, Any], space: str | None) -> None:
         fields = node.get("fields")
@@ -277,7 +277,7 @@ def _list_aliases(node: Mapping[str, Any]) -> Iterable[str]:
     return dict.fromkeys(found)
 
 
-def _fill_enum(made: AvroType, node: dict[str, Any]) -> None:
+def _fill_enum(enum_type: AvroType, node: dict[str, Any]) -> None:
     symbols = node.get("symbols")
     if not isinstance(symbols, list):
         raise InvalidSchema(f"Enum has no symbols: {format_json(node)}")
@@ -288,11 +288,11 @@ def _fill_enum(made: AvroType, node: dict[str, Any]) -> None:
         if text in seen:
             raise InvalidSchema(f"Duplicate enum symbol: {text}")
         seen[text] = None
-    made.symbols = tuple(seen)
-    made.default = _get_optional_text(node, "default")
-    if made.default is not None and made.default not in seen:
+    enum_type.symbols = tuple(seen)
+    enum_type.default = _get_optional_text(node, "default")
+    if enum_type.default is not None and enum_type.default not in seen:
         raise InvalidSchema(
-            f"The Enum Default: {made.default} is not in the enum symbol set: [{', '.join(made.symbols)}]"
+            f"The Enum Default: {enum_type.default} is not in the enum symbol set: [{', '.join(enum_type.symbols)}]"
         )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget, forget_compared_pairs
+from minibroker.registry.formats.comparing_budget import CHARACTERS_OF_A_STEP, Budget, remove_compared_pairs
 from minibroker.registry.formats.java_order import unite_in_java_order
 from minibroker.registry.formats.json_schema.json_changes import (
     STRICT,
@@ -112,7 +112,7 @@ class Comparison:
 
     def forget_compared(self) -> None:
         """Forget what was compared, in small portions, once the changes are not needed any more."""
-        forget_compared_pairs(self._known, reversed(list(self._known)))
+        remove_compared_pairs(self._known, reversed(list(self._known)))
 
     def refute_wrong_assumptions(self) -> bool:
         """Return whether an assumption was wrong, after which all has to be compared again."""

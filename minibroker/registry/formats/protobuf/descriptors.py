@@ -117,7 +117,7 @@ def parse_file(proto: FileDescriptorProto) -> File:
 def _make_message_parser(syntax: str) -> Callable[[DescriptorProto], Message]:
     """Return what makes a message of a descriptor."""
 
-    def make(proto: DescriptorProto) -> Message:
+    def make_message(proto: DescriptorProto) -> Message:
         one_ofs = [OneOf(each.name) for each in proto.oneof_decl]
         message = Message(proto.name)
         for field in proto.field:
@@ -126,7 +126,7 @@ def _make_message_parser(syntax: str) -> Callable[[DescriptorProto], Message]:
             else:
                 message.fields.append(_parse_field(field, syntax))
         message.one_ofs = [each for each in one_ofs if each.fields]
-        message.types = [*map(make, proto.nested_type), *map(_parse_enum, proto.enum_type)]
+        message.types = [*map(make_message, proto.nested_type), *map(_parse_enum, proto.enum_type)]
         message.options = _parse_options(proto.options)
         message.reserved = [[_parse_range(each.start, each.end - 1)] for each in proto.reserved_range]
         message.reserved += [[name] for name in proto.reserved_name]
@@ -134,7 +134,7 @@ def _make_message_parser(syntax: str) -> Callable[[DescriptorProto], Message]:
         message.extends = _parse_extends(proto.extension, syntax)
         return message
 
-    return make
+    return make_message
 
 
 def _parse_enum(proto: EnumDescriptorProto) -> EnumType:
@@ -242,14 +242,14 @@ class _Builder:
         full = self._names.resolve_type_name(type_name, scope)
         return type_name if full is None else f".{full}"
 
-    def add_type(self, parent: Any, each: Type, scope: Scope) -> None:
+    def add_type(self, parent: Any, type_: Type, scope: Scope) -> None:
         """Add a message or enum to a file's or message's descriptor."""
-        if isinstance(each, EnumType):
-            self._add_enum(parent.enum_type.add(name=each.name), each)
+        if isinstance(type_, EnumType):
+            self._add_enum(parent.enum_type.add(name=type_.name), type_)
             return
         within_a_message = parent.DESCRIPTOR.name == "DescriptorProto"
         added = parent.nested_type.add() if within_a_message else parent.message_type.add()
-        self._fill_message(added, each, scope.make_inner_scope(each.name))
+        self._fill_message(added, type_, scope.make_inner_scope(type_.name))
 
     def _fill_message(self, proto: DescriptorProto, message: Message, scope: Scope) -> None:
         """Fill in the descriptor of a message."""

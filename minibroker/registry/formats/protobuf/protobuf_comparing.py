@@ -204,12 +204,12 @@ class _Comparison:
     def _compare_named(
         self,
         types: tuple[str, str],
-        found: tuple[Found | None, Found | None],
+        resolved: tuple[Found | None, Found | None],
         sides: tuple[Side, Side],
         path: tuple[str, ...],
     ) -> None:
         """Compare two messages by their names in their packages, and what is in them if they are declared elsewhere."""
-        before, after = found
+        before, after = resolved
         if before is None or after is None:
             if types[0] != types[1]:
                 self._note_change("FIELD_NAMED_TYPE_CHANGED", path)
