@@ -36,10 +36,10 @@ class ShownRecord(Shown):
         return super().of(seen, key=key, value=value, headers=headers, **exact)
 
 
-def make_shown_type(name: str, value: Any, base: type = Shown, **others: Any) -> Any:
+def make_shown_type(name: str, shown_class: Any, base: type = Shown, **others: Any) -> Any:
     """Return the type of what is shown of a type: its fields, and others."""
-    kinds = get_type_hints(value) | others
-    said = {"__doc__": value.__doc__}
+    kinds = get_type_hints(shown_class) | others
+    said = {"__doc__": shown_class.__doc__}
     return defstruct(name, list(kinds.items()), bases=(base,), namespace=said, kw_only=True)
 
 
