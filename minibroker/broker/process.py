@@ -51,7 +51,7 @@ def serve_until_signal(
     metrics_tls: bool = False,
     first_records: Sequence[Message] = (),
     first_cluster_id: str | None = None,
-    make_beside: Beside | None = None,
+    beside: Beside | None = None,
     until_stdin_closes: bool = False,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the exit status. `announce` is called once clients can connect.
@@ -66,7 +66,7 @@ def serve_until_signal(
     """
     metrics = metrics_port, metrics_tls
     first = first_records, first_cluster_id
-    return run_until_exit_code(_run_brokers(settings, nodes, announce, metrics, first, make_beside, until_stdin_closes))
+    return run_until_exit_code(_run_brokers(settings, nodes, announce, metrics, first, beside, until_stdin_closes))
 
 
 def run_until_exit_code(serving: Coroutine[Any, Any, None]) -> int:

@@ -95,9 +95,7 @@ def serve(
                 return _run_test_kit(
                     settings, nodes, announce, token=control_token, registry=registry, **wishes, **first
                 )
-            return serve_until_signal(
-                settings, nodes=nodes, announce=announce, make_beside=_get_registry(registry), **first
-            )
+            return serve_until_signal(settings, nodes=nodes, announce=announce, beside=_get_registry(registry), **first)
     except (SettingsError, StartError, InvalidOptions) as error:
         if log_format == "json":
             LOG.critical(str(error), extra={"event": "failed"})
