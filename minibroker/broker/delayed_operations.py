@@ -2,9 +2,9 @@
 
 A handler that must wait is a coroutine. It awaits one of three things:
 
-    promise             a result that comes later, once: records arrived, a rebalance is over, a timer, a hold of a test
-    pause()             others have their turn, if the slice is over
-    run_in_slices(steps)    a computation in steps (`protocol.steps`), which know nothing of coroutines
+    promise                a result that comes later, once: records came, a rebalance is over, a timer, a test's hold
+    yield_if_slice_over()  others have their turn, if the slice is over
+    run_in_slices(steps)   a computation in steps (`protocol.steps`), which know nothing of coroutines
 
 `DelayedOperation` drives the coroutine. `close` ends it wherever it waits: `finally` and `with` in the handler release
 what it holds. State is consistent at each `await`.
@@ -80,7 +80,7 @@ _PAUSE: Final = _Pause()
 
 
 def yield_if_slice_over() -> _Pause:
-    """Return what lets others have their turn if the slice is over: `await pause()`."""
+    """Return what lets others have their turn if the slice is over: `await yield_if_slice_over()`."""
     return _PAUSE
 
 

@@ -112,7 +112,7 @@ def test_an_event_loop_that_slept_polls_again_after_a_read() -> None:
 
 
 def poll_in_vain(loop: Loop) -> None:
-    loop.polling.note_read()
+    loop.polling.keep_polling_after_read()
     assert not loop.sleeps
     loop.run_turn(after_us=1)
     loop.run_turn(after_us=61)
@@ -125,7 +125,7 @@ def test_an_event_loop_rarely_polls_for_clients_that_think_longer_than_it_polls(
         poll_in_vain(loop)
     for _ in range(2):
         for _ in range(READS_A_TRIAL):
-            loop.polling.note_read()
+            loop.polling.keep_polling_after_read()
             assert loop.sleeps
         poll_in_vain(loop)
 
@@ -135,9 +135,9 @@ def test_an_event_loop_polls_after_each_read_again_once_a_poll_has_found_one() -
     for _ in range(VAIN_PERIODS):
         poll_in_vain(loop)
     for _ in range(READS_A_TRIAL + 1):
-        loop.polling.note_read()
+        loop.polling.keep_polling_after_read()
     loop.run_turn(after_us=1)
-    loop.polling.note_read()
+    loop.polling.keep_polling_after_read()
     loop.run_turn(after_us=59)
     loop.run_turn(after_us=61)
     assert loop.sleeps
