@@ -134,15 +134,15 @@ def _add_record_routes(broker: Broker, routes: Routes) -> None:
         return name
 
     @routes.post("/topics/{topic}/records", answer="Offset.offset")
-    async def produce_records(topic: str, new_records: NewRecords) -> int:
+    async def produce_records(topic: str, asked: NewRecords) -> int:
         """Append records as one batch; return the first offset. A missing topic is created."""
         return await broker.aproduce(
             topic,
-            *new_records.all_values,
-            key=new_records.any_key,
-            partition=new_records.partition,
-            headers=new_records.headers,
-            timestamp_ms=new_records.timestamp_ms,
+            *asked.all_values,
+            key=asked.any_key,
+            partition=asked.partition,
+            headers=asked.headers,
+            timestamp_ms=asked.timestamp_ms,
         )
 
     about = 'Create topics with records: {"orders": ["first", {"key": "k", "value": {"id": 2}}]}.'

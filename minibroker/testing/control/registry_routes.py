@@ -129,16 +129,16 @@ def add_registry_fault_routes(broker: Broker, routes: Routes) -> None:
         return broker.registry.faults()
 
     @routes.post("/registry/faults", status=201, answer=RegistryFaultState)
-    def add_registry_fault(new_fault: NewRegistryFault) -> Any:
+    def add_registry_fault(asked: NewRegistryFault) -> Any:
         """Add a fault: {"code": 503, "times": 2}, {"delay": "2 s", "path": "/subjects/*"} or {"unknown_id": 1}."""
         registry = broker.registry
-        method, path, times = new_fault.method, new_fault.path, new_fault.times
-        if new_fault.unknown_id is not None:
-            return registry.forget(new_fault.unknown_id, times)
-        if new_fault.delay is not None:
-            return registry.slow(new_fault.delay, method=method, path=path, times=times)
-        assert new_fault.code is not None
-        return registry.fail(new_fault.code, new_fault.message, method=method, path=path, times=times)
+        method, path, times = asked.method, asked.path, asked.times
+        if asked.unknown_id is not None:
+            return registry.forget(asked.unknown_id, times)
+        if asked.delay is not None:
+            return registry.slow(asked.delay, method=method, path=path, times=times)
+        assert asked.code is not None
+        return registry.fail(asked.code, asked.message, method=method, path=path, times=times)
 
     @routes.delete("/registry/faults")
     def clear_registry_faults() -> None:

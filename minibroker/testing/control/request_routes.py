@@ -94,9 +94,9 @@ def add_fault_routes(observed: Observed, routes: Routes) -> None:
         return find_fault
 
     @routes.post("/faults", status=201, whole="asked", answer=list[FaultState])
-    def add_faults(new_faults: NewFaults) -> list[Fault]:
+    def add_faults(asked: NewFaults) -> list[Fault]:
         """Add a fault: {"api": "Produce", "topic": "t", "error": "NOT_LEADER_OR_FOLLOWER", "times": 2}, or a list."""
-        return observed.faults.add_all(new_faults)
+        return observed.faults.add_all(asked)
 
     @routes.get("/faults/{number}", answer=FaultState, errors=MISSING)
     def get_fault(number: int) -> Fault:

@@ -121,10 +121,10 @@ def add_rights_routes(broker: Broker, routes: Routes) -> None:
         return broker.quotas
 
     @routes.post("/acls/{effect}")
-    def add_acl(effect: Effect, rule: AclRule) -> None:
+    def add_acl(effect: Effect, asked: AclRule) -> None:
         """Allow or deny an operation. A denial takes precedence."""
         add = broker.acls.allow if effect == "allow" else broker.acls.deny
-        add(**structs.asdict(rule))
+        add(**structs.asdict(asked))
 
     routes.add_route("DELETE", "/acls", AclVerbs.clear, "clear_acls", owner=get_acls)
     on = partial(routes.add_route, "POST", owner=get_quotas, is_wanted=True)
