@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from minibroker.protocol.errors import ErrorCode, KafkaError
 
@@ -62,36 +62,87 @@ AT_REST: Final = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_A
 TopicPartition = tuple[str, int]
 
 
-class Transaction(NamedTuple):
-    """The immutable state of a transactional id. All times are in ms since 1970.
+class Transaction:
+    """The state of a transactional id. All times are in ms since 1970.
 
     `last_producer_epoch` is the epoch before the last bump, if the producer requested it and may retry.
-    `client_version` is the transaction version of the client that began or ended the last transaction.
+    `client_version` is the transaction version of the client that began or ended the last transaction. It is not
+    changed once others see it: a transition returns a copy, which only the code that makes it changes.
     """
 
-    transactional_id: str
-    producer_id: int
-    timeout_ms: int
-    last_update_ms: int
-    producer_epoch: int = NO_EPOCH
-    last_producer_epoch: int = NO_EPOCH
-    previous_producer_id: int = NO_PRODUCER_ID
-    next_producer_id: int = NO_PRODUCER_ID
-    state: State = State.EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()
-    start_ms: int = NO_TIME
-    client_version: int = 0
+    __slots__ = (
+        "client_version",
+        "last_producer_epoch",
+        "last_update_ms",
+        "next_producer_id",
+        "partitions",
+        "previous_producer_id",
+        "producer_epoch",
+        "producer_id",
+        "start_ms",
+        "state",
+        "timeout_ms",
+        "transactional_id",
+    )
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        timeout_ms: int,
+        last_update_ms: int,
+        producer_epoch: int = NO_EPOCH,
+        last_producer_epoch: int = NO_EPOCH,
+        previous_producer_id: int = NO_PRODUCER_ID,
+        next_producer_id: int = NO_PRODUCER_ID,
+        state: State = State.EMPTY,
+        partitions: frozenset[TopicPartition] = frozenset(),
+        start_ms: int = NO_TIME,
+        client_version: int = 0,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.timeout_ms = timeout_ms
+        self.last_update_ms = last_update_ms
+        self.producer_epoch = producer_epoch
+        self.last_producer_epoch = last_producer_epoch
+        self.previous_producer_id = previous_producer_id
+        self.next_producer_id = next_producer_id
+        self.state = state
+        self.partitions = partitions
+        self.start_ms = start_ms
+        self.client_version = client_version
+
+    def copy(self) -> Transaction:
+        """Return a copy, to be changed before others see it."""
+        return Transaction(
+            self.transactional_id,
+            self.producer_id,
+            self.timeout_ms,
+            self.last_update_ms,
+            self.producer_epoch,
+            self.last_producer_epoch,
+            self.previous_producer_id,
+            self.next_producer_id,
+            self.state,
+            self.partitions,
+            self.start_ms,
+            self.client_version,
+        )
 
     @property
     def epochs_exhausted(self) -> bool:
         """Return whether the producer needs a new id, as no epoch is left."""
         return self.producer_epoch >= LAST_CLIENT_EPOCH
 
-    def transition_to(self, state: State, now_ms: int, **changes: object) -> Transaction:
-        """Return the transaction in its next state. Raises ValueError for an impossible transition, which is a bug."""
+    def transition_to(self, state: State, now_ms: int) -> Transaction:
+        """Return a copy in the next state. Raises ValueError for an impossible transition, which is a bug."""
         if self.state not in REACHED_FROM[state]:
             raise ValueError(f"{self.transactional_id} cannot go from {self.state.api_name} to {state.api_name}")
-        return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]
+        after = self.copy()
+        after.state = state
+        after.last_update_ms = now_ms
+        return after
 
 
 def choose_error_code_for_client(error: KafkaError, knows_producer_fenced: bool) -> ErrorCode:

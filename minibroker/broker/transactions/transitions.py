@@ -37,21 +37,15 @@ def initialize_producer(
     Raises KafkaError: PRODUCER_FENCED, CONCURRENT_TRANSACTIONS while a transaction is ending.
     """
     check_expected_producer(transaction, expected)
-    exhausted = transaction.epochs_exhausted and (expected is None or expected[1] == transaction.producer_epoch)
-    if exhausted:
-        return _make_empty_transaction(
-            transaction,
-            now_ms,
-            timeout_ms=timeout_ms,
-            producer_id=new_producer_id(),
-            previous_producer_id=transaction.producer_id,
-            producer_epoch=0,
-            last_producer_epoch=NO_EPOCH if expected is None else transaction.producer_epoch,
-        )
-    epoch, last_epoch = _get_bumped_epochs(transaction, expected)
-    return _make_empty_transaction(
-        transaction, now_ms, timeout_ms=timeout_ms, producer_epoch=epoch, last_producer_epoch=last_epoch
-    )
+    after = transaction.transition_to(State.EMPTY, now_ms)
+    after.partitions, after.start_ms, after.timeout_ms = frozenset(), NO_TIME, timeout_ms
+    if transaction.epochs_exhausted and (expected is None or expected[1] == transaction.producer_epoch):
+        after.producer_id, after.previous_producer_id = new_producer_id(), transaction.producer_id
+        after.producer_epoch = 0
+        after.last_producer_epoch = NO_EPOCH if expected is None else transaction.producer_epoch
+    else:
+        after.producer_epoch, after.last_producer_epoch = _get_bumped_epochs(transaction, expected)
+    return after
 
 
 def check_expected_producer(transaction: Transaction, expected: Expected) -> None:
@@ -80,10 +74,6 @@ def _get_bumped_epochs(transaction: Transaction, expected: Expected) -> tuple[in
     raise _make_producer_fenced_error(transaction, expected[1])
 
 
-def _make_empty_transaction(transaction: Transaction, now_ms: int, **changes: object) -> Transaction:
-    return transaction.transition_to(State.EMPTY, now_ms, partitions=frozenset(), start_ms=NO_TIME, **changes)
-
-
 # --- partitions ---------------------------------------------------------------------------------
 
 
@@ -102,10 +92,11 @@ def add_partitions_to_transaction(
     wanted = transaction.partitions.union(partitions)
     if transaction.state is State.ONGOING and len(wanted) == len(transaction.partitions):
         return transaction
-    start_ms = now_ms if transaction.state in AT_REST else transaction.start_ms
-    return transaction.transition_to(
-        State.ONGOING, now_ms, partitions=wanted, start_ms=start_ms, client_version=client_version
-    )
+    after = transaction.transition_to(State.ONGOING, now_ms)
+    if transaction.state in AT_REST:
+        after.start_ms = now_ms
+    after.partitions, after.client_version = wanted, client_version
+    return after
 
 
 def check_partition_in_transaction(
@@ -184,7 +175,8 @@ def _end_with_own_epoch(
     if transaction.state in AT_REST:
         if commit:
             raise _make_invalid_state_error(transaction, commit)
-        transaction = transaction._replace(start_ms=now_ms)
+        transaction = transaction.copy()
+        transaction.start_ms = now_ms
     next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
     return _transition_to_prepare_end(transaction, commit, client_version, now_ms, next_producer_id)
 
@@ -218,11 +210,12 @@ OUTCOMES: Final = {
 def _transition_to_prepare_end(
     transaction: Transaction, commit: bool, client_version: int, now_ms: int, next_producer_id: int = NO_PRODUCER_ID
 ) -> Transaction:
-    changes: dict[str, int] = {"client_version": client_version, "next_producer_id": next_producer_id}
+    after = transaction.transition_to(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms)
+    after.client_version, after.next_producer_id = client_version, next_producer_id
     if client_version >= OWN_EPOCHS:
-        changes["last_producer_epoch"] = transaction.producer_epoch
-        changes["producer_epoch"] = transaction.producer_epoch + 1
-    return transaction.transition_to(State.PREPARE_COMMIT if commit else State.PREPARE_ABORT, now_ms, **changes)
+        after.last_producer_epoch = transaction.producer_epoch
+        after.producer_epoch = transaction.producer_epoch + 1
+    return after
 
 
 def transition_to_fenced_abort(
@@ -233,21 +226,20 @@ def transition_to_fenced_abort(
         next_producer_id = new_producer_id() if transaction.epochs_exhausted else NO_PRODUCER_ID
         return _transition_to_prepare_end(transaction, False, client_version, now_ms, next_producer_id)
     bumped = _transition_to_prepare_end(transaction, False, client_version, now_ms)
-    return bumped._replace(producer_epoch=transaction.producer_epoch + 1, last_producer_epoch=NO_EPOCH)
+    bumped.producer_epoch, bumped.last_producer_epoch = transaction.producer_epoch + 1, NO_EPOCH
+    return bumped
 
 
 def complete_transaction(transaction: Transaction, now_ms: int) -> Transaction:
     """Return the transaction after its markers are written."""
     state = State.COMPLETE_COMMIT if transaction.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
-    after = transaction.transition_to(state, now_ms, partitions=frozenset())
-    if transaction.next_producer_id == NO_PRODUCER_ID:
-        return after
-    return after._replace(
-        producer_id=transaction.next_producer_id,
-        previous_producer_id=transaction.producer_id,
-        next_producer_id=NO_PRODUCER_ID,
-        producer_epoch=0,
-    )
+    after = transaction.transition_to(state, now_ms)
+    after.partitions = frozenset()
+    if transaction.next_producer_id != NO_PRODUCER_ID:
+        after.producer_id, after.previous_producer_id = transaction.next_producer_id, transaction.producer_id
+        after.next_producer_id = NO_PRODUCER_ID
+        after.producer_epoch = 0
+    return after
 
 
 def choose_next_producer_id_and_epoch(transaction: Transaction) -> tuple[int, int]:

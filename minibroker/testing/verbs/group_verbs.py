@@ -150,7 +150,8 @@ class GroupVerbs(WaitVerbs):
             return
         if not transaction.epochs_exhausted:
             # The abort takes the next epoch. A producer with the previous one may abort, too, and continue (KIP-890).
-            transaction = transaction._replace(producer_epoch=transaction.producer_epoch + 1)
+            transaction = transaction.copy()
+            transaction.producer_epoch += 1
         coordinator.abort_and_fence_producer(transaction)
         self.running.cluster.turn.end()  # its markers follow at once, before the test looks
 

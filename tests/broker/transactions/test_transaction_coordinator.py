@@ -267,7 +267,7 @@ def test_a_producer_whose_transactional_id_has_a_new_producer_id_is_fenced(
     producer, second = (TransactionalProducer(harness, versions=versions) for _ in range(2))
     assert producer.init() == OK
     transactions = harness.cluster.transactions.transactions
-    transactions["tx"] = transactions["tx"]._replace(producer_epoch=LAST_CLIENT_EPOCH)
+    transactions["tx"].producer_epoch = LAST_CLIENT_EPOCH
     producer.epoch = LAST_CLIENT_EPOCH
     assert producer.send("a") == OK
     assert second.init() == ErrorCode.CONCURRENT_TRANSACTIONS

@@ -24,12 +24,12 @@ Outcome = tuple[State, int, int] | ErrorCode
 
 
 def transaction(state: State = State.EMPTY, **changes: object) -> Transaction:
-    partitions = frozenset({PARTITION}) if state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT) else ()
-    return Transaction("tx", 7, 60_000, NOW_MS, producer_epoch=3, last_producer_epoch=2)._replace(
-        state=state,
-        partitions=frozenset(partitions),
-        **changes,  # type: ignore[arg-type]
-    )
+    made = Transaction("tx", 7, 60_000, NOW_MS, producer_epoch=3, last_producer_epoch=2, state=state)
+    if state in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT):
+        made.partitions = frozenset({PARTITION})
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
 
 
 def new_id() -> int:
