@@ -27,6 +27,7 @@ Edge = int | datetime | None
 
 # Transactions of a replay are short, and one that a killed run has left open must not block readers for long.
 TRANSACTION_TIMEOUT_MS: Final = 120_000
+SCANNED_RECORDS: Final = 100_000  # at least, as each scan reads whole groups of rows
 
 
 def replay_settings(servers: str, client: Mapping[str, str] | None = None) -> SinkSettings:
@@ -100,16 +101,17 @@ class PartitionReplay:
 
     def __call__(self, archived: Archived) -> Replayed:
         """Write the rows that were not written yet. Raises `WriteFailed` and what reading raises."""
-        return self.task.run(archived.partition, lambda offset: self._iterate_pieces(archived, offset))
+        return self.task.run(archived.partition, lambda offset: self.iterate_pieces(archived, offset))
 
-    def _iterate_pieces(self, archived: Archived, next_offset: int) -> Iterator[pa.Table]:
+    def iterate_pieces(self, archived: Archived, next_offset: int) -> Iterator[pa.Table]:
         """Yield rows from an offset on, sorted: files overlap where times go back and forth over midnight."""
         window, scan = self.part.find_window(archived, next_offset), self.table.open_scan()
-        for start in range(window.start, window.end, self.task.commit_records):
-            piece = window._replace(start=start, end=min(start + self.task.commit_records, window.end))
-            batches = list(scan(COLUMNS, piece))
+        at_once, size = max(self.task.commit_records, SCANNED_RECORDS), self.task.commit_records
+        for start in range(window.start, window.end, at_once):
+            batches = list(scan(COLUMNS, window._replace(start=start, end=min(start + at_once, window.end))))
             if batches:
-                yield self.part.filter_by_time(pa.Table.from_batches(batches)).sort_by("offset")
+                rows = self.part.filter_by_time(pa.Table.from_batches(batches)).sort_by("offset")
+                yield from (rows.slice(first, size) for first in range(0, rows.num_rows, size))
 
 
 def replay_archive(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
-from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveNote, list_archived_partitions
+from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveNote, Scan, Window, list_archived_partitions
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
-from minibroker.pipeline.archiving.replay_job import replay_archive, replay_settings
+from minibroker.pipeline.archiving.replay_job import PartitionReplay, replay_archive, replay_settings
 from minibroker.pipeline.archiving.replay_task import ReplayTask
 from minibroker.pipeline.engines import OnSpark
 from minibroker.pipeline.log_source import TopicPartition
@@ -119,6 +119,29 @@ def test_an_archive_is_replayed_by_key(
     for each in rows:
         places.setdefault(each.key, set()).add(each.partition)
     assert all(len(of_key) == 1 for of_key in places.values())
+
+
+def test_small_commits_share_a_scan_of_the_archive(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    windows: list[Window | None] = []
+    open_scan = ParquetArchive.open_scan
+
+    def open_counted(table: ParquetArchive) -> Scan:
+        scan = open_scan(table)
+
+        def run_scan(columns: Sequence[str], window: Window | None) -> Iterator[pa.RecordBatch]:
+            windows.append(window)
+            return scan(columns, window)
+
+        return run_scan
+
+    monkeypatch.setattr(ParquetArchive, "open_scan", open_counted)
+    table = ParquetArchive(str(archive))
+    (archived,) = [each for each in list_archived_partitions(table) if each.partition == TopicPartition("old", 0)]
+    windows.clear()
+    task = ReplayTask(replay_settings("broker:9092"), "r", commit_records=90)
+    pieces = list(PartitionReplay(table, task).iterate_pieces(archived, 5))
+    assert [piece.num_rows for piece in pieces] == [90] * 6 + [55]
+    assert windows == [Window(archived.partition, 5, 600)]
 
 
 @for_each(
