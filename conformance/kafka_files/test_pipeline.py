@@ -145,7 +145,7 @@ def test_every_index_entry_is_usable(directory: Written) -> None:
     for segment in list_segments(str(directory.path / "segments-0")):
         with closing(OpenSegment(segment)) as opened:
             entries = list(zip(*opened._index, strict=True))
-            marks = [opened._find_mark(number + 1, opened.start) for number in range(len(entries))]
+            marks = [opened._find_indexed_place(number + 1, opened.start) for number in range(len(entries))]
             assert [(mark.next_offset - 1, mark.last_position) for mark in marks] == entries
             counts[segment.base_offset] = len(entries)
     assert sum(counts.values()) > 30

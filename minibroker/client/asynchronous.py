@@ -63,7 +63,7 @@ class LoopLink(asyncio.BufferedProtocol):
         try:
             self.connection.take_received(nbytes)
         except ProtocolError as error:
-            self._fail_all(error)
+            self._fail_pending_requests(error)
         for correlation_id in self.connection.answers.keys() & self._waiting.keys():
             waiting, answer = self._waiting.pop(correlation_id), self.connection.answers.pop(correlation_id)
             if not waiting.done():  # the task may have been cancelled
@@ -71,7 +71,7 @@ class LoopLink(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all requests that wait for an answer."""
-        self._fail_all(exc or ConnectionResetError("the broker closed the connection"))
+        self._fail_pending_requests(exc or ConnectionResetError("the broker closed the connection"))
 
     def pause_writing(self) -> None:
         """Make writers wait, as the transport's buffer is full."""
@@ -108,7 +108,7 @@ class LoopLink(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Close the connection."""
-        self._fail_all(ConnectionAbortedError("the connection was closed"))
+        self._fail_pending_requests(ConnectionAbortedError("the connection was closed"))
 
     def hand_over_transport(self, protocol: asyncio.BaseProtocol) -> asyncio.Transport:
         """Let another protocol have the transport, as if it had just connected. Return the transport.
@@ -130,7 +130,7 @@ class LoopLink(asyncio.BufferedProtocol):
             self.buffer_updated(count)
             left = left[count:]
 
-    def _fail_all(self, error: Exception) -> None:
+    def _fail_pending_requests(self, error: Exception) -> None:
         self._error = self._error or error
         self._writable.set()
         if self._transport is not None:

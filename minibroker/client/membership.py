@@ -86,7 +86,7 @@ class Membership:
                 REBALANCE_TIMEOUT_MS,
             )
             self._beat_s = time.monotonic()
-            if not self._note_whether_to_rejoin(synced.error_code):
+            if not self._update_must_rejoin(synced.error_code):
                 self._raise_if_error(synced.error_code)
                 return decode_assignment(synced.assignment)
 
@@ -99,7 +99,7 @@ class Membership:
             HeartbeatRequest(group_id=self._group, generation_id=generation, member_id=member)
         )
         self._beat_s = time.monotonic()
-        if self._note_whether_to_rejoin(answer.error_code):
+        if self._update_must_rejoin(answer.error_code):
             return False
         self._raise_if_error(answer.error_code)
         return True
@@ -130,7 +130,7 @@ class Membership:
             )
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._identity = Identity(NO_GENERATION, answer.member_id)
-            elif not self._note_whether_to_rejoin(answer.error_code):
+            elif not self._update_must_rejoin(answer.error_code):
                 self._raise_if_error(answer.error_code)
                 return answer
 
@@ -195,7 +195,7 @@ class Membership:
     def _ask_coordinator(self, request: Message, more_ms: int = 0, versions: tuple[int, int] = (0, NEWEST)) -> Any:
         return ask_coordinator(self._client, "group", self._group, request, *versions, more_ms=more_ms)
 
-    def _note_whether_to_rejoin(self, code: int) -> bool:
+    def _update_must_rejoin(self, code: int) -> bool:
         """Return whether to join again, because others came or went, or because we were silent for too long."""
         if code in STALE[1:]:
             self._identity = NOBODY

@@ -226,7 +226,7 @@ def _check_batch_edges(starting: Position | None, ending: Position | None) -> No
     """Refuse ranges that cannot contain anything, as Spark's own source does."""
     for position, edge, word in ((starting, LATEST, "latest"), (ending, EARLIEST, "earliest")):
         if position is not None and position.unit == "offset":
-            _refuse_edge(position, edge, word)
+            _refuse_default_position(position, edge, word)
     if starting is None or ending is None or starting.unit != ending.unit:
         return
     if starting.each is not None and ending.each is not None:
@@ -241,7 +241,7 @@ def _check_batch_edges(starting: Position | None, ending: Position | None) -> No
         raise OptionError(f"{starting.option} {first} is after {ending.option} {last}")
 
 
-def _refuse_edge(position: Position, edge: int, word: str) -> None:
+def _refuse_default_position(position: Position, edge: int, word: str) -> None:
     if position.everywhere == edge:
         raise OptionError(f"{position.option}: it cannot be {word} in a batch query")
     for partition, offset in (position.each or {}).items():

@@ -58,12 +58,12 @@ def resolve_position(
         _require_same(position, partitions)
     each = position.each or dict.fromkeys(partitions, position.everywhere or 0)
     if position.unit == "timestamp":
-        return _find_at_times(position, each, bounds, source, must_match)
+        return _find_offsets_at_times(position, each, bounds, source, must_match)
     edges = {partition: {EARLIEST: bounds[partition].earliest, LATEST: bounds[partition].latest} for partition in each}
     return {partition: edges[partition].get(offset, offset) for partition, offset in each.items()}
 
 
-def _find_at_times(
+def _find_offsets_at_times(
     position: Position,
     times_ms: Mapping[TopicPartition, int],
     bounds: Mapping[TopicPartition, Bounds],
@@ -107,17 +107,17 @@ def limit_range(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) ->
     """Return the part of a range that still exists. Raises `DataLoss` if a part is missing and must not be."""
     partition, start, end = wanted
     if start < bounds.earliest:
-        report_lost(f"{partition}: offsets {start} to {bounds.earliest - 1} are gone", fail_on_data_loss)
+        fail_or_warn_of_loss(f"{partition}: offsets {start} to {bounds.earliest - 1} are gone", fail_on_data_loss)
         start = bounds.earliest
     last = max(start, end)
     if last > bounds.latest:
         what = f"{partition} ends at offset {bounds.latest} now, but was to be read up to {last}"
-        report_lost(what, fail_on_data_loss)
+        fail_or_warn_of_loss(what, fail_on_data_loss)
         start, end = min(start, bounds.latest), min(end, bounds.latest)
     return OffsetRange(partition, start, end)
 
 
-def report_lost(what: str, fail_on_data_loss: bool) -> None:
+def fail_or_warn_of_loss(what: str, fail_on_data_loss: bool) -> None:
     """Raise `DataLoss`, or log a warning if lost offsets must not fail the query."""
     if fail_on_data_loss:
         raise DataLoss(f"{what}; {REMEDY}")
@@ -238,10 +238,10 @@ def find_stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, 
     """Return the ranges of one batch of a stream; none is empty. Raises `DataLoss` if offsets are gone."""
     fail = options.fail_on_data_loss
     for partition in sorted(start.keys() - end.keys()):
-        report_lost(f"{partition} is gone", fail)
+        fail_or_warn_of_loss(f"{partition} is gone", fail)
     there = set(source.partitions(missing_ok=True))
     for partition in sorted(end.keys() - there):
-        report_lost(f"{partition} is gone", fail)
+        fail_or_warn_of_loss(f"{partition} is gone", fail)
     read = sorted(end.keys() & there)
     bounds = source.find_bounds(read)
     found = []
@@ -249,7 +249,7 @@ def find_stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, 
         # A new partition begins at 0; if not, its first records were deleted before they could be read.
         wanted = OffsetRange(partition, start.get(partition, 0), end[partition])
         if wanted.end < wanted.start:
-            report_lost(f"{partition} went back from offset {wanted.start} to {wanted.end}", fail)
+            fail_or_warn_of_loss(f"{partition} went back from offset {wanted.start} to {wanted.end}", fail)
             continue
         found.append(limit_range(wanted, bounds[partition], fail))
     return [each for each in found if each.start < each.end]

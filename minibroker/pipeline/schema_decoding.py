@@ -120,9 +120,9 @@ class DecodingTask:
         decoder, begin_task = get_known_schemas(self.place)
         begin_task()
         for batch in batches:
-            yield self._with_columns(batch, decoder)
+            yield self._add_decoded_columns(batch, decoder)
 
-    def _with_columns(self, batch: pa.RecordBatch, decoder: Decoder | GivenDecoder) -> pa.RecordBatch:
+    def _add_decoded_columns(self, batch: pa.RecordBatch, decoder: Decoder | GivenDecoder) -> pa.RecordBatch:
         names = batch.schema.names
         data = batch.column(names.index(self.column)).to_pylist()
         headers = batch.column(names.index(HEADERS)).to_pylist() if HEADERS in names else [None] * len(data)

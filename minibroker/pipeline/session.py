@@ -82,7 +82,7 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
         return _with_settings(present, conf)
     conf = {**_read_submitted_settings(), **conf}
     master = master or conf.get("spark.master", HERE)
-    _require_master(master)
+    _require_master_answers(master)
     if master.startswith(CONNECT):
         return _connect_session(master, conf)
     java = find_java(pyspark.__version__)
@@ -172,7 +172,7 @@ def register(spark: SparkSession) -> None:
                 raise
 
 
-def _require_master(master: str) -> None:
+def _require_master_answers(master: str) -> None:
     """Raise `SessionError` if neither master of a standalone cluster nor server answers: Spark tries for minutes."""
     scheme = next((each for each in DEFAULT_PORTS if master.startswith(each)), None)
     if scheme is None:

@@ -142,7 +142,7 @@ class _Reading:
                     add(f"raise bad_tag_size({tag}, pos, {stop})")
 
     def _add_tag_count(self) -> None:
-        self._add_rest_of_varint("read_varint")
+        self._add_rest_of_long_varint("read_varint")
         if self.in_steps:
             self.source.add_line("left -= n")
 
@@ -177,7 +177,7 @@ class _Reading:
         elif kind.struct is not None:
             self._add_nested(kind.struct, target, place, scope)
         else:
-            self._add_counted(kind, target, place.compact, place.nullable, scope)
+            self._add_value_after_length(kind, target, place.compact, place.nullable, scope)
 
     def _add_nested(self, struct: type, target: str, place: Place, scope: tuple[str, ...]) -> None:
         if not place.nullable:
@@ -191,31 +191,35 @@ class _Reading:
             self.add_collected_fields()
             self.source.add_line(f"{target} = {name}")
 
-    def _add_counted(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _add_value_after_length(
+        self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]
+    ) -> None:
         """Add the lines for a value after its length, or an array after its count."""
         self._add_length("B" if compact else "h" if kind.code == "string" else "i")
         if compact:
-            self._add_rest_of_varint("read_string_length" if kind.code == "string" else "read_varint")
+            self._add_rest_of_long_varint("read_string_length" if kind.code == "string" else "read_varint")
             self.source.add_line("n -= 1")
         if not nullable:
-            self._add_sized_value(kind, target, compact, nullable, scope)
+            self._add_bytes_or_text(kind, target, compact, nullable, scope)
             return
         with self.source.open_block("if n < 0:"):
             self.source.add_line(f"{target} = None")
         with self.source.open_block("else:"):
-            self._add_sized_value(kind, target, compact, nullable, scope)
+            self._add_bytes_or_text(kind, target, compact, nullable, scope)
 
-    def _add_sized_value(self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _add_bytes_or_text(
+        self, kind: Kind, target: str, compact: bool, nullable: bool, scope: tuple[str, ...]
+    ) -> None:
         if kind.item is None:
-            self._add_slice(kind, target, nullable)
+            self._add_sliced_bytes(kind, target, nullable)
         else:
             self._add_array(kind.item, target, compact, nullable, scope)
 
-    def _add_rest_of_varint(self, function: str) -> None:
+    def _add_rest_of_long_varint(self, function: str) -> None:
         with self.source.open_block("if n > 127:"):
             self.source.add_line(f"n, pos = {function}(data, pos - 1)")
 
-    def _add_slice(self, kind: Kind, target: str, nullable: bool) -> None:
+    def _add_sliced_bytes(self, kind: Kind, target: str, nullable: bool) -> None:
         add = self.source.add_line
         add("stop = pos + n")
         with self.source.open_block("if stop > end:" if nullable else "if not pos <= stop <= end:"):
@@ -232,7 +236,7 @@ class _Reading:
         if self.in_steps:
             self._add_memory_check(item)
         if item.is_fixed:
-            add(f"{target} = {self._make_fixed_items_expression(item.code)}")
+            add(f"{target} = {self._make_fixed_array_expression(item.code)}")
             add(f"pos += n * {item.size_bytes}" if item.size_bytes > 1 else "pos += n")
             return
         items = choose_free_name(target.rpartition(".")[2], scope)
@@ -256,7 +260,7 @@ class _Reading:
         with self.source.open_block("if allowance < 0:"):
             self.source.add_line("raise too_costly(n)")
 
-    def _make_fixed_items_expression(self, letter: str) -> str:
+    def _make_fixed_array_expression(self, letter: str) -> str:
         if letter == "16s":
             return "read_uuids(data, pos, n)"
         few = self.source.bind_struct_methods_by_count("unpack_from", letter)
@@ -268,5 +272,5 @@ class _Reading:
             self.add_collected_fields()
         else:
             name = choose_free_name("item", scope)
-            self._add_counted(item, name, compact, False, scope)
+            self._add_value_after_length(item, name, compact, False, scope)
         self.source.add_line(f"{items}.append({name})")

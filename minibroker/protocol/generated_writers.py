@@ -144,8 +144,8 @@ class _Writing:
             return
         run, self._run = self._run, []
         # The length is nearly always below 128, and a call would cost more than all else here.
-        short = self._add_pack([*run, (length, "B")]) if run else f"ONE_BYTE[{length}]"
-        long = f"{self._add_pack(run)} + " if run else ""
+        short = self._add_struct_pack([*run, (length, "B")]) if run else f"ONE_BYTE[{length}]"
+        long = f"{self._add_struct_pack(run)} + " if run else ""
         self.source.add_line(f"{self.out} += {short} if {length} < 128 else {long}{function}({length})")
 
     def add_collected_fields(self) -> None:
@@ -154,9 +154,9 @@ class _Writing:
         if run == [("", "x")]:
             self.source.add_line(f"{self.out}.append(0)")
         elif run:
-            self.source.add_line(f"{self.out} += {self._add_pack(run)}")
+            self.source.add_line(f"{self.out} += {self._add_struct_pack(run)}")
 
-    def _add_pack(self, run: list[tuple[str, str]]) -> str:
+    def _add_struct_pack(self, run: list[tuple[str, str]]) -> str:
         values = ", ".join(value for value, _ in run if value)
         return f"{self.source.bind_struct_method('pack', ''.join(letter for _, letter in run))}({values})"
 
@@ -169,7 +169,7 @@ class _Writing:
         elif kind.struct is not None:
             self._add_nested(kind.struct, value, place, scope)
         else:
-            self._add_counted(kind, value, place.compact, place.nullable, scope)
+            self._add_value_after_length(kind, value, place.compact, place.nullable, scope)
 
     def _add_nested(self, struct: type, value: str, place: Place, scope: tuple[str, ...]) -> None:
         waiting = tuple(value.partition(".")[0] for value, _ in self._run)
@@ -185,7 +185,9 @@ class _Writing:
             self.add_struct(struct, name, scope)
             self.add_collected_fields()
 
-    def _add_counted(self, kind: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]) -> None:
+    def _add_value_after_length(
+        self, kind: Kind, value: str, compact: bool, nullable: bool, scope: tuple[str, ...]
+    ) -> None:
         """Add the lines for a value after its length, or an array after its count."""
         if kind.item is not None:
             self._add_array(kind.item, value, compact, nullable, scope)
@@ -242,7 +244,7 @@ class _Writing:
             add(f"n = len({items}){one}")
         self._add_length_prefix("B" if compact else "i", "n")
         if item.is_fixed:
-            add(f"{self.out} += {self._make_fixed_items_expression(item.code, items)}")
+            add(f"{self.out} += {self._make_fixed_array_expression(item.code, items)}")
             return
         name = choose_free_name(convert_to_snake_case(item.struct.__name__) if item.struct else "item", (*scope, items))
         if self.in_steps:
@@ -255,7 +257,7 @@ class _Writing:
                 self.add_struct(item.struct, name, (*scope, items))
                 self.add_collected_fields()
             else:
-                self._add_counted(item, name, compact, False, (*scope, items, name))
+                self._add_value_after_length(item, name, compact, False, (*scope, items, name))
 
     def _add_pause(self) -> None:
         add = self.source.add_line
@@ -266,7 +268,7 @@ class _Writing:
             add("yield")
             add(f"left = {WRITTEN_ITEMS - 1}")
 
-    def _make_fixed_items_expression(self, letter: str, items: str) -> str:
+    def _make_fixed_array_expression(self, letter: str, items: str) -> str:
         if letter == "16s":
             return f'b"".join({items})'
         few = self.source.bind_struct_methods_by_count("pack", letter)

@@ -102,7 +102,7 @@ class Counts(Mapping[Key, int]):
         part = self._parts.get(hash(key) % COUNTS)
         return 0 if part is None else part.get(key, 0)
 
-    def release_in_steps(self) -> Steps[None]:
+    def release_keys_in_steps(self) -> Steps[None]:
         """Forget all keys in steps, as `empty_arrays_in_steps` does."""
         while self._parts:
             self._parts.popitem()

@@ -44,9 +44,9 @@ class File:
         """Write all of `data` at `position`. When this raises, a part of it may be in the file."""
         written = system.write_at(self._fd, data, position)
         if written != len(data):
-            self._write_rest(position + written, memoryview(data)[written:])
+            self._write_remaining_bytes(position + written, memoryview(data)[written:])
 
-    def _write_rest(self, position: int, data: memoryview) -> None:
+    def _write_remaining_bytes(self, position: int, data: memoryview) -> None:
         while data:
             written = system.write_at(self._fd, data, position)
             if written == 0:

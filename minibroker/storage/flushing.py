@@ -91,19 +91,19 @@ class Flusher:
         elif not covered:
             self._again = True
 
-    def hold_flushes(self) -> bool:
-        """Begin no flush until `release_flushes`. Return whether none is running."""
+    def hold_back_flushes(self) -> bool:
+        """Begin no flush until `release_held_flushes`. Return whether none is running."""
         self._held = True
         return self._on_its_way is None
 
-    def release_flushes(self) -> None:
-        """Allow flushes again, and begin the one that was requested since `hold_flushes`."""
+    def release_held_flushes(self) -> None:
+        """Allow flushes again, and begin the one that was requested since `hold_back_flushes`."""
         self._held = False
         if self._again and self._on_its_way is None:
             self._begin_flush()
 
-    def pass_requests_to(self, successor: Flusher) -> None:
-        """Pass all requests since `hold_flushes`, and all later ones, to another log's flusher. This one is held."""
+    def hand_requests_to_successor(self, successor: Flusher) -> None:
+        """Pass all requests since `hold_back_flushes`, and all later ones, to another log's flusher; this one is held."""
         self._successor = successor
         waiters, self._next_waiters = self._next_waiters, []
         for waiter in waiters:

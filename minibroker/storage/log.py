@@ -88,17 +88,17 @@ class Log(LogEnd):
 
     def find_offset_for_timestamp_in_steps(self, timestamp: int) -> Finding:
         """Find the first record whose timestamp is at least `timestamp`, in ms. The log may change between steps."""
-        return self._search_again_if_changed(
+        return self._retry_search_if_log_changed(
             f"find timestamp {timestamp}", lambda start: self._segments.find_first_record_at_timestamp(timestamp, start)
         )
 
     def find_offset_of_max_timestamp_in_steps(self) -> Finding:
         """Find the first record with the largest timestamp (KIP-734), or None. The log may change between the steps."""
-        return self._search_again_if_changed(
+        return self._retry_search_if_log_changed(
             "find the largest timestamp", self._segments.find_first_of_largest_timestamp
         )
 
-    def _search_again_if_changed(self, what: str, find: Callable[[int], Finding]) -> Finding:
+    def _retry_search_if_log_changed(self, what: str, find: Callable[[int], Finding]) -> Finding:
         while True:  # search again if the error is only due to a change of the log
             generation, segments = self.truncation_generation, list(self.segments)
             try:
@@ -122,9 +122,9 @@ class Log(LogEnd):
     def flush(self) -> None:
         """Sync everything, with all indexes. Slow: not for the event loop's thread."""
         self._write_pending_first()
-        self._flush_at_once(name=True)
+        self._flush_before_return(name=True)
 
-    def _flush_at_once(self, *, name: bool) -> None:
+    def _flush_before_return(self, *, name: bool) -> None:
         flush = None if self._synced_to == self.log_end_offset else self.begin_flush(whole=True)
         if flush is not None and not name:
             flush = flush._replace(directories=[path for path in flush.directories if path == self.directory])
@@ -176,7 +176,7 @@ class Log(LogEnd):
         """Go offline, as a sync of a segment outside of a flush has failed. Return the error."""
         return self._take_offline_after_error("flush", error)
 
-    def assume_nothing_synced(self) -> None:
+    def mark_all_unsynced(self) -> None:
         """Treat nothing that is on the disk as synced."""
         self._synced_to = -1
         self._beside.mark_directory_unsynced()
@@ -193,8 +193,8 @@ class Log(LogEnd):
             self._remove_partial_write()
             for segment in self._segments.all:
                 segment.finish_indexes()
-            self._beside.write_before_next_segment(self._segments.base_offsets, last=True)
-        self._flush_at_once(name=False)
+            self._beside.write_files_before_roll(self._segments.base_offsets, last=True)
+        self._flush_before_return(name=False)
         self.close_without_flush()
 
     def close_without_flush(self) -> None:

@@ -235,13 +235,13 @@ class LogEnd:
         if not pending.headers:
             return None
         self.pending = Pending()
-        failure = self._try_to_write_pending(pending)
+        failure = self._write_pending_or_get_error(pending)
         if failure is not None:
             self._forget_failed_pending(pending)
         pending.mark_written_or_failed(failure)
         return failure
 
-    def _try_to_write_pending(self, pending: Pending) -> KafkaError | None:
+    def _write_pending_or_get_error(self, pending: Pending) -> KafkaError | None:
         try:
             self._check_online()  # a sync may have failed since they were appended
             self._write_batches(pending.data, self.log_end_offset, pending.headers)
@@ -331,7 +331,7 @@ class LogEnd:
     def _roll_segment(self) -> None:
         """Begin a new segment, and sync the old one, as Kafka does."""
         self._active.finish_indexes()
-        self._beside.write_before_next_segment(self._segments.base_offsets)
+        self._beside.write_files_before_roll(self._segments.base_offsets)
         base_offset = self.log_end_offset
         self._beside.mark_directory_unsynced()
         self._torn = True  # if this fails, the new file must be removed before the next append

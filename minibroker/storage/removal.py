@@ -39,13 +39,13 @@ class TreeRemoval:
 
     def remove_tree_later(self, path: str, delay_ms: int) -> None:
         """Remove the directory after a delay."""
-        self._environment.schedule(delay_ms, partial(self._add_tree, path))
+        self._environment.schedule(delay_ms, partial(self._queue_tree_removal, path))
 
     def remove_tree_now(self, path: str) -> None:
         """Remove the directory in this thread, if it exists."""
         self._log_result(path, run_and_return_error(partial(self._environment.disk.remove_tree, path)))
 
-    def _add_tree(self, path: str) -> None:
+    def _queue_tree_removal(self, path: str) -> None:
         self._due.append(path)
         if len(self._due) == 1:
             self._start_next_removal()

@@ -104,7 +104,7 @@ class SideFiles(Unsynced):
         self.aborted.write_missing_entries()
         return super().open_unsynced()
 
-    def write_before_next_segment(self, base_offsets: Sequence[int], *, last: bool = False) -> None:
+    def write_files_before_roll(self, base_offsets: Sequence[int], *, last: bool = False) -> None:
         """Write the files before a new segment begins. `base_offsets` are those of the segments so far.
 
         With `last`, the log is being closed. Its last snapshot is not synced, as it only saves time at a start.

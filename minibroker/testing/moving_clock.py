@@ -46,13 +46,13 @@ class MovingClock:
 
     def run_aside(self, work: Work, done: Done) -> None:
         """Run `work` in another thread, then `done` on the loop."""
-        self._system.run_aside(work, lambda error: self._call_done(done, error))
+        self._system.run_aside(work, lambda error: self._call_done_with_error(done, error))
 
     def run_detached(self, work: Work, done: Done) -> None:
         """Run `work` in a thread of its own, then `done` on the loop, unless the process ends before."""
-        self._system.run_detached(work, lambda error: self._call_done(done, error))
+        self._system.run_detached(work, lambda error: self._call_done_with_error(done, error))
 
-    def _call_done(self, done: Done, error: Exception | None) -> None:
+    def _call_done_with_error(self, done: Done, error: Exception | None) -> None:
         done(error)
         if self.after is not None:
             self.after()

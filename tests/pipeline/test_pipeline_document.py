@@ -60,7 +60,7 @@ def names_offered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> set[st
 
 def test_exactly_the_existing_connection_settings_are_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings({})
-    FetchSettings.take_from(settings)
+    FetchSettings.pop_from_settings(settings)
     names = (
         names_offered(settings, monkeypatch) - FIXED.keys() - {"ssl.keystore.password", "bootstrap.servers"}
     )  # always refused

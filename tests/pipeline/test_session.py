@@ -59,7 +59,7 @@ def test_times_are_in_utc(spark: SparkSession) -> None:
 def test_an_unreachable_master_is_reported_before_java_starts() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        session_module._require_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+        session_module._require_master_answers(f"spark://127.0.0.1:1,127.0.0.1:{port}")
     refused = f"no Spark master answers at spark://127.0.0.1:{port}: Connection refused"
     with pytest.raises(session_module.SessionError, match=refused):
         session_module.session(f"spark://127.0.0.1:{port}")
@@ -70,12 +70,12 @@ def test_an_unreachable_master_is_reported_before_java_starts() -> None:
 def test_an_unreachable_spark_connect_server_is_reported_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        session_module._require_master(f"sc://127.0.0.1:{port}/;user_id=me")
+        session_module._require_master_answers(f"sc://127.0.0.1:{port}/;user_id=me")
     with pytest.raises(session_module.SessionError, match=f"answers at sc://127.0.0.1:{port}: Connection refused"):
         session_module.session(f"sc://127.0.0.1:{port}")
     monkeypatch.setitem(session_module.DEFAULT_PORTS, "sc://", ":1")
     with pytest.raises(session_module.SessionError, match="sc://127.0.0.1: Connection refused"):
-        session_module._require_master("sc://127.0.0.1")
+        session_module._require_master_answers("sc://127.0.0.1")
 
 
 def test_missing_requirements_of_spark_connect_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_keys_are_counted_in_steps_and_forgotten_in_steps():
     counts = run_all_steps(count_items_in_steps(iter(keys)))
     assert list(counts.items()) == [(number, 2) for number in range(2_500)]
     assert (len(counts), counts[2_500], 7 in counts) == (2_500, 0, True)
-    assert sum(1 for _ in counts.release_in_steps()) >= 2_500 // RELEASED_ITEMS
+    assert sum(1 for _ in counts.release_keys_in_steps()) >= 2_500 // RELEASED_ITEMS
     assert list(counts) == []
 
 

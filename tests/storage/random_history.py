@@ -179,7 +179,7 @@ class Simulation:
         """A batch of records, or the marker that ends a transaction."""
         self.now_ms += self.random.choice((0, 1, 10, 60, -5))
         data = self._data()
-        self._append(data, check_batch(data))
+        self._append_config_changes(data, check_batch(data))
         if self.log.log_end_offset >= self.log.flush_at:
             self.flush()
 
@@ -206,7 +206,7 @@ class Simulation:
             transactional=producer in TRANSACTIONAL,
         )
 
-    def _append(self, data: bytearray, header: BatchHeader) -> None:
+    def _append_config_changes(self, data: bytearray, header: BatchHeader) -> None:
         has_sequences = header.producer_id >= 0 and not header.is_control
         assert not has_sequences or self.log.producers.check_epoch_and_sequence(header) is None
         self.promises.attempted(data, self.log.log_end_offset, self.leader_epoch)

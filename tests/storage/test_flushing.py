@@ -395,9 +395,9 @@ def test_requests_to_a_replaced_flusher_are_forwarded_to_its_successor(
     old, new = opened(tmp_path / "old", disk, aside), opened(tmp_path / "new", disk, aside)
     for log in (old, new):
         append(log, batch())
-    assert old.flusher.hold_flushes()
+    assert old.flusher.hold_back_flushes()
     old.flush_soon(waiters["while it was held"])
-    old.flusher.pass_requests_to(new.flusher)
+    old.flusher.hand_requests_to_successor(new.flusher)
     old.close_without_flush()
     old.flush_soon(waiters["later"])
     assert waiters.names == []

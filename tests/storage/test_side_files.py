@@ -62,7 +62,7 @@ def test_a_closed_segment_has_a_snapshot_and_all_its_transactions_written(made: 
     made.files.aborted.add_transaction(made.segments[0].path, ABORTED)
     made.disk.heal()
     made.contents.producers.end_offset = 60
-    made.files.write_before_next_segment([0, 25])
+    made.files.write_files_before_roll([0, 25])
     assert "00000000000000000060.snapshot" in made.names()
     assert made.disk.read_whole(f"{made.segments[0].path}.txnindex") != b""
 

@@ -101,7 +101,7 @@ class LogMoves:
         segment = copy.find_segment_to_copy()
         if segment is not None:
             self._run_move_work_aside(
-                move, copy.make_work_copying_segment(segment), partial(copy.note_part_copied, segment)
+                move, copy.make_work_copying_segment(segment), partial(copy.count_copied_part, segment)
             )
         elif (sync := copy.make_work_syncing_segments()) is not None:
             self._run_move_work_aside(move, sync, lambda: None)
@@ -135,9 +135,9 @@ class LogMoves:
     def _copy_tail_and_finish_move(self, move: Move) -> None:
         """Hold flushes and copy the rest, so that no record is acknowledged as synced that the copy lacks."""
         if move.is_obsolete:
-            move.copy.log.flusher.release_flushes()
+            move.copy.log.flusher.release_held_flushes()
             self._end_and_run_next_move(move)
-        elif move.copy.log.flusher.hold_flushes():
+        elif move.copy.log.flusher.hold_back_flushes():
             self._cluster.clock.run_aside(
                 move.copy.make_work_copying_tail(), partial(self._replace_log_when_copied, move)
             )
@@ -153,8 +153,8 @@ class LogMoves:
                 return
             except OSError as failure:
                 error = failure
-        flusher.release_flushes()
-        if error is not None and not move.copy.has_lost_its_tail:
+        flusher.release_held_flushes()
+        if error is not None and not move.copy.is_tail_gone_from_log:
             self._fail_move(move, error)
         else:
             self._copy_next_segment(move)
@@ -176,7 +176,7 @@ class LogMoves:
         if old.is_watermark_held:
             new.high_watermark = old.high_watermark
         partition.update_watermark_hold()
-        old.flusher.pass_requests_to(new.flusher)
+        old.flusher.hand_requests_to_successor(new.flusher)
         partition.wake_all_waiters()
         for checkpoint in OFFSET_CHECKPOINTS:
             move.directory.write_checkpoint_soon(checkpoint)

@@ -118,7 +118,7 @@ def _describe_topics(context: RequestContext, request: MetadataRequest) -> Steps
         create = False
         count_refused(context, KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS), next(iter(names)))
     answers = yield from map_by_steps(lambda name: _describe_topic_by_name(context, name, create), names)
-    yield from names.release_in_steps()
+    yield from names.release_keys_in_steps()
     return answers
 
 

@@ -98,7 +98,7 @@ def _find_repeated_names(names: Iterable[str]) -> Steps[dict[str, None]]:
         if count > 1:
             repeated[name] = None
         yield
-    yield from counts.release_in_steps()
+    yield from counts.release_keys_in_steps()
     return repeated
 
 
@@ -168,7 +168,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
                 name, topic_id = _get_visible_name_and_id(context, name, topic_id)
             refused.append(_make_deletion_error(name, topic_id, error))
         await yield_if_slice_over()
-    await run_in_slices(counts.release_in_steps())
+    await run_in_slices(counts.release_keys_in_steps())
     deleted = await run_in_slices(map_by_steps(lambda topic: _delete_topic(context, topic, found[topic] > 1), found))
     return DeleteTopicsResponse(responses=refused + deleted)
 

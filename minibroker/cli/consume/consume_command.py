@@ -217,7 +217,7 @@ def print_records(source: Source, line: Formatter, ending: Ending) -> None:
                     break
             output.write(b"".join(lines))  # at once: without a buffer, each call is one of the system
             output.flush()
-            source.note_printed(last)
+            source.record_printed_position(last)
         if ending.is_empty and sys.stdout.isatty():
             click.echo("minibroker: there are no records", err=True)
     finally:

@@ -38,7 +38,7 @@ class Source(Protocol):
     def poll(self, wait_ms: int) -> Iterator[Found]:
         """Yield the records of one fetch. Raises `ClientError`."""
 
-    def note_printed(self, found: Found | None) -> None:
+    def record_printed_position(self, found: Found | None) -> None:
         """Take note that all records of a `poll` are printed, or those of it up to `found`."""
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class ChosenSource:
             self._read_new_partitions()
         return self._reader.poll(wait_ms)
 
-    def note_printed(self, found: Found | None) -> None:
+    def record_printed_position(self, found: Found | None) -> None:
         """Do nothing, as nobody keeps what was read."""
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class GroupSource:
             return iter(())
         return self._reader.poll(wait_ms)
 
-    def note_printed(self, found: Found | None) -> None:
+    def record_printed_position(self, found: Found | None) -> None:
         """Take note that all records of a `poll` are printed, or those of it up to `found`."""
         positions = dict(self._reader.positions)
         self._done = positions if found is None else positions | {found.partition: found.record.offset + 1}

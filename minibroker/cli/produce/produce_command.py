@@ -236,7 +236,7 @@ class Outbox:
             raise BadLine(f"{item.place}: {lacking}; --partition chooses another")
         writer.add_record(item.record, partition)
 
-    def count_unsettled(self) -> int:
+    def count_unacknowledged_records(self) -> int:
         """Return the number of records of which nobody knows whether they were written."""
         return sum(writer.unsettled for writer in self._writers.values())
 
@@ -260,7 +260,7 @@ def _produce_records(items: Items, outbox: Outbox, report: Report) -> None:
         outbox.flush()
         raise
     except KeyboardInterrupt:
-        unknown = outbox.count_unsettled()
+        unknown = outbox.count_unacknowledged_records()
         if unknown:
             click.echo(f"minibroker: {format_count(unknown, 'record')} may have been written, or not", err=True)
         raise

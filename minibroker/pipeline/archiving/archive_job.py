@@ -61,7 +61,7 @@ class LogArchive:
             while planning.measure_sizes(begin, until, source):
                 end = planning.limit_ends(begin, until, self._batch_offsets, source)
                 ranges = planning.find_stream_ranges(self._options, source, begin, end)
-                yield self._put_ranges(source, ranges, {**begin, **end})
+                yield self._append_ranges(source, ranges, {**begin, **end})
                 begin = planning.parse_json_offsets(self.note.offsets)
 
     def count_left_offsets(self) -> int:
@@ -76,7 +76,9 @@ class LogArchive:
             return planning.parse_json_offsets(known), until
         return planning.find_initial_offsets(self._options, source), until
 
-    def _put_ranges(self, source: LogSource, ranges: list[OffsetRange], end: planning.Offsets) -> archive_tables.Totals:
+    def _append_ranges(
+        self, source: LogSource, ranges: list[OffsetRange], end: planning.Offsets
+    ) -> archive_tables.Totals:
         """Append the records of these ranges by one commit."""
         note = replace(self.note, number=self.note.number + 1, offsets=planning.make_json_offsets(end))
         if not ranges:  # all of these offsets are gone, and `failOnDataLoss` is off

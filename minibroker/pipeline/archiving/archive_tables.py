@@ -74,7 +74,7 @@ class Written(NamedTuple):
     first_offset: int
     last_offset: int
 
-    def add_later(self, later: Written) -> Written:
+    def add_counts(self, later: Written) -> Written:
         """Return the sum of this and what was written later."""
         first, last = min(self.first_offset, later.first_offset), max(self.last_offset, later.last_offset)
         return Written(self.records + later.records, self.payload_bytes + later.payload_bytes, first, last)
@@ -101,7 +101,7 @@ class Totals:
         """Add what was written later."""
         for partition, written in later.partitions.items():
             known = self.partitions.get(partition)
-            self.partitions[partition] = known.add_later(written) if known else written
+            self.partitions[partition] = known.add_counts(written) if known else written
 
     def as_json(self) -> dict[str, Any]:
         """Return the totals for the report of a run."""

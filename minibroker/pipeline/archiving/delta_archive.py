@@ -58,9 +58,9 @@ class DeltaArchive:
 
     def note(self) -> archive_tables.ArchiveNote | None:
         """Return the newest note, or None. Delta keeps a commit's metadata for 30 days by default."""
-        return self._note_of(self._open_table())
+        return self._read_newest_note(self._open_table())
 
-    def _note_of(self, table: DeltaTable | None) -> archive_tables.ArchiveNote | None:
+    def _read_newest_note(self, table: DeltaTable | None) -> archive_tables.ArchiveNote | None:
         for limit in (RECENT_COMMITS, None):
             for commit in table.history(limit) if table else ():
                 note = archive_tables.parse_note(commit.get(archive_tables.NOTE), self.where)
@@ -79,7 +79,7 @@ class DeltaArchive:
         from deltalake.exceptions import CommitFailedError, DeltaError
 
         table, totals = self._open_table(), archive_tables.Totals()
-        archive_tables.require_next(self._note_of(table), note, self.where)
+        archive_tables.require_next(self._read_newest_note(table), note, self.where)
         rows = Rows(reading.rows(splits, totals))
         try:
             write_deltalake(

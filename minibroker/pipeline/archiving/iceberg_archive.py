@@ -77,9 +77,9 @@ class IcebergArchive:
 
     def note(self) -> ArchiveNote | None:
         """Return the newest note, or None if there is none."""
-        return self._note_of(self._open_table()[1])
+        return self._read_newest_note(self._open_table()[1])
 
-    def _note_of(self, table: Table | None) -> ArchiveNote | None:
+    def _read_newest_note(self, table: Table | None) -> ArchiveNote | None:
         snapshot = table.current_snapshot() if table else None
         while table is not None and snapshot is not None:
             summary = snapshot.summary
@@ -108,7 +108,7 @@ class IcebergArchive:
 
         totals = Totals()
         catalog, table = self._open_table()
-        require_next(self._note_of(table), note, self.where)
+        require_next(self._read_newest_note(table), note, self.where)
         chunks = cut_chunks(reading.rows(splits, totals))
         first = next(chunks, SCHEMA.empty_table())
         table = table or self._create_table(catalog, first.schema)

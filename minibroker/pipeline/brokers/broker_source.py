@@ -38,7 +38,7 @@ class BrokerSource:
         self._selection = selection
         self._settings = Settings(settings or {})
         self._read_committed = read_committed
-        self._fetch_settings = FetchSettings.take_from(self._settings)
+        self._fetch_settings = FetchSettings.pop_from_settings(self._settings)
         make_client_settings(bootstrap_servers, self._settings)  # raises OptionError for invalid settings
         self._client: Client | None = None
         self._has_reached = False

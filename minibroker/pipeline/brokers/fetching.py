@@ -36,7 +36,7 @@ class FetchSettings:
     max_wait_ms: int = 500
 
     @classmethod
-    def take_from(cls, settings: dict[str, str]) -> Self:
+    def pop_from_settings(cls, settings: dict[str, str]) -> Self:
         """Make it from its settings, and remove these from `settings`. Raises `OptionError`."""
         with translate_errors():
             return cls(
@@ -90,13 +90,15 @@ class Fetcher:
             data = answer.records or b""
             size, next_offset = measure_extent(data)
             if size:
-                yield from self._send_next_and_yield(answer, data, size, next_offset)
+                yield from self._send_next_fetch_and_yield(answer, data, size, next_offset)
             elif data:  # a broker before 0.10.1 cuts a batch that is larger than the fetch size
                 self._fetch_bytes = min(2 * self._fetch_bytes, MAX_FETCH_BYTES)
             else:
-                self._handle_empty_answer(answer)
+                self._skip_or_fail_empty_answer(answer)
 
-    def _send_next_and_yield(self, answer: Any, data: bytes, size: int, next_offset: int | None) -> Iterator[Fetched]:
+    def _send_next_fetch_and_yield(
+        self, answer: Any, data: bytes, size: int, next_offset: int | None
+    ) -> Iterator[Fetched]:
         """Send the next request, then yield the batches. Nothing can be fetched behind a batch without a valid end."""
         self._nothing_since = None
         if next_offset is not None and next_offset <= self._offset:
@@ -144,9 +146,9 @@ class Fetcher:
             return self._client.retry(self._read_one_answer)
         except ClientError as error:
             if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                return self._handle_out_of_range()
+                return self._skip_or_fail_out_of_range()
             if error.code in GONE:
-                self._lose_offsets(self._end, f"the partition is gone: {error}")
+                self._skip_lost_offsets(self._end, f"the partition is gone: {error}")
                 return None
             raise
 
@@ -164,23 +166,23 @@ class Fetcher:
 
     # Missing offsets
 
-    def _handle_out_of_range(self) -> None:
+    def _skip_or_fail_out_of_range(self) -> None:
         earliest = list_offsets(self._client, {self._partition: EARLIEST}, self._read_committed)[self._partition]
         latest = list_offsets(self._client, {self._partition: LATEST}, self._read_committed)[self._partition]
         if self._offset < earliest:
-            self._lose_offsets(min(earliest, self._end), f"the partition begins at {earliest}")
+            self._skip_lost_offsets(min(earliest, self._end), f"the partition begins at {earliest}")
         elif self._offset > latest:
-            self._lose_offsets(self._end, f"the partition ends at {latest}")
+            self._skip_lost_offsets(self._end, f"the partition ends at {latest}")
         elif self._has_waited():  # a new leader may not know its high watermark yet
-            self._lose_offsets(self._end, f"the leader has only offsets {earliest} to {latest}")
+            self._skip_lost_offsets(self._end, f"the leader has only offsets {earliest} to {latest}")
 
-    def _handle_empty_answer(self, answer: Any) -> None:
+    def _skip_or_fail_empty_answer(self, answer: Any) -> None:
         """Handle an answer without batches: the next ones were compacted away, are not written yet, or were lost."""
         limit = answer.last_stable_offset if self._read_committed else answer.high_watermark
         if limit >= self._end:
             self._offset = self._end
         elif self._has_waited():
-            self._lose_offsets(self._end, f"the partition ends at {limit}")
+            self._skip_lost_offsets(self._end, f"the partition ends at {limit}")
 
     def _has_waited(self) -> bool:
         """Return whether nothing was received for `request.timeout.ms`."""
@@ -189,7 +191,7 @@ class Fetcher:
             self._nothing_since = now
         return now - self._nothing_since > self._client.settings.request_timeout_ms / 1000
 
-    def _lose_offsets(self, until: int, reason: str) -> None:
+    def _skip_lost_offsets(self, until: int, reason: str) -> None:
         if self._fail_on_data_loss:
             raise DataLoss(f"{self._format_place()}: offsets {self._offset} to {until - 1} are missing: {reason}")
         self._start = self._offset = until

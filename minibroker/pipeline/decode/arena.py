@@ -53,12 +53,12 @@ class Arena:
         """Append decompressed data, and return where it starts. Raises what the protocol's `decompress` raises."""
         is_harmless = codec != Compression.LZ4 or _is_harmless_lz4(compressed, self._max_batch_bytes)
         if codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD) and is_harmless:
-            start = self._decompress_in_place(codec, compressed)
+            start = self._decompress_into_buffer(codec, compressed)
             if start >= 0:
                 return start
         return self.append(decompress(codec, compressed, self._max_batch_bytes))
 
-    def _decompress_in_place(self, codec: int, compressed: memoryview) -> int:
+    def _decompress_into_buffer(self, codec: int, compressed: memoryview) -> int:
         """Decompress directly into the buffer. Return -1 for damaged data, and for data that expands too much."""
         import cramjam
 

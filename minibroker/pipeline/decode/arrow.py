@@ -40,9 +40,9 @@ class Rows:
         kinds, times, made = fields.timestamp_types, fields.timestamps_ms, None
         match field.name:
             case "key":
-                made = _copy_bytes(data, fields.keys)
+                made = _copy_parts_to_array(data, fields.keys)
             case "value":
-                made = _copy_bytes(data, fields.values)
+                made = _copy_parts_to_array(data, fields.values)
             case "headers":
                 made = _make_headers(data, fields.headers)
             case "offset" if fields.offsets is not None:
@@ -73,7 +73,7 @@ def make_record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) ->
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
-def _copy_bytes(data: UInt8s, parts: Parts | None) -> pa.Array | None:
+def _copy_parts_to_array(data: UInt8s, parts: Parts | None) -> pa.Array | None:
     """Copy these parts of `data` into a binary array.
 
     An array of twice as many elements over all of `data` has the parts at even places, and the bytes between them at
@@ -107,7 +107,8 @@ def _make_headers(data: UInt8s, parts: HeaderParts | None) -> pa.Array | None:
     np.cumsum(parts.per_record, out=offsets[1:])
     validity = np.packbits(parts.per_record > 0, bitorder="little")
     entries = pa.StructArray.from_arrays(
-        [_decode_text(_copy_bytes(data, parts.keys)), _copy_bytes(data, parts.values)], fields=list(HEADERS.value_type)
+        [_decode_text(_copy_parts_to_array(data, parts.keys)), _copy_parts_to_array(data, parts.values)],
+        fields=list(HEADERS.value_type),
     )
     buffers = [pa.py_buffer(validity), pa.py_buffer(offsets)]
     return pa.ListArray.from_buffers(HEADERS, len(parts.per_record), buffers, children=[entries])

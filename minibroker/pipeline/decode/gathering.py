@@ -108,18 +108,18 @@ class ChunkDecoder:
         batch = np.repeat(np.arange(len(batches.start)), batches.records)
         spans = self._cut_into_spans(starts)
         if len(spans) > 1 and not self._fails_fast:  # no row of a batch may be yielded if a later record is damaged
-            malformed = [self._record_fields(batches, starts[span], batch[span])[1] for span in spans]
+            malformed = [self._read_record_fields(batches, starts[span], batch[span])[1] for span in spans]
             if any(each.any() for each in malformed):
                 yield from self._decode_around(batches, np.unique(batch[np.concatenate(malformed)]))
                 return
         for span in spans:
-            fields, malformed_here = self._record_fields(batches, starts[span], batch[span])
+            fields, malformed_here = self._read_record_fields(batches, starts[span], batch[span])
             if malformed_here.any():
                 yield from self._decode_around(batches, np.unique(batch[span][malformed_here]))
                 return
             yield from self._decode_given_records(fields)
 
-    def _record_fields(self, batches: Batches, starts: Int64s, batch: Int64s) -> tuple[Fields, Bools]:
+    def _read_record_fields(self, batches: Batches, starts: Int64s, batch: Int64s) -> tuple[Fields, Bools]:
         headers, wanted = batches.headers, self._wanted
         has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
         is_cut = bool((headers.base_offset < self._offsets.start).any()) or bool(

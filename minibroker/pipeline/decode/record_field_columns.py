@@ -145,17 +145,17 @@ class _Headers:
         active = np.flatnonzero(self._count)
         index = 0
         while len(active) >= _FEW:
-            at[active] = self._read_one(at[active], self._first[active] + index)
+            at[active] = self._read_next_header(at[active], self._first[active] + index)
             index += 1
             active = active[self._count[active] > index]
         for record in active.tolist():
-            at[record] = self._read_rest(record, index, int(at[record]), int(end[record]))
+            at[record] = self._read_headers_one_by_one(record, index, int(at[record]), int(end[record]))
         null_values = self._null_values if self._null_values.any() else None
         return HeaderParts(
             self._count, Parts(self._keys[0], self._keys[1], None), Parts(self._values[0], self._values[1], null_values)
         ), at
 
-    def _read_one(self, at: Int64s, slots: Int64s) -> Int64s:
+    def _read_next_header(self, at: Int64s, slots: Int64s) -> Int64s:
         """Read one header of many records into these slots. Return the positions after it."""
         keys, at = _read_parts(self._data, at)
         if keys.is_null is not None:
@@ -167,7 +167,7 @@ class _Headers:
             self._null_values[slots] = values.is_null
         return at
 
-    def _read_rest(self, record: int, index: int, at: int, end: int) -> int:
+    def _read_headers_one_by_one(self, record: int, index: int, at: int, end: int) -> int:
         """Read the headers of one record from `index` on. Return the position after them."""
         if at >= end:
             return BEYOND

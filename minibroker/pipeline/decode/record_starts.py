@@ -110,7 +110,7 @@ def find_record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64
     positions = np.empty(total, np.int64)
     batches = Lanes(starts, ends, counts, np.arange(len(starts)))
     if total and int((ends - starts)[sound].sum()) <= total * _LARGE_RECORD_BYTES:
-        lanes = cut_lanes(data, batches)
+        lanes = split_into_lanes(data, batches)
         positions, arrived = _walk_together(data, lanes)
         arrived[~arrived] = _walk_each(data, lanes, np.flatnonzero(~arrived), positions)
         hard = np.unique(lanes.batch[~arrived])  # of the batches that were cut, the cut may have been wrong
@@ -218,7 +218,7 @@ class Lanes(NamedTuple):
     batch: Int64s
 
 
-def cut_lanes(data: UInt8s, batches: Lanes) -> Lanes:
+def split_into_lanes(data: UInt8s, batches: Lanes) -> Lanes:
     """Return the lanes of these batches. In `batches`, each batch is one lane, in order."""
     large = np.flatnonzero(batches.records >= _LARGE_RECORDS)
     if not len(large):

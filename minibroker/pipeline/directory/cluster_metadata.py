@@ -90,11 +90,11 @@ class ClusterMetadata:
     def _apply_record(self, message: Message) -> None:
         match message:
             case messages.TopicRecord(name=name, topic_id=topic_id):
-                self._forget_topic(name)
+                self._remove_topic(name)
                 self.ids[name], self._names[topic_id] = topic_id, name
             case messages.RemoveTopicRecord(topic_id=topic_id) if topic_id in self._names:
                 self.removed.add(topic_id)
-                self._forget_topic(self._names[topic_id])
+                self._remove_topic(self._names[topic_id])
             case messages.RegisterBrokerRecord(broker_id=broker_id, log_dirs=directories):
                 self.brokers.add(broker_id)
                 self.directories |= set(directories)
@@ -105,7 +105,7 @@ class ClusterMetadata:
             case messages.ConfigRecord(resource_type=kind) if kind == messages.TOPIC_RESOURCE:
                 self._apply_config(message)
 
-    def _forget_topic(self, name: str) -> None:
+    def _remove_topic(self, name: str) -> None:
         self._names.pop(self.ids.pop(name, b""), None)
         self.configs.pop(name, None)
         self.partitions -= {(name, index) for index in self._indexes.pop(name, ())}
@@ -135,21 +135,21 @@ def read_metadata(root: Path | str) -> ClusterMetadata:
         for record, is_control in iterate_readable_records(DISK.read_whole(f"{directory}/{name}"), found):
             try:
                 if is_control:
-                    _note_voters(found, record)
+                    _set_voters(found, record)
                 elif record.value:
-                    _note_record(found, record.value)
+                    _apply_metadata_record(found, record.value)
             except (UnknownMetadata, MalformedMessage, KafkaError):
                 found.unreadable += 1
     return found
 
 
-def _note_record(found: ClusterMetadata, value: bytes) -> None:
+def _apply_metadata_record(found: ClusterMetadata, value: bytes) -> None:
     api_key, version, position = read_metadata_frame(value)
     if api_key in _KINDS:
         found.take(_KINDS[api_key].decode(value, version, position))
 
 
-def _note_voters(found: ClusterMetadata, record: Record) -> None:
+def _set_voters(found: ClusterMetadata, record: Record) -> None:
     message = decode_control_message(record)
     if isinstance(message, LeaderChangeMessage):
         found.voters = {voter.voter_id for voter in message.voters}
@@ -161,7 +161,7 @@ def iterate_readable_records(data: bytes, metadata: ClusterMetadata) -> Iterator
     metadata.is_torn = False
     walker = BatchWalker(lambda: lambda at, size_bytes: view[at : at + size_bytes], len(view))
     while position < len(view):
-        found = walker.find_batch_or_damage_at(position)
+        found = walker.read_batch_or_damage_at(position)
         size_bytes = found.header.size_bytes if isinstance(found, FoundBatch) else found.size_bytes
         metadata.is_torn = position + size_bytes >= len(view)
         if isinstance(found, FoundBatch) and found.is_sound and found.header.magic == MAGIC:

@@ -175,7 +175,7 @@ class DirectorySource:
         latest = view.end.next_offset
         if self._is_committed:
             transactions = self._transactions[log.partition]
-            transactions.catch_up(view)
+            transactions.read_new_batches(view)
             latest = min(latest, transactions.find_stable_offset())
         return Bounds(earliest, max(latest, earliest))
 

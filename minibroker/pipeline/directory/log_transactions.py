@@ -63,28 +63,28 @@ class Transactions:
         between = AbortedTransactions(DISK, self._aborted).list_between(start, end)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in between]
 
-    def catch_up(self, view: LogView) -> None:
+    def read_new_batches(self, view: LogView) -> None:
         """Read what was added to the log. Raises `OSError`, and `CorruptData` if a marker cannot be read."""
-        index = self._find_segment_reached(view) if self._cuts == view.cuts else None
+        index = self._find_last_read_segment(view) if self._cuts == view.cuts else None
         if index is None:
-            index = self._load_trusted(view) if view.segments else 0
+            index = self._load_trusted_state(view) if view.segments else 0
         try:
             for segment in view.segments[index:]:
-                self._replay_segment(segment, view.size_of(segment))
+                self._replay_segment(segment, view.get_size_in_log(segment))
             self._cuts = view.cuts
         except CorruptData:
             self._cuts = -1  # the next call begins again, and raises again
             raise
 
-    def _find_segment_reached(self, view: LogView) -> int | None:
+    def _find_last_read_segment(self, view: LogView) -> int | None:
         """Return the index of the last segment that was read, if it still is what it was; else None."""
         for index, segment in enumerate(view.segments):
             if self._segment is not None and segment.path == self._segment.path:
-                with closing(OpenSegment(segment, view.size_of(segment))) as opened:
+                with closing(OpenSegment(segment, view.get_size_in_log(segment))) as opened:
                     return index if opened.has(self._place) else None
         return None
 
-    def _load_trusted(self, view: LogView) -> int:
+    def _load_trusted_state(self, view: LogView) -> int:
         """Load what can be trusted. Return the index of the segment from which the log must be read."""
         indexed = _read_trusted_entries(view)
         index, self._states = _read_newest_snapshot(view, len(indexed))
@@ -103,16 +103,18 @@ class Transactions:
             for step in walk_batches(opened.file, place.position, size_bytes, place.next_offset):
                 if isinstance(step, Damage):
                     if self._states.open_transactions:  # the damage may contain a marker
-                        self._leave_out(f"{step.path}: position {step.position}: {step.found}", place.next_offset - 1)
+                        self._end_as_if_aborted(
+                            f"{step.path}: position {step.position}: {step.found}", place.next_offset - 1
+                        )
                     continue
                 position, header = step
                 if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) and header.producer_id >= 0:
-                    self._note_batch(opened.file, position, header)
+                    self._apply_batch(opened.file, position, header)
                 place = make_place_after(position, header)
-            self._check_begun(opened.file, place.next_offset - 1)
+            self._check_first_batch_of_open(opened.file, place.next_offset - 1)
         self._segment, self._place = segment, place
 
-    def _note_batch(self, file: File, position: int, header: BatchHeader) -> None:
+    def _apply_batch(self, file: File, position: int, header: BatchHeader) -> None:
         if not header.is_control:
             is_open = header.producer_id in self._states.open_transactions
             self._states.apply_appended_batch(header, header.base_offset)
@@ -123,22 +125,22 @@ class Transactions:
         try:
             marker = read_marker(read_stored_batch(file, position, header))
         except CorruptBatch as error:
-            self._leave_out(str(error.message), header.base_offset, header.producer_id)
+            self._end_as_if_aborted(str(error.message), header.base_offset, header.producer_id)
             return
         aborted = self._states.end_transaction(header, header.base_offset, marker)
         if aborted is not None:
             self._aborted.append(aborted)
 
-    def _check_begun(self, file: File, offset: int) -> None:
+    def _check_first_batch_of_open(self, file: File, offset: int) -> None:
         """Check a transaction's first batch: a damaged one must not hold up all offsets behind it."""
         for producer_id, (position, header) in self._begun.items():
             if producer_id in self._states.open_transactions:
                 try:
                     read_stored_batch(file, position, header)
                 except CorruptBatch as error:
-                    self._leave_out(str(error.message), offset, producer_id)
+                    self._end_as_if_aborted(str(error.message), offset, producer_id)
 
-    def _leave_out(self, problem: str, offset: int, producer_id: int = -1) -> None:
+    def _end_as_if_aborted(self, problem: str, offset: int, producer_id: int = -1) -> None:
         """End the producer's transaction at `offset` as if aborted.
 
         End all transactions if the producer id is damaged too.

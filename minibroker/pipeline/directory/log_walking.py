@@ -81,7 +81,7 @@ def walk_blocks(
                 yield block
             position += found.end
         else:
-            damage = walker.find_batch_or_damage_at(position)
+            damage = walker.read_batch_or_damage_at(position)
         if isinstance(damage, PassedOver):
             yield damage
             position = damage.position + damage.size_bytes
@@ -96,16 +96,16 @@ def _make_block(
     wrong: list[FoundBatch] = []
     for index in np.flatnonzero(~sound).tolist():
         position = origin + int(headers.position[index])
-        if checksums is Checksums.LAST and _leads_on(walker, position + int(headers.size[index])):
+        if checksums is Checksums.LAST and _may_batch_begin_at(walker, position + int(headers.size[index])):
             continue
-        step = walker.find_batch_or_damage_at(position)
+        step = walker.read_batch_or_damage_at(position)
         if isinstance(step, PassedOver):
             return Block(data, origin, headers.select(slice(index)), sound[:index], wrong), step
         wrong.append(step)
     return Block(data, origin, headers, sound, wrong), None
 
 
-def _leads_on(walker: BatchWalker, position: int) -> bool:
+def _may_batch_begin_at(walker: BatchWalker, position: int) -> bool:
     """Return whether something that may be a batch begins here, or this is the end."""
     return position == walker.size_bytes or walker.read_header_at(position) is not None
 
@@ -157,7 +157,7 @@ def _describe_damage_at(file: File, position: int, end: int, next_offset: int, l
     next; it is only reported. Raises `OSError`.
     """
     limit = least_offset + MAX_RELATIVE_OFFSET + 1
-    step = make_walker(file, end, next_offset=least_offset, limit=limit).find_batch_or_damage_at(position)
+    step = make_walker(file, end, next_offset=least_offset, limit=limit).read_batch_or_damage_at(position)
     if isinstance(step, FoundBatch):  # the caller knows that it is damaged
         return Damage(file.path, position, step.header.size_bytes, next_offset, *format_checksums(step))
     return Damage(file.path, position, step.size_bytes, next_offset, step.expected, step.found)

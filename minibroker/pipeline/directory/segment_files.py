@@ -155,7 +155,7 @@ class OpenSegment:
 
         Damage directly before it comes after the place.
         """
-        place = self._find_mark(int(np.searchsorted(self._index[0], offset)), self.start)
+        place = self._find_indexed_place(int(np.searchsorted(self._index[0], offset)), self.start)
         for position, header in iterate_batch_steps(self.file, place.position, self.size_bytes, place.next_offset):
             if header.last_offset >= offset:
                 return place
@@ -167,7 +167,7 @@ class OpenSegment:
 
         It is not before `start`. A damaged header may have a wrong last offset, so the next batch counts too.
         """
-        place = self._find_mark(int(np.searchsorted(self._index[0], offset)), start)
+        place = self._find_indexed_place(int(np.searchsorted(self._index[0], offset)), start)
         for position, header in iterate_batch_steps(self.file, place.position, self.size_bytes, place.next_offset):
             if offset < place.next_offset <= header.base_offset:
                 return place
@@ -180,7 +180,7 @@ class OpenSegment:
         The two batches must agree on the offset there: a corrupt header may have any last offset, also one before its
         base offset. Return `start` if there is no such place.
         """
-        place = self._find_mark(int(np.searchsorted(self._index[1], wanted)), start)
+        place = self._find_indexed_place(int(np.searchsorted(self._index[1], wanted)), start)
         least_offset = place.next_offset
         for position, header in iterate_batch_steps(self.file, place.position, self.size_bytes, place.next_offset):
             if wanted <= place.position == position and least_offset <= place.next_offset <= header.base_offset:
@@ -197,7 +197,7 @@ class OpenSegment:
         walked = _list_walked_batches(self.segment.file(file_names.LOG_SUFFIX))
         if known is None:
             del walked[:]
-        before = place = known or self._find_mark(len(self._index[1]), self.start)
+        before = place = known or self._find_indexed_place(len(self._index[1]), self.start)
         last, marked = None, walked[-1] if walked else place.position
         for position, header in iterate_batch_steps(
             self.file, place.position, self.size_bytes, place.next_offset, blank_ends=True
@@ -228,7 +228,7 @@ class OpenSegment:
         """Close the file."""
         self.file.close()
 
-    def _find_mark(self, before: int, otherwise: Place) -> Place:
+    def _find_indexed_place(self, before: int, otherwise: Place) -> Place:
         """Return the place behind the last batch that is where one of the first `before` entries says.
 
         Return `otherwise` if that is not after it, or if there is none.
@@ -302,7 +302,7 @@ class LogView:
         """The offset where the first segment begins."""
         return self.segments[0].base_offset if self.segments else 0
 
-    def size_of(self, segment: SegmentFile) -> int:
+    def get_size_in_log(self, segment: SegmentFile) -> int:
         """Return how many bytes of the segment belong to the log."""
         return self.end.position if segment is self.segments[-1] else segment.size_bytes
 

@@ -80,11 +80,11 @@ class SplitReader:
                     yield from self._decoder.decode(step.data, step.headers, Place(file.path, step.origin))
                     self._next_offset = max(self._next_offset, int(step.headers.last_offset[-1]) + 1)
                 else:
-                    yield from self._yield_damage(step, file.path)
+                    yield from self._yield_damaged_range(step, file.path)
         except Shortened as error:
             raise DataLoss(str(error)) from None
 
-    def _yield_damage(self, damage: PassedOver, path: str) -> Iterator[pa.RecordBatch]:
+    def _yield_damaged_range(self, damage: PassedOver, path: str) -> Iterator[pa.RecordBatch]:
         reason = f"expected {damage.expected}, found {damage.found}"
         if self._request.mode == "PERMISSIVE":
             yield from self._decoder.finish()

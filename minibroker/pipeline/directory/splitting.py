@@ -82,7 +82,7 @@ def iterate_extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
         segment = view.segments[index]
         below = bases[index + 1] if index + 1 < len(bases) else end
         first_offset, end_offset = max(start, segment.base_offset), min(end, below)
-        size_bytes = view.size_of(segment)
+        size_bytes = view.get_size_in_log(segment)
         with closing(OpenSegment(segment, size_bytes)) as opened:
             first = opened.find_place_of(first_offset) if first_offset > segment.base_offset else opened.start
             last = opened.find_place_behind(end_offset - 1, first)

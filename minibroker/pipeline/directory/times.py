@@ -23,7 +23,7 @@ def find_offset_at(view: LogView, timestamp_ms: int, start: int) -> int | None:
         is_last = index == len(view.segments) - 1
         if not is_last and view.segments[index + 1].base_offset <= start:
             continue
-        with closing(OpenSegment(segment, view.size_of(segment))) as opened:
+        with closing(OpenSegment(segment, view.get_size_in_log(segment))) as opened:
             found = _Search(opened, timestamp_ms, start).offset(is_closed=not is_last)
         if found is not None:
             return found

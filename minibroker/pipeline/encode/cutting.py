@@ -128,7 +128,7 @@ def iterate_chunks(
     yield _make_chunk(starts, done)
 
 
-def iterate_facts(columns: Columns, starts: Int64s) -> Iterator[Facts]:
+def iterate_batch_facts(columns: Columns, starts: Int64s) -> Iterator[Facts]:
     """Yield the facts of the batches that begin at the rows `starts`, of which the first is 0."""
     ends = np.append(starts[1:], len(columns))
     times = columns.timestamps_ms

@@ -97,7 +97,7 @@ class _Writer:
 
     def batches(self, chunk: cutting.Chunk, payloads: Iterator[memoryview]) -> Iterator[EncodedBatch]:
         """Yield the batches of a chunk."""
-        facts = cutting.iterate_facts(self._columns.slice(chunk.start, chunk.end), chunk.starts)
+        facts = cutting.iterate_batch_facts(self._columns.slice(chunk.start, chunk.end), chunk.starts)
         for (start, end, base_offset, last_offset, *times), records in zip(facts, payloads, strict=True):
             origin = self._find_origin(chunk.start + start)
             last_offset = self._find_last_offset(origin, chunk.start + end, base_offset, last_offset)

@@ -93,8 +93,8 @@ class Converter:
     def convert(self, sources: list[Source]) -> Iterator[Written]:
         """Yield the result of some consecutive batches, in the order of the log."""
         rows = self._decode_rows([source for source in sources if source.target.way in ENCODED])
-        sources = self._mark_inexact(sources, rows)
-        for (target, timestamp_type), some in groupby(sources, _get_likeness):
+        sources = self._mark_inexact_batches(sources, rows)
+        for (target, timestamp_type), some in groupby(sources, _get_joining_key):
             if target.way in ENCODED:
                 settings = self._batch_settings(target, timestamp_type)
                 yield from self._encode_stretches(list(self._iterate_stretches(some)), settings, rows)
@@ -102,11 +102,11 @@ class Converter:
                 yield from (Written(source.header, source.data) for source in some)
             else:
                 for source in some:
-                    rows.drop_up_to(source.header.last_offset)
+                    rows.drop_rows_up_to(source.header.last_offset)
                     data = recode_batch(source, self._settings.level)
                     yield Written(read_header(data), data)
 
-    def _mark_inexact(self, sources: list[Source], rows: _Rows) -> list[Source]:
+    def _mark_inexact_batches(self, sources: list[Source], rows: _Rows) -> list[Source]:
         """Return the batches. Those with a record that rows cannot express will keep their records as they are.
 
         Rows cannot express header keys with invalid UTF-8: readers get an approximation, but a log must keep them.
@@ -152,7 +152,7 @@ class Converter:
         return _Rows(batches)
 
     def _encode_stretches(self, stretches: list[Stretch], settings: BatchSettings, rows: _Rows) -> Iterator[Written]:
-        for some, following in rows.take_up_to(stretches[-1].last.last_offset):
+        for some, following in rows.remove_rows_up_to(stretches[-1].last.last_offset):
             offsets = some.column(OFFSET).to_numpy()
             origins, stretches = _find_origins(stretches, offsets, following)
             try:
@@ -180,7 +180,7 @@ class _Rows:
     def __init__(self, batches: list[pa.RecordBatch]) -> None:
         self._batches = batches[::-1]
 
-    def take_up_to(self, last_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def remove_rows_up_to(self, last_offset: int) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield the remaining rows up to this offset, with the offset of the row that follows them."""
         while self._batches and self._next_offset() <= last_offset:
             batch = self._batches.pop()
@@ -189,9 +189,9 @@ class _Rows:
                 self._batches.append(batch.slice(count))
             yield batch.slice(0, count), self._next_offset() if self._batches else MAX_OFFSET
 
-    def drop_up_to(self, last_offset: int) -> None:
+    def drop_rows_up_to(self, last_offset: int) -> None:
         """Drop the remaining rows up to this offset."""
-        for _ in self.take_up_to(last_offset):
+        for _ in self.remove_rows_up_to(last_offset):
             pass
 
     def find_inexact(self) -> set[int]:
@@ -228,7 +228,7 @@ def _find_origins(stretches: list[Stretch], offsets: Int64s, following: int) -> 
     return origins, []
 
 
-def _get_likeness(source: Source) -> tuple[rewrite_settings.Target, int]:
+def _get_joining_key(source: Source) -> tuple[rewrite_settings.Target, int]:
     """Return what batches must share to be encoded together."""
     return source.target, source.header.timestamp_type
 

@@ -145,14 +145,16 @@ class Rewriting:
         """Return the segments that are not done yet, the largest first."""
         finished = {log for log in self.plan.logs if os.path.exists(f"{self.target}/{log}")}
         tasks = [
-            task for task in self.plan.tasks if task.log not in finished and self._workspace.read_done(task) is None
+            task
+            for task in self.plan.tasks
+            if task.log not in finished and self._workspace.read_finished_segments(task) is None
         ]
         return sorted(tasks, key=lambda task: -task.size_bytes)
 
     def finish(self) -> Report:
         """Complete the directory after all segments are done, and return the report."""
         plan, workspace = self.plan, self._workspace
-        segments = [(task, workspace.read_done(task) or []) for task in plan.tasks]
+        segments = [(task, workspace.read_finished_segments(task) or []) for task in plan.tasks]
         missing = next((task for task, written in segments if not written), None)
         if missing is not None:
             raise RewriteError(f"{missing.log}: the segment of offset {missing.base_offset} is not done")
@@ -188,7 +190,7 @@ class SegmentRewriting:
     def __call__(self, task: SegmentTask) -> list[NewSegment]:
         """Return the new segments. Raises `RewriteError`, `CorruptData`, `OSError`."""
         workspace = Workspace(self.target)
-        done = workspace.read_done(task)
+        done = workspace.read_finished_segments(task)
         if done is not None:
             return done
         disk, work = Disk(), workspace.begin_attempt()

@@ -61,10 +61,10 @@ def choose_target(header: BatchHeader, settings: RewriteSettings) -> Target:
     was_elided = header.magic == MAGIC and header.attributes & ELIDED_BIT != 0
     elide = was_elided if settings.elide is None else settings.elide
     is_same = codec == header.compression and elide == was_elided and (settings.level is None or not codec)
-    return Target(_choose_way(header, is_same, settings), codec, elide)
+    return Target(_choose_rewrite_way(header, is_same, settings), codec, elide)
 
 
-def _choose_way(header: BatchHeader, is_same: bool, settings: RewriteSettings) -> Way:
+def _choose_rewrite_way(header: BatchHeader, is_same: bool, settings: RewriteSettings) -> Way:
     if header.magic < MAGIC:
         return Way.JOIN if settings.batch_bytes or not header.compression else Way.ALONE
     if header.is_control or header.record_count == 0:

@@ -162,7 +162,7 @@ class _Output:
         if self._writer.size_bytes and (is_full or is_far):
             is_next_far = header.last_offset - self._next_offset > MAX_RELATIVE_OFFSET
             base_offset = header.base_offset if is_next_far else self._next_offset
-            self._end_segment(base_offset)
+            self._finish_segment(base_offset)
             self.begin(base_offset, self._limit_bytes)
         self._writer.add_batch(header, data)
         self._next_offset = header.next_offset
@@ -171,10 +171,10 @@ class _Output:
 
     def finish(self) -> list[NewSegment]:
         """End the last segment. Return all that were written."""
-        self._end_segment(None)
+        self._finish_segment(None)
         return self._done
 
-    def _end_segment(self, end_offset: int | None) -> None:
+    def _finish_segment(self, end_offset: int | None) -> None:
         """Sync the segment's files and rename them. Write a transaction index if transactions end in it."""
         aborted = [each for each in self._aborted if end_offset is None or each.last_offset < end_offset]
         self._aborted = self._aborted[len(aborted) :]

@@ -82,13 +82,13 @@ def update_configs(
             raise RewriteError(f"{directory} cannot be used: parts of it cannot be read")
         needed = list_changes(known.configs, topics, settings)
         if needed and len(known.voters) <= 1:
-            _append(directory, needed, is_clean)
+            _append_config_changes(directory, needed, is_clean)
     except (KafkaError, LogDirectoryError, OSError) as error:
         raise RewriteError(f"{directory} cannot be used: {error}") from error
     return needed, len(known.voters) <= 1
 
 
-def _append(directory: str, needed: Iterable[Change], is_clean: bool) -> None:
+def _append_config_changes(directory: str, needed: Iterable[Change], is_clean: bool) -> None:
     """Append the changes to the metadata log, after what a crash has left behind the end is cut off."""
     environment = Environment(Disk(), get_now_ms, schedule=lambda delay_ms, callback: None)
     log = open_log(environment, directory, (METADATA_TOPIC, 0), LogSettings(), Checkpointed(clean=is_clean))

@@ -218,7 +218,7 @@ class Workspace:
 
     # --- segments, by whichever process -----------------------------------------------------------
 
-    def read_done(self, task: SegmentTask) -> list[NewSegment] | None:
+    def read_finished_segments(self, task: SegmentTask) -> list[NewSegment] | None:
         """Return the new segments of a segment, or None if it is not done."""
         path = self._make_done_path(task)
         if not self._disk.exists(path):

@@ -92,7 +92,7 @@ def write_exactly_once(
             return Delivered(_skip_rows(chain((first,), rest), marker, number, transactional_id))
         try:
             writer = TaskWriter(client, settings, make_sender(transaction, client, settings), task)
-            note = _describe_counted(_write_batches(writer, chain((first,), rest)))
+            note = _encode_counts(_write_batches(writer, chain((first,), rest)))
             transaction.put_marker(sink_transaction.Marker(number + 1, note))
         except BaseException:
             try_to_abort(settings, transaction)
@@ -148,7 +148,7 @@ def make_sender(transaction: sink_transaction.Transaction, client: Client, setti
 def try_to_abort(settings: SinkSettings, transaction: sink_transaction.Transaction) -> None:
     """Try to abort, so that readers need not wait. A takeover of the id, or the timeout, would also do it."""
     impatient, transactional_id, identity = (
-        _make_impatient(settings),
+        _shorten_timeouts(settings),
         transaction.transactional_id,
         transaction.identity,
     )
@@ -163,7 +163,7 @@ def _is_committed(settings: SinkSettings, left: Open) -> bool:
 
     While the id has another open transaction, the marker is unknown: then they count as not committed.
     """
-    impatient = _make_impatient(settings)
+    impatient = _shorten_timeouts(settings)
     try:
         with connect_client(impatient) as client:
             marker = _resume_transaction(client, impatient, left).fetch_marker()
@@ -172,7 +172,7 @@ def _is_committed(settings: SinkSettings, left: Open) -> bool:
     return marker is not None and marker.value >= left.marker
 
 
-def _make_impatient(settings: SinkSettings) -> SinkSettings:
+def _shorten_timeouts(settings: SinkSettings) -> SinkSettings:
     patience_ms = min(settings.delivery_timeout_ms, _PATIENCE_MS)
     client = {**settings.client, "default.api.timeout.ms": str(patience_ms)}
     return replace(settings, delivery_timeout_ms=patience_ms, client=client)
@@ -202,13 +202,13 @@ def _skip_rows(
     counted = Counted()
     for batch in batches:
         counted = counted.add_batch(batch)
-    if _describe_counted(counted) != marker.note:
+    if _encode_counts(counted) != marker.note:
         raise sink_transaction.WriteFailed(
             f"transactional id {transactional_id}: batch {number} was committed with {marker.note}, but the task has "
-            f"{_describe_counted(counted)} now. When Spark repeats a batch, each task must have the same rows again"
+            f"{_encode_counts(counted)} now. When Spark repeats a batch, each task must have the same rows again"
         )
     return counted.rows
 
 
-def _describe_counted(counted: Counted) -> str:
+def _encode_counts(counted: Counted) -> str:
     return json.dumps({"rows": counted.rows, "bytes": counted.size_bytes})

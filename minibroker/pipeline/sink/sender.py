@@ -144,7 +144,7 @@ class Sender:
                 del waiting[batch.partition]
         if again:
             failed = [(batch, code) for batch, code, _ in answered if waiting.get(batch.partition, [None])[0] is batch]
-            self._renew_if_lost(failed)
+            self._renew_producer_id_if_lost(failed)
             self._wait_to_retry(again)
 
     def _send_to_leaders(self, waiting: Waiting) -> list[tuple[list[Outgoing], Sent]]:
@@ -232,7 +232,7 @@ class Sender:
         key = None if row["key"] is None else row["key"][:_KEY_BYTES_SHOWN]
         return RecordRefused(f"row {row['row']} to {partition}, key {key!r}: {why.rstrip()}")
 
-    def _renew_if_lost(self, failed: list[tuple[Outgoing, int]]) -> None:
+    def _renew_producer_id_if_lost(self, failed: list[tuple[Outgoing, int]]) -> None:
         """Get a new producer id if partitions have lost their sequences, and no other batch may be written already."""
         lost = [code in SEQUENCE_LOST for _, code in failed]
         uncertain = any(batch.uncertain for (batch, _), is_lost in zip(failed, lost, strict=True) if not is_lost)

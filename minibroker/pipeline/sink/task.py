@@ -88,7 +88,7 @@ class Rows:
         self.count += count
         columns = [
             self._get_topics(batch, first),
-            _refuse_below_0("partition", _cast_column(batch, "partition", pa.int32()), first),
+            _refuse_negative_numbers("partition", _cast_column(batch, "partition", pa.int32()), first),
             _cast_column(batch, "key", pa.binary()),
             _cast_column(batch, "value", pa.binary()),
             self._get_timestamps(batch, first),
@@ -114,8 +114,8 @@ class Rows:
             given = pc.floor(pc.multiply(given, 1000.0)).cast(pa.int64())
         elif pa.types.is_timestamp(given.type):
             micros = given.cast(pa.timestamp("us", given.type.tz)).cast(pa.int64())
-            given = _refuse_below_0("timestamp", pc.divide(micros, 1000), first, micros)
-        times = _refuse_below_0("timestamp", given.cast(pa.int64()), first)
+            given = _refuse_negative_numbers("timestamp", pc.divide(micros, 1000), first, micros)
+        times = _refuse_negative_numbers("timestamp", given.cast(pa.int64()), first)
         return times.fill_null(-1 if self._keep_none else int(time.time() * 1000))
 
 
@@ -129,7 +129,7 @@ def _get_headers(batch: pa.RecordBatch, first: int) -> pa.Array:
     return headers
 
 
-def _refuse_below_0(name: str, numbers: pa.Array, first: int, signs: pa.Array | None = None) -> pa.Array:
+def _refuse_negative_numbers(name: str, numbers: pa.Array, first: int, signs: pa.Array | None = None) -> pa.Array:
     below = pc.index(pc.less(numbers if signs is None else signs, 0), True).as_py()
     if below >= 0:
         raise RecordRefused(f"row {first + below}: {name} {numbers[below].as_py()} is below 0")

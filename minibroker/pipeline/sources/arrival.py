@@ -17,11 +17,11 @@ class Shipped:
     """A base of objects that Spark sends to its executors."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the object as bytes that `unpack_shipped` opens."""
-        return unpack_shipped, (cloudpickle.dumps((type(self), self.__dict__)),)  # type: ignore[no-untyped-call]
+        """Pickle the object as bytes that `unpack_shipped_object` opens."""
+        return unpack_shipped_object, (cloudpickle.dumps((type(self), self.__dict__)),)  # type: ignore[no-untyped-call]
 
 
-def unpack_shipped(data: bytes) -> Any:
+def unpack_shipped_object(data: bytes) -> Any:
     """Return the object of a `Shipped`. Raises `ImportError` with one line if a package is missing here."""
     kind, fields = unpickle(data)
     found = kind.__new__(kind)

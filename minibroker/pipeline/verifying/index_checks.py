@@ -17,7 +17,7 @@ from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.segment_files import INDEX_ENTRY
 from minibroker.pipeline.directory.times import TIME_INDEX_ENTRY
 from minibroker.pipeline.verifying.findings import Problem
-from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_first_faults
+from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_first_fault_of_rows
 
 NONE = -1
 
@@ -39,7 +39,7 @@ class _IndexCheck:
         size = self._entries.itemsize
         if self._rest:
             yield Problem(self._order, len(self._offsets) * size, NONE, f"{self._rest} bytes behind the last entry")
-        for place, kind, detail in iterate_first_faults(faults):
+        for place, kind, detail in iterate_first_fault_of_rows(faults):
             offset = int(self._offsets[place])
             yield Problem(kind, place * size, offset, f"entry {place} ({name.format(offset, values[place])}){detail}")
 
@@ -57,10 +57,10 @@ class OffsetIndexCheck(_IndexCheck):
 
     def take(self, block: Block) -> None:
         """Look up the entries in a block."""
-        rows, found = _look_up(block.positions, self._positions)
+        rows, found = _find_common_numbers(block.positions, self._positions)
         self._last_at[found] = block.headers.last_offset[rows]
         self._damaged_at[found] = ~block.sound[rows]
-        rows, found = _look_up(block.headers.last_offset, self._offsets)
+        rows, found = _find_common_numbers(block.headers.last_offset, self._offsets)
         self._batch_at[found] = block.positions[rows]
 
     def iterate_problems(self, end_position: int, *, damaged: bool) -> Iterator[Problem]:
@@ -137,7 +137,7 @@ class TimeIndexCheck(_IndexCheck):
             yield Problem("timeindex-incomplete", max(count - 1, 0) * self._entries.itemsize, NONE, detail)
 
 
-def _look_up(column: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
+def _find_common_numbers(column: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
     """Return (rows of the column, indexes in `wanted`) with the same number."""
     order = np.argsort(column, kind="stable")
     at = np.searchsorted(column[order], wanted)

@@ -29,7 +29,7 @@ Fault = tuple[Bools, str, Callable[[int], str]]
 _OFFSET_AND_LENGTH = Struct(">qi")
 
 
-def iterate_first_faults(faults: Sequence[Fault]) -> Iterator[tuple[int, str, str]]:
+def iterate_first_fault_of_rows(faults: Sequence[Fault]) -> Iterator[tuple[int, str, str]]:
     """Yield row, kind and detail of the first fault of each row that has one."""
     for row in np.flatnonzero(np.logical_or.reduce([rows for rows, _, _ in faults])).tolist():
         kind, detail = next((kind, detail) for rows, kind, detail in faults if rows[row])
@@ -70,7 +70,7 @@ class Block:
         return Problem(kind, int(self.positions[index]), int(self.headers.base_offset[index]), detail)
 
 
-def iterate_all_faults(block: Block, rows: Int64s, faults: Iterable[Fault]) -> Iterator[Problem]:
+def iterate_problems_by_fault(block: Block, rows: Int64s, faults: Iterable[Fault]) -> Iterator[Problem]:
     """Yield the problems of some batches of a block, fault by fault."""
     for wrong, kind, detail in faults:
         for place in np.flatnonzero(wrong).tolist():
@@ -104,7 +104,7 @@ class LogFile:
         walker = make_walker(self._file, self._size, limit=MAX_OFFSET)
         for step in walk_blocks(self._file, walker, 0, self._checksums, self._block_bytes):
             if isinstance(step, PassedOver):
-                self._note_damage(step)
+                self._add_damage_problem(step)
                 continue
             headers = step.headers
             damages = len(self.problems) + np.cumsum(~step.sound)
@@ -119,7 +119,7 @@ class LogFile:
         detail = f"stored {header.crc:08x}, computed {found.computed_crc:08x} over {header.size_bytes} bytes"
         self.problems.append(Problem("crc", found.position, header.base_offset, detail))
 
-    def _note_damage(self, damage: PassedOver) -> None:
+    def _add_damage_problem(self, damage: PassedOver) -> None:
         """Note what is wrong with bytes that are not a batch."""
         position, end = damage.position, damage.position + damage.size_bytes
         is_end = end == self._size

@@ -188,7 +188,7 @@ def plan_directory(
             topic_id=ids.get(topic),
             begins_elsewhere=metadata.configs.get(topic, {}).get("remote.storage.enable") == "true",
         )
-        plan = _with_segments(of_partition)
+        plan = _plan_partition_segments(of_partition)
         if plan is not None:
             partitions.append(plan[0])
             segments += plan[1]
@@ -277,7 +277,7 @@ def _read_offsets(root: str, name: str, findings: Findings) -> dict[texts.TopicP
     return offsets
 
 
-def _with_segments(known: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPlan]] | None:
+def _plan_partition_segments(known: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPlan]] | None:
     """Return the plan of a partition and its segments, or None if it has just been deleted. Raises `OSError`."""
     for tries_left in reversed(range(TRIES)):
         try:

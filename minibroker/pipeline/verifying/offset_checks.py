@@ -12,7 +12,7 @@ import numpy as np
 
 from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.verifying.findings import Problem
-from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_all_faults
+from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_problems_by_fault
 
 MAX_RUNS = 10_000  # of leader epochs in a segment: a log with more has another problem
 
@@ -82,7 +82,7 @@ class OffsetCheck:
             (overlaps, "overlap", lambda i: f"the batch before it ends at {before_last[i]}"),
             (is_gap & (not self.compacted), "gap", lambda i: f"the batch before it ends at {before_last[i]}"),
         )
-        yield from iterate_all_faults(block, rows, faults)
+        yield from iterate_problems_by_fault(block, rows, faults)
         self._remember_ends(block, rows, first, last, int(missing.sum()))
         yield from self._take_epochs(block, rows, first, last)
 
@@ -101,7 +101,7 @@ class OffsetCheck:
         epochs = block.headers.leader_epoch[rows]
         impossible = epochs
         fault: Fault = (epochs < -1, "leader-epoch-regression", lambda i: f"leader epoch {impossible[i]}")
-        yield from iterate_all_faults(block, rows, [fault])
+        yield from iterate_problems_by_fault(block, rows, [fault])
         with_epoch = np.flatnonzero(epochs >= 0)
         if not len(with_epoch):
             return

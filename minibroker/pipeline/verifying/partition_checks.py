@@ -21,7 +21,12 @@ from minibroker.pipeline.verifying.checkpoint_checks import (
 from minibroker.pipeline.verifying.findings import Finding, Findings, Problem
 from minibroker.pipeline.verifying.log_files import PartitionPlan
 from minibroker.pipeline.verifying.offset_checks import EpochRun
-from minibroker.pipeline.verifying.producer_checks import State, carry_on, find_wrong_states, read_snapshot
+from minibroker.pipeline.verifying.producer_checks import (
+    State,
+    check_first_events_of_segment,
+    find_wrong_states,
+    read_snapshot,
+)
 from minibroker.pipeline.verifying.segment_checks import SegmentSummary, Vanished, check_metadata_snapshot
 from minibroker.storage import names
 from minibroker.storage.checkpoints.checkpoint_texts import (
@@ -46,8 +51,8 @@ def collect_findings(
         summaries.append(summary)
     removed = [each.base_offset for each in summaries if isinstance(each, Vanished)]
     if removed:
-        found += _find_removed(plan, removed)
-        plan = _cut_plan_behind(plan, max(removed))
+        found += _report_removed_segments(plan, removed)
+        plan = _select_segments_behind(plan, max(removed))
         if not plan.bases:
             return found
     there = [each for each in summaries if isinstance(each, SegmentSummary) and each.base_offset in plan.bases]
@@ -64,7 +69,7 @@ def collect_findings(
     return found + [each for each in fold.findings if each not in known]
 
 
-def _find_removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
+def _report_removed_segments(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
     findings = plan.findings()
     for base in bases:
         detail = "it was removed during the check; what spans segments was checked behind it"
@@ -72,7 +77,7 @@ def _find_removed(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
     return list(findings)
 
 
-def _cut_plan_behind(plan: PartitionPlan, base: int) -> PartitionPlan:
+def _select_segments_behind(plan: PartitionPlan, base: int) -> PartitionPlan:
     """Return the part of a partition behind a segment, as if its log began there."""
     bases = tuple(each for each in plan.bases if each > base)
     start = {LOG_START_OFFSET_CHECKPOINT: max(bases[0], plan.log_start)} if bases else {}
@@ -101,10 +106,10 @@ class _Fold:
     def take(self, summary: SegmentSummary) -> None:
         """Add one more segment."""
         self._compare_snapshot(summary.base_offset)
-        self._take_offsets(summary)
+        self._check_offsets_between_segments(summary)
         self._take_epochs(summary)
-        self._take_transactions(summary)
-        wrong = carry_on(self._states, summary.producers, self._missing, self._plan.log_start)
+        self._check_transactions_between_segments(summary)
+        wrong = check_first_events_of_segment(self._states, summary.producers, self._missing, self._plan.log_start)
         self.findings.extend(summary.file, wrong)
         self._missing += summary.damages + (summary.offsets.missing if self._plan.compacted else 0)
         self._damages += summary.damages
@@ -131,7 +136,7 @@ class _Fold:
 
     # --- offsets and epochs -----------------------------------------------------------------------
 
-    def _take_offsets(self, summary: SegmentSummary) -> None:
+    def _check_offsets_between_segments(self, summary: SegmentSummary) -> None:
         offsets, base = summary.offsets, summary.base_offset
         expected = base if self._end is None else self._end
         begin = base if offsets.first < 0 else offsets.first
@@ -200,38 +205,43 @@ class _Fold:
 
     # --- transactions -----------------------------------------------------------------------------
 
-    def _take_transactions(self, summary: SegmentSummary) -> None:
+    def _check_transactions_between_segments(self, summary: SegmentSummary) -> None:
         here = summary.transactions
         for producer_id, (offset, position) in here.plain.items():
             if producer_id in self._open:
                 opened, _ = self._open[producer_id]
                 self.findings.add(
-                    summary.file, transaction_checks.make_outside(producer_id, opened.offset, offset, position)
+                    summary.file,
+                    transaction_checks.make_outside_transaction_problem(producer_id, opened.offset, offset, position),
                 )
         for producer_id, (first, last) in here.epochs.items():
             known = self._coordinators.get(producer_id, first)
             if first < known:
-                problem = transaction_checks.make_older_coordinator(
+                problem = transaction_checks.make_older_coordinator_problem(
                     here.first_markers[producer_id]._replace(coordinator_epoch=first), known
                 )
                 self.findings.add(summary.file, problem)
             self._coordinators[producer_id] = last
         for marker in here.first_markers.values():
-            if marker.first_offset < 0 and marker.kind != transaction_checks.NO_RECORD and self._ends_nothing(marker):
-                self.findings.add(summary.file, transaction_checks.make_without_transaction(marker))
+            if (
+                marker.first_offset < 0
+                and marker.kind != transaction_checks.NO_RECORD
+                and self._ends_no_transaction(marker)
+            ):
+                self.findings.add(summary.file, transaction_checks.make_marker_without_transaction_problem(marker))
         aborts = [self._carry_marker(marker, here.first_markers) for marker in here.aborts]
         begins, compacted, damaged = self._first_offset, self._plan.compacted, bool(self._damages or summary.damages)
         markers = {marker.offset: marker for marker in aborts}
         index_name = names.make_segment_name(summary.base_offset) + names.TRANSACTION_INDEX_SUFFIX
         self.findings.extend(summary.file, transaction_checks.find_missing_entries(here.entries, aborts))
         for place, entry in enumerate(here.entries):
-            wrong = transaction_checks.find_wrong_entry(
+            wrong = transaction_checks.find_entry_problems(
                 place, entry, markers.get(entry.last_offset), begins, compacted=compacted, damaged=damaged
             )
             self.findings.extend(index_name, wrong)
-        self._carry_summary(summary)
+        self._carry_open_transactions_over(summary)
 
-    def _ends_nothing(self, marker: transaction_checks.Marker) -> bool:
+    def _ends_no_transaction(self, marker: transaction_checks.Marker) -> bool:
         """Return whether a marker ends no transaction, although no records before it were removed or compacted away."""
         if marker.producer_id in self._open or self._plan.compacted or self._damages:
             return False
@@ -252,7 +262,7 @@ class _Fold:
         ]
         return marker._replace(stable_offset=min([marker.stable_offset, *still_open]))
 
-    def _carry_summary(self, summary: SegmentSummary) -> None:
+    def _carry_open_transactions_over(self, summary: SegmentSummary) -> None:
         here = summary.transactions
         for producer_id, (opened, file) in list(self._open.items()):
             if producer_id in here.first_markers:
@@ -266,11 +276,11 @@ class _Fold:
 
     def _check_open_transactions(self) -> None:
         for producer_id, (opened, file) in self._open.items():
-            hangs, why = self._is_hanging(producer_id, opened)
+            hangs, why = self._is_transaction_hanging(producer_id, opened)
             kind = "hanging-transaction" if hangs else "open-transaction"
             self.findings.add(file, Problem(kind, opened.position, opened.offset, f"producer {producer_id}; {why}"))
 
-    def _is_hanging(self, producer_id: int, opened: transaction_checks.Opened) -> tuple[bool, str]:
+    def _is_transaction_hanging(self, producer_id: int, opened: transaction_checks.Opened) -> tuple[bool, str]:
         """Return whether nothing will end an open transaction, and how that is known.
 
         Its coordinator knows. Without one, the times of markers count: the broker wrote them.

@@ -100,12 +100,12 @@ class ProducerCheck:
         """Add the event. Return what is wrong with it, as far as this segment shows."""
         state = self.states.get(producer_id, UNKNOWN)
         if state.expected is None:
-            self._note_head(producer_id, event)
+            self._add_event_of_segment_start(producer_id, event)
         problem = find_problem(state, event, producer_id, self.log_start)
         self.states[producer_id] = state.apply_event(event)
         return problem
 
-    def _note_head(self, producer_id: int, event: Event) -> None:
+    def _add_event_of_segment_start(self, producer_id: int, event: Event) -> None:
         """Note an event at the head of a segment.
 
         Markers with the same epoch are equivalent: the last replaces the others.
@@ -116,7 +116,9 @@ class ProducerCheck:
         heads.append(event)
 
 
-def carry_on(states: dict[int, State], segment: ProducerCheck, missing: int, log_start: int) -> Iterator[Problem]:
+def check_first_events_of_segment(
+    states: dict[int, State], segment: ProducerCheck, missing: int, log_start: int
+) -> Iterator[Problem]:
     """Advance the producers' states by one more segment. Yield what is wrong with its first batches.
 
     `missing` is what was missing before the segment.
@@ -168,12 +170,12 @@ def find_wrong_states(
         state = states.get(entry.producer_id)
         if state is not None and state.missing != missing:
             continue  # its last batch may have been compacted away
-        said = _find_difference(entry, state, opened, start, compacted)
+        said = _find_state_difference(entry, state, opened, start, compacted)
         if said:
             yield Problem("snapshot-state", entry.position, entry.last_offset, f"producer {entry.producer_id}: {said}")
 
 
-def _find_difference(
+def _find_state_difference(
     entry: ProducerStateEntry, state: State | None, opened: Mapping[int, int], start: int, compacted: bool
 ) -> str:
     if state is None:

@@ -20,7 +20,7 @@ from minibroker.pipeline.decode.batch_headers import Headers
 from minibroker.pipeline.decode.record_field_columns import read_fields
 from minibroker.pipeline.decode.record_starts import find_record_starts
 from minibroker.pipeline.verifying.findings import Problem
-from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_first_faults
+from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_first_fault_of_rows
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import (
     ELIDED_BIT,
@@ -173,7 +173,7 @@ def _iterate_chunks(block: Block, problems: list[Problem], *, compacted: bool) -
     """
     readable = block.sound & (block.headers.magic == MAGIC)
     rows = np.flatnonzero(readable)
-    for row, kind, detail in iterate_first_faults(_find_contradictions(block.headers.select(rows))):
+    for row, kind, detail in iterate_first_fault_of_rows(_find_contradictions(block.headers.select(rows))):
         problems.append(block.make_problem(kind, int(rows[row]), detail))
         readable[rows[row]] = False
     if not compacted:

@@ -119,11 +119,11 @@ def repair_into(path: str, output: str, steps: Sequence[Step]) -> DirectoryPlan:
             offset = parse_base_offset(name)
             if offset is not None and name < make_segment_name(step.begin):
                 os.remove(f"{directory}/{name}")
-    _note_beginnings(f"{output}/{LOG_START_OFFSET_CHECKPOINT}", begins)
+    _write_log_start_offsets(f"{output}/{LOG_START_OFFSET_CHECKPOINT}", begins)
     return plan_directory(output)
 
 
-def _note_beginnings(file: str, begins: Mapping[TopicPartition, int]) -> None:
+def _write_log_start_offsets(file: str, begins: Mapping[TopicPartition, int]) -> None:
     """Note the new log start offsets in the copy's checkpoint."""
     if not begins:
         return

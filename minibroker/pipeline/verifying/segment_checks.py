@@ -33,7 +33,7 @@ KEYS = pa.schema([("key", pa.binary()), ("offset", pa.int64()), ("file", pa.stri
 
 def find_wrong_in_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Iterator[Problem]:
     """Yield records without a key, and tombstones without a delete horizon, one for each batch."""
-    cleaned = _mark_cleaned(block, records, start_offset, clean_offset)
+    cleaned = _are_records_cleaned(block, records, start_offset, clean_offset)
     for row in np.flatnonzero(cleaned & (records.key_size < 0)).tolist():
         batch = int(records.batch[row])
         yield Problem("keyless-record", int(block.positions[batch]), int(records.offset[row]), "the record has no key")
@@ -49,7 +49,7 @@ def find_keys_in_cleaned(
     block: Block, records: Records, start_offset: int, clean_offset: int
 ) -> tuple[list[bytes], Int64s, Int64s]:
     """Return (keys, offsets, positions of their batches) in the cleaned part."""
-    rows = np.flatnonzero(_mark_cleaned(block, records, start_offset, clean_offset) & (records.key_size >= 0))
+    rows = np.flatnonzero(_are_records_cleaned(block, records, start_offset, clean_offset) & (records.key_size >= 0))
     starts, sizes = records.key_start[rows].tolist(), records.key_size[rows].tolist()
     keys = [records.data[start : start + size] for start, size in zip(starts, sizes, strict=True)]
     return keys, records.offset[rows], block.positions[records.batch[rows]]
@@ -67,7 +67,7 @@ def make_duplicate_key(
     )
 
 
-def _mark_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Bools:
+def _are_records_cleaned(block: Block, records: Records, start_offset: int, clean_offset: int) -> Bools:
     in_range = (records.offset >= start_offset) & (records.offset < clean_offset)
     cleaned: Bools = in_range & ~block.headers.is_control[records.batch]
     return cleaned
@@ -181,7 +181,7 @@ class _SegmentChecks:
         if self._time_index is not None:
             self._time_index.take(block)
         if self._follows_producers:
-            self._follow_producers(block, self._offsets.missing_before)
+            self._check_producers_of_block(block, self._offsets.missing_before)
 
     def _read_records(self, block: Block) -> None:
         checked = check_all_records(block, compacted=self._partition.compacted)
@@ -191,19 +191,23 @@ class _SegmentChecks:
                 found = find_wrong_in_cleaned(block, each, self._partition.log_start, self._partition.clean_offset)
                 self.findings.extend(self._log_name, found)
 
-    def _follow_producers(self, block: Block, missing: Int64s) -> None:
+    def _check_producers_of_block(self, block: Block, missing: Int64s) -> None:
         is_control = block.headers.is_control
         rows = np.flatnonzero(block.sound & (is_control | (block.headers.producer_id >= 0)))
         transactional = block.headers.is_transactional[rows].tolist()
         # Batches that compaction has emptied are only kept for the sequence in the header.
         holds_data = ~is_control[rows] & ((block.headers.record_count[rows] != 0) | (not self._partition.compacted))
         each = zip(
-            rows.tolist(), holds_data.tolist(), transactional, _iterate_events(block, rows, missing), strict=True
+            rows.tolist(),
+            holds_data.tolist(),
+            transactional,
+            _iterate_producer_events(block, rows, missing),
+            strict=True,
         )
         for index, is_data, in_transaction, (producer_id, event) in each:
             problem = other = None
             if is_data:
-                problem = self._transactions.take_data(producer_id, in_transaction, event)
+                problem = self._transactions.add_data_batch(producer_id, in_transaction, event)
             elif is_control[index]:
                 self._follow_marker(block, index)
             if producer_id >= 0:
@@ -218,11 +222,11 @@ class _SegmentChecks:
             self.findings.add(self._log_name, block.make_problem("control-batch", index, str(error)))
             return
         if marker is not None:
-            for problem in self._transactions.take_marker(marker):
-                if problem.kind != "marker-without-transaction" or not self._may_be_excused():
+            for problem in self._transactions.add_marker(marker):
+                if problem.kind != "marker-without-transaction" or not self._may_batches_be_missing():
                     self.findings.add(self._log_name, problem)
 
-    def _may_be_excused(self) -> bool:
+    def _may_batches_be_missing(self) -> bool:
         """Return whether missing batches may have been compacted away, or may be in damaged parts."""
         return self._partition.compacted or bool(self.file.problems)
 
@@ -261,7 +265,7 @@ class _SegmentChecks:
         )
 
 
-def _iterate_events(block: Block, rows: Int64s, missing: Int64s) -> Iterator[tuple[int, Event]]:
+def _iterate_producer_events(block: Block, rows: Int64s, missing: Int64s) -> Iterator[tuple[int, Event]]:
     """Return (producer id, event) of some batches. Markers have no sequence."""
     headers = block.headers
     base, last = headers.base_offset[rows], headers.last_offset[rows]

@@ -82,7 +82,7 @@ class Transactions:
     first_clock: int = 0
     last_clock: int = 0
 
-    def take_data(self, producer_id: int, transactional: bool, event: Event) -> Problem | None:
+    def add_data_batch(self, producer_id: int, transactional: bool, event: Event) -> Problem | None:
         """Add a batch of records of a producer with an id. Return a problem or None."""
         opened = self.open.get(producer_id)
         if transactional:
@@ -95,9 +95,9 @@ class Transactions:
             if producer_id not in self.first_markers:
                 self.plain.setdefault(producer_id, (event.offset, event.position))
             return None
-        return make_outside(producer_id, opened.offset, event.offset, event.position)
+        return make_outside_transaction_problem(producer_id, opened.offset, event.offset, event.position)
 
-    def take_marker(self, marker: Marker) -> list[Problem]:
+    def add_marker(self, marker: Marker) -> list[Problem]:
         """Add the end of a transaction; its first offset and stable offset are unknown yet. Return the problems."""
         problems: list[Problem] = []
         producer_id = marker.producer_id
@@ -111,31 +111,31 @@ class Transactions:
         if producer_id not in self.first_markers:
             self.first_markers[producer_id] = marker
         elif opened is None and marker.kind != NO_RECORD:
-            problems.append(make_without_transaction(marker))
+            problems.append(make_marker_without_transaction_problem(marker))
         if marker.kind == ABORT:
             self.aborts.append(marker)
         if marker.kind in (ABORT, COMMIT):
             first, last = self.epochs.get(producer_id, (marker.coordinator_epoch,) * 2)
             if marker.coordinator_epoch < last:
-                problems.append(make_older_coordinator(marker, last))
+                problems.append(make_older_coordinator_problem(marker, last))
             self.epochs[producer_id] = first, marker.coordinator_epoch
         return problems
 
 
-def make_without_transaction(marker: Marker) -> Problem:
+def make_marker_without_transaction_problem(marker: Marker) -> Problem:
     """Return the problem of a marker that ends no transaction."""
     what = "commits" if marker.kind == COMMIT else "aborts"
     detail = f"it {what} a transaction of producer {marker.producer_id}, which has none open here"
     return Problem("marker-without-transaction", marker.position, marker.offset, detail)
 
 
-def make_older_coordinator(marker: Marker, known: int) -> Problem:
+def make_older_coordinator_problem(marker: Marker, known: int) -> Problem:
     """Return the problem of a marker that an old coordinator has written."""
     detail = f"producer {marker.producer_id}: coordinator epoch {marker.coordinator_epoch}, {known} before"
     return Problem("coordinator-epoch", marker.position, marker.offset, detail)
 
 
-def make_outside(producer_id: int, opened_at: int, offset: int, position: int) -> Problem:
+def make_outside_transaction_problem(producer_id: int, opened_at: int, offset: int, position: int) -> Problem:
     """Return the problem of a batch outside its producer's transaction, which has been open since `opened_at`."""
     detail = f"producer {producer_id} has had a transaction open since offset {opened_at}"
     return Problem("outside-transaction", position, offset, detail)
@@ -209,7 +209,7 @@ def find_missing_entries(entries: Sequence[AbortedTransaction], aborts: Iterable
             yield Problem("txnindex-missing", marker.position, marker.offset, detail)
 
 
-def find_wrong_entry(
+def find_entry_problems(
     place: int, entry: AbortedTransaction, marker: Marker | None, start_offset: int, *, compacted: bool, damaged: bool
 ) -> Iterator[Problem]:
     """Yield what is wrong with an entry of the index. `marker` is the abort marker in the log at its last offset.

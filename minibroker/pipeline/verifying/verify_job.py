@@ -124,8 +124,8 @@ def make_table(findings: Sequence[Finding]) -> pa.Table:
 
 def make_row(finding: Finding) -> dict[str, Any]:
     """Return a finding as a row of `FINDINGS`, by column; None for what it does not have."""
-    return {name: None if value == _make_none(name) else value for name, value in finding._asdict().items()}
+    return {name: None if value == _make_missing_value(name) else value for name, value in finding._asdict().items()}
 
 
-def _make_none(name: str) -> Any:
+def _make_missing_value(name: str) -> Any:
     return -1 if name in ("partition", "offset", "position") else ""

@@ -167,7 +167,7 @@ def iterate_messages_in_steps(wrapper: Message) -> Iterator[Message | None]:
         if index % _MESSAGES_AT_ONCE == 0:
             yield None
         while len(window.data) - position < LOG_OVERHEAD_BYTES and not window.ended:
-            position = window.read_next_piece(position)
+            position = window.drop_and_read_next_chunk(position)
             yield None
         if position == len(window.data):
             if not index:
@@ -191,7 +191,7 @@ def find_base_offset_in_steps(wrapper: Message) -> Steps[int]:
     steps = 0
     while True:
         while len(window.data) - position < LOG_OVERHEAD_BYTES and not window.ended:
-            position = window.read_next_piece(position)
+            position = window.drop_and_read_next_chunk(position)
             yield
         if position >= len(window.data):
             return _check_base_offset(wrapper, offset)

@@ -115,10 +115,10 @@ def rewrite_record_starts(window: Window, count: int, new_start: NewStart) -> It
         elif window.ended:
             raise _make_incomplete_record_error(window, position)
         elif extent is None or extent[1] > len(window.data):
-            position = window.read_next_piece(position)
+            position = window.drop_and_read_next_chunk(position)
     yield window.data[position:]
     while not window.ended:
-        window.read_next_piece(len(window.data))
+        window.drop_and_read_next_chunk(len(window.data))
         yield window.data
 
 
@@ -170,7 +170,7 @@ def _yield_or_drop_until(window: Window, position: int, end: int, *, keeps: bool
             return at_hand
         if window.ended:
             raise InvalidRecords(f"the record that ends at byte {end} is malformed: only {window.end} bytes are there")
-        position = window.read_next_piece(at_hand)
+        position = window.drop_and_read_next_chunk(at_hand)
 
 
 def _find_record_extent(window: Window, position: int) -> tuple[int, int] | None:

@@ -71,21 +71,21 @@ class Scan:
     def scan_all_records(self) -> bool:
         """Scan all records. Return whether all `count` are good, and nothing follows them."""
         if IS_COMPILED or self.count < MIN_RUN:  # a single call for the usual small batch
-            self._step_over_short_records(self.count, len(self.payload))
+            self._scan_short_records(self.count, len(self.payload))
             if self.index == self.count and self.position == len(self.payload):
                 return True
             self.index = self.position = 0
         steps = MIN_RUN
         while self.index < self.count:
-            if self.count - self.index >= MIN_RUN and self._step_over_run() >= MIN_RUN:
+            if self.count - self.index >= MIN_RUN and self._scan_one_run() >= MIN_RUN:
                 steps = MIN_RUN
-            elif not self._step_over_records(min(self.count, self.index + steps), len(self.payload)):
+            elif not self._scan_records_until(min(self.count, self.index + steps), len(self.payload)):
                 return False
             else:
                 steps = min(steps * 2, MAX_WALK)
         return self.position == len(self.payload)
 
-    def _step_over_run(self) -> int:
+    def _scan_one_run(self) -> int:
         """Pass the run that starts here. Return its number of records, 0 if there is none."""
         if IS_COMPILED:
             return 0
@@ -106,43 +106,43 @@ class Scan:
         """
         index, end = self.index, self.position + WALK_BYTES
         if self.any_offsets:
-            return self._step_over_good_records(min(self.count, index + _STEPS_AT_ONCE))
+            return self._scan_valid_records(min(self.count, index + _STEPS_AT_ONCE))
         while self.index < self.count and self.position < end:
-            if self.count - self.index >= MIN_RUN and self._step_over_run() >= MIN_RUN:
+            if self.count - self.index >= MIN_RUN and self._scan_one_run() >= MIN_RUN:
                 self._steps = MIN_RUN
-            elif self._step_over_next_piece(min(self.count, self.index + self._steps)):
+            elif self._scan_next_piece(min(self.count, self.index + self._steps)):
                 self._steps = min(self._steps * 2, MAX_WALK)
             else:
                 break
         return self.index > index
 
-    def _step_over_next_piece(self, end_index: int) -> bool:
-        """Walk as `_step_over_records` does, but for a millisecond at most."""
-        return self._step_over_records(end_index, min(self.position + WALK_BYTES, len(self.payload)))
+    def _scan_next_piece(self, end_index: int) -> bool:
+        """Walk as `_scan_records_until` does, but for a millisecond at most."""
+        return self._scan_records_until(end_index, min(self.position + WALK_BYTES, len(self.payload)))
 
-    def _step_over_good_records(self, end_index: int) -> bool:
+    def _scan_valid_records(self, end_index: int) -> bool:
         """Step over the good records before `end_index`. Return False if there are none."""
         index, end = self.index, self.position + WALK_BYTES
-        while self.index < end_index and self.position < end and self._step_over_record(len(self.payload)):
+        while self.index < end_index and self.position < end and self._scan_one_record(len(self.payload)):
             pass
         return self.index > index
 
-    def _step_over_records(self, end_index: int, stop: int) -> bool:
+    def _scan_records_until(self, end_index: int, stop: int) -> bool:
         """Step over the records before `end_index` that end at `stop` or before. Return whether all are, and good."""
         while self.index < end_index:
-            self._step_over_short_records(end_index, stop)
-            if self.index < end_index and not self._step_over_record(stop):
+            self._scan_short_records(end_index, stop)
+            if self.index < end_index and not self._scan_one_record(stop):
                 return False
         return True
 
-    def _step_over_short_records(self, end_index: int, stop: int) -> None:
+    def _scan_short_records(self, end_index: int, stop: int) -> None:
         """Step over records with short varints, as `step_over_short_records` does."""
         self.index, self.position, saw_null_key = step_over_short_records(
             self.payload, self.position, stop, self.index, end_index, self.timestamp_deltas
         )
         self.saw_null_key |= saw_null_key
 
-    def _step_over_record(self, stop: int) -> bool:
+    def _scan_one_record(self, stop: int) -> bool:
         """Step over one record of any kind. Return False if it is bad, or ends behind `stop`."""
         data = self.payload
         try:

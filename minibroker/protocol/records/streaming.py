@@ -47,8 +47,8 @@ def _stream_batch_records(
         if index % _RECORDS_AT_ONCE == 0:
             yield None
         try:
-            while (extent := window.find_record_extent(at)) is None or window.may_complete_by_reading(extent):
-                at = window.read_next_piece(at)
+            while (extent := window.find_record_extent(at)) is None or window.needs_more_bytes(extent):
+                at = window.drop_and_read_next_chunk(at)
                 yield None
             if extent.length > window.large_bytes:
                 record, at = yield from _read_large_record(window, extent, (header, append_time), with_values)
@@ -85,7 +85,7 @@ def check_record_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> S
             yield
         try:
             while (extent := window.find_record_extent(at)) is None:
-                at = window.read_next_piece(at)
+                at = window.drop_and_read_next_chunk(at)
                 yield
         except MalformedVarint:
             return
@@ -94,7 +94,7 @@ def check_record_sizes(batch: Bytes, header: BatchHeader, limit_bytes: int) -> S
             raise InvalidRecords(message, ((index, message),))
         at = extent.end - window.start
         while at > len(window.data) and not window.ended:
-            at = window.read_next_piece(at)
+            at = window.drop_and_read_next_chunk(at)
             yield
 
 
@@ -121,8 +121,8 @@ def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | No
         except InvalidRecords:
             if index < count:
                 extent = _find_record_extent(window, position)
-                if extent is None or window.may_complete_by_reading(extent):
-                    position = window.read_next_piece(position)
+                if extent is None or window.needs_more_bytes(extent):
+                    position = window.drop_and_read_next_chunk(position)
                     yield None
                     continue
                 if extent.length > window.large_bytes:
@@ -132,7 +132,7 @@ def slice_keyed_records(window: Window, count: int) -> Iterator[RecordSlice | No
                     continue
             raise
     end = window.start + position
-    if (yield from window.skip_rest_and_count(end + 1)) != end:
+    if (yield from window.skip_and_count_remaining_bytes(end + 1)) != end:
         raise InvalidRecords("bytes are left after the last record")
 
 

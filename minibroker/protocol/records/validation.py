@@ -101,9 +101,9 @@ def check_records_in_steps(data: Bytes, position: int, header: BatchHeader, rule
 
 def check_records_in_window(window: Window, header: BatchHeader, rules: Rules) -> Steps[int]:
     """Check a batch as `check_records_in_steps` does. The window begins with its first record."""
-    window.read_next_piece(0)
+    window.drop_and_read_next_chunk(0)
     if len(window.data) < SMALL_BYTES:
-        window.read_next_piece(0)
+        window.drop_and_read_next_chunk(0)
     yield
     largest = _find_largest_timestamp_if_valid(window.data, header, rules) if window.ended else None
     return (yield from _Checking(window, header, rules).check_all_records()) if largest is None else largest
@@ -201,7 +201,10 @@ class _Checking:
         self._header = header
         self._rules = rules
         self._scan = Scan(window.data, header.record_count)
-        self._noted = (0, 0)  # index and position of the first record that `_check_scanned_records` has not included
+        self._noted = (
+            0,
+            0,
+        )  # index and position of the first record that `_check_newly_scanned_records` has not included
         self._largest = NO_TIMESTAMP
         self._errors = RecordErrors()
         self._misnumbered: tuple[int, str] | None = None
@@ -213,14 +216,14 @@ class _Checking:
         while scan.index < scan.count:
             if scan.scan_next_records():
                 if len(scan.timestamp_deltas) > MAX_DELTAS:
-                    yield from self._check_scanned_records()
+                    yield from self._check_newly_scanned_records()
             else:
-                yield from self._check_scanned_records()
+                yield from self._check_newly_scanned_records()
                 yield from self._continue_at_unscanned_record()
             yield
-        yield from self._check_scanned_records()
+        yield from self._check_newly_scanned_records()
         end = window.start + scan.position
-        size = yield from window.skip_rest_and_count(end + 1)
+        size = yield from window.skip_and_count_remaining_bytes(end + 1)
         if end != size:
             raise InvalidRecords("Incorrect declared batch size, records still remaining in file")
         if self._misnumbered is not None and not self._rules.any_offsets:
@@ -229,7 +232,7 @@ class _Checking:
             raise self._errors.make_error()
         return self._largest
 
-    def _check_scanned_records(self) -> Steps[None]:
+    def _check_newly_scanned_records(self) -> Steps[None]:
         """Check the timestamps and keys that the scan has found since the last call, while the records are at hand."""
         scan, header, rules = self._scan, self._header, self._rules
         index, position = self._noted
@@ -268,14 +271,14 @@ class _Checking:
             extent = window.find_record_extent(scan.position)
         except MalformedVarint as error:
             raise (yield from self._make_error_of_next_record(str(error))) from error
-        if extent is None or window.may_complete_by_reading(extent):
-            scan.position = window.read_next_piece(scan.position)
+        if extent is None or window.needs_more_bytes(extent):
+            scan.position = window.drop_and_read_next_chunk(scan.position)
             scan.payload = window.data
             self._noted = scan.index, scan.position
         elif extent.length > window.large_bytes:
             yield from self._step_over_large_record(extent)
         else:
-            yield from self._find_what_is_invalid(extent)
+            yield from self._find_first_invalid_value(extent)
 
     def _step_over_large_record(self, extent: Extent) -> Steps[None]:
         scan, window = self._scan, self._window
@@ -284,13 +287,13 @@ class _Checking:
             yield from record.step_over_record()
         except (MalformedVarint, Malformed) as error:
             raise (yield from self._make_error_of_next_record(str(error), extent)) from error
-        self._note_wrong_offset_delta(record.offset_delta)
+        self._remember_wrong_offset_delta(record.offset_delta)
         timestamp = self._check_record(scan.index, record.offset_delta, record.timestamp_delta, record.key_bytes >= 0)
         self._largest = max(self._largest, timestamp)
         scan.index, scan.position, scan.payload = scan.index + 1, record.position, window.data
         self._noted = scan.index, scan.position
 
-    def _find_what_is_invalid(self, extent: Extent) -> Steps[None]:
+    def _find_first_invalid_value(self, extent: Extent) -> Steps[None]:
         """Find what is wrong with a record: it is malformed, longer than the data, or has a wrong offset delta."""
         window, scan = self._window, self._scan
         if not 1 <= extent.length <= window.end - extent.body:
@@ -299,16 +302,16 @@ class _Checking:
             record, _ = read_record(window.data, scan.position, self._header, None)
         except (MalformedVarint, Malformed) as error:
             raise (yield from self._make_error_of_next_record(str(error), extent)) from error
-        self._note_wrong_offset_delta(record.offset - self._header.base_offset)
+        self._remember_wrong_offset_delta(record.offset - self._header.base_offset)
 
     def _make_error_of_next_record(self, message: str, extent: Extent | None = None) -> Steps[InvalidRecords]:
         """Return the error for the next record. Raises if what follows, but not too much, cannot be decompressed."""
-        index, size = self._scan.index, (yield from self._window.skip_rest_and_count(MAX_UNCOMPRESSED_BYTES))
+        index, size = self._scan.index, (yield from self._window.skip_and_count_remaining_bytes(MAX_UNCOMPRESSED_BYTES))
         if extent is not None and not 1 <= extent.length <= size - extent.body:
             message = f"a length of {extent.length} bytes, {size - extent.body} are left"
         return InvalidRecords(f"record {index} is malformed: {message}", ((index, message),))
 
-    def _note_wrong_offset_delta(self, offset_delta: int) -> None:
+    def _remember_wrong_offset_delta(self, offset_delta: int) -> None:
         """Remember the first record with a wrong offset delta. From there on the scan accepts any."""
         index = self._scan.index
         if offset_delta != index and self._misnumbered is None:

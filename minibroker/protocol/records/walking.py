@@ -115,20 +115,20 @@ class BatchWalker:
         self._next_known: tuple[int, int] | None = next(self._known, None)
         self._crc_budget_bytes = max(SEARCH_CRC_FACTOR * size_bytes, SEARCH_CRC_LEAST_BYTES)
 
-    def find_batch_or_damage_at(self, position: int) -> FoundBatch | PassedOver:
+    def read_batch_or_damage_at(self, position: int) -> FoundBatch | PassedOver:
         """Return what is at `position`, which must not be the end.
 
         A batch of format 2 with a wrong checksum is returned as a batch if another seems to follow it.
         """
         header = self.read_header_at(position)
         if header is None:
-            return self._pass_over_damage(position, *self._explain_damage(position))
+            return self._make_passed_over_range(position, *self._describe_damage(position))
         batch = FoundBatch(position, header, self._compute_crc(position, header))
         if batch.is_sound or (header.magic == MAGIC and self._may_begin_batch(position + header.size_bytes)):
             return batch
         if header.magic < MAGIC and self._is_format_2(position, header):
-            return self._pass_over_damage(position, Wrong.MAGIC, _describe_magic_at(position), f"{header.magic}")
-        return self._pass_over_damage(position, Wrong.CHECKSUM, *format_checksums(batch))
+            return self._make_passed_over_range(position, Wrong.MAGIC, _describe_magic_at(position), f"{header.magic}")
+        return self._make_passed_over_range(position, Wrong.CHECKSUM, *format_checksums(batch))
 
     def read_header_at(self, position: int) -> BatchHeader | None:
         """Return the header at `position`, None unless a complete batch could begin there."""
@@ -183,7 +183,7 @@ class BatchWalker:
         stored = int.from_bytes(self._read(position + CRC_POSITION, CRC_START - CRC_POSITION))
         return self._compute_crc_in_pieces(crc32c, position + CRC_START, position + header.size_bytes) == stored
 
-    def _explain_damage(self, position: int) -> tuple[Wrong, str, str]:
+    def _describe_damage(self, position: int) -> tuple[Wrong, str, str]:
         """Return (what is wrong, what was expected, what was found) for bytes that are not the header of a batch."""
         head, left = self._read(position, HEADER_BYTES), self.size_bytes - position
         if len(head) < HEADER_BYTES:
@@ -200,13 +200,13 @@ class BatchWalker:
             return Wrong.LENGTH, f"a {what} of at least {least_bytes} bytes", f"one of {size_bytes}"
         return Wrong.LENGTH, f"a {what} of {size_bytes} bytes", f"the end of the file after {left}"
 
-    def _pass_over_damage(self, position: int, wrong: Wrong, expected: str, found: str) -> PassedOver:
-        resume = self._find_position_after_damage(position)
+    def _make_passed_over_range(self, position: int, wrong: Wrong, expected: str, found: str) -> PassedOver:
+        resume = self._find_resume_position(position)
         if self._crc_budget_bytes < 0 and resume == self.size_bytes:
             found += "; too much of what follows looks like a batch, so the search for the next one was given up"
         return PassedOver(position, resume - position, wrong, expected, found)
 
-    def _find_position_after_damage(self, position: int) -> int:
+    def _find_resume_position(self, position: int) -> int:
         """Return where to resume after bytes that are not a batch: at the next one that is sound, or in the index."""
         end = self._find_end_by_length_field(position)
         if end and self._may_begin_batch(end):

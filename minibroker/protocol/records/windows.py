@@ -50,7 +50,7 @@ class Window:
         """The end of `data`, counted from the start of all."""
         return self.start + len(self.data)
 
-    def read_next_piece(self, position: int) -> int:
+    def drop_and_read_next_chunk(self, position: int) -> int:
         """Drop the bytes before `position` in `data`, which may lie behind the end, and append the next piece.
 
         Return the new value of the position. Raises what `chunks` raises.
@@ -75,13 +75,13 @@ class Window:
         self.data = b"".join(parts)
         return 0
 
-    def skip_rest_and_count(self, enough_bytes: int = UNBOUNDED_BYTES) -> Steps[int]:
+    def skip_and_count_remaining_bytes(self, enough_bytes: int = UNBOUNDED_BYTES) -> Steps[int]:
         """Skip the rest. Return the number of all bytes, or as soon as they are `enough_bytes`, what they are so far.
 
         Raises what `chunks` raises.
         """
         while not self.ended and self.end < enough_bytes:
-            self.read_next_piece(len(self.data))
+            self.drop_and_read_next_chunk(len(self.data))
             yield
         return self.end
 
@@ -98,7 +98,7 @@ class Window:
             return None
         return Extent(from_zigzag(raw), self.start + body)
 
-    def may_complete_by_reading(self, extent: Extent) -> bool:
+    def needs_more_bytes(self, extent: Extent) -> bool:
         """Return whether a record that is not large may be complete after reading more."""
         return 1 <= extent.length <= self.large_bytes and extent.end > self.end and not self.ended
 
@@ -175,7 +175,7 @@ class LargeRecord:
         """Read until `size_bytes` are at hand, or all."""
         window = self._window
         while len(window.data) - self.position < size_bytes and not window.ended:
-            self.position = window.read_next_piece(self.position)
+            self.position = window.drop_and_read_next_chunk(self.position)
             yield
 
     def _read_varint(self, max_bytes: int) -> Steps[int]:

@@ -70,11 +70,11 @@ class BrokersUsers:
             return await _run_exchange(sasl, "PLAIN", f"\0{name}\0{password}".encode())
         for mechanism in ScramMechanism:
             known = sasl.find_credential(name, mechanism) if mechanism.text in sasl.mechanisms else None
-            if known is not None and await self._knows_password(mechanism, known, password):
+            if known is not None and await self._is_password(mechanism, known, password):
                 return name
         raise InvalidCredentials("the name or the password is wrong")
 
-    async def _knows_password(self, mechanism: ScramMechanism, known: UserScramCredentialRecord, password: str) -> bool:
+    async def _is_password(self, mechanism: ScramMechanism, known: UserScramCredentialRecord, password: str) -> bool:
         proof = hmac.digest(_KEY, f"{mechanism} {known.name} {password}".encode(), "sha256")
         if self._proven.get(proof) == known:
             return True

@@ -43,7 +43,7 @@ class Throttle:
         self._due_ms = 0.0  # the time by which all bytes so far keep to the rate
         self._lock = Lock()
 
-    def count_bytes_to_throttle(self, size_bytes: int) -> float:
+    def count_bytes_and_get_due_ms(self, size_bytes: int) -> float:
         """Count bytes that were read or written. Return when to continue, in ms of the monotonic clock."""
         with self._lock:
             start_ms = max(self._due_ms, self.monotonic_ms())
@@ -144,7 +144,7 @@ class Cleaning:
         """Count bytes, and wait as long as the throttle says."""
         self._check_log_unchanged()
         throttle = self._throttle
-        due_ms = throttle.count_bytes_to_throttle(size_bytes)
+        due_ms = throttle.count_bytes_and_get_due_ms(size_bytes)
         while (early_ms := due_ms - throttle.monotonic_ms()) >= MIN_WAIT_MS:
             throttle.wait(min(early_ms / 1000.0, MAX_WAIT_SECONDS))
             self._check_log_unchanged()

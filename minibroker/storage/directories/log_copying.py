@@ -66,13 +66,13 @@ class LogCopy:
         return None
 
     def make_work_copying_segment(self, segment: Segment) -> Work:
-        """Return the work that copies the next part of a closed segment. Call `note_part_copied` after it."""
+        """Return the work that copies the next part of a closed segment. Call `count_copied_part` after it."""
         if self._part is None or self._part[0] is not segment:
             self._part = segment, 0
         position, end = self._part[1], segment.size_bytes
         return partial(self._copy_segment, segment, position, end)
 
-    def note_part_copied(self, segment: Segment) -> None:
+    def count_copied_part(self, segment: Segment) -> None:
         """Record that a part of the segment was copied."""
         position = min((self._part[1] if self._part else 0) + CHUNK_BYTES, segment.size_bytes)
         self._part = segment, position
@@ -117,12 +117,12 @@ class LogCopy:
         return 0 <= sum(segment.size_bytes for segment in later) - sum(self._late.values()) <= TAIL_BYTES
 
     @property
-    def has_lost_its_tail(self) -> bool:
+    def is_tail_gone_from_log(self) -> bool:
         """Whether the log no longer has the segment with which the work on the tail began."""
         return self._tail not in self.log.segments
 
     @property
-    def tail_offset(self) -> int:
+    def unindexed_from_offset(self) -> int:
         """The offset from which on a current copy has no indexes."""
         assert self._tail is not None
         return self._tail.base_offset
@@ -130,7 +130,7 @@ class LogCopy:
     @property
     def recovery_point(self) -> int:
         """The offset up to which a current copy is synced, with its indexes."""
-        return min([self.tail_offset, *self._unsynced_logs, *self._unsynced_indexes])
+        return min([self.unindexed_from_offset, *self._unsynced_logs, *self._unsynced_indexes])
 
     def list_unsynced_indexes(self) -> list[str]:
         """Return the names of the indexes that may not be synced."""

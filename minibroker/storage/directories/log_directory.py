@@ -188,7 +188,7 @@ class LogDirectory:
             self._unopened = set(self.list_logs())
             for checkpoint in self._checkpoints.values():
                 checkpoint.read(self._unopened)
-            self._take_clean_shutdown_marker()
+            self._remove_clean_shutdown_marker()
         except OSError as error:
             raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror or error}") from error
 
@@ -256,7 +256,7 @@ class LogDirectory:
             write_topic_id(self._disk, path, topic_id, sync=False)
             if left:
                 log = open_log(self._environment, path, key, settings, Checkpointed(clean=True))
-                log.assume_nothing_synced()
+                log.mark_all_unsynced()
             else:
                 log = create_log(self._environment, path, key, topic_id, settings)
         except (OSError, LogDirectoryError) as error:
@@ -287,7 +287,9 @@ class LogDirectory:
         """Open a copy that has got its log's name. Only segments without indexes are read."""
         copied = copy.log
         key = copied.topic, copied.partition
-        known = Checkpointed(clean=False, recovery_point=copy.tail_offset, log_start_offset=copied.log_start_offset)
+        known = Checkpointed(
+            clean=False, recovery_point=copy.unindexed_from_offset, log_start_offset=copied.log_start_offset
+        )
         log = self.logs[key] = open_log(self._environment, self._make_log_path(key), key, settings, known)
         log.clean_offset = copied.clean_offset
         log.recovery_point = min(log.recovery_point, copy.recovery_point)
@@ -443,7 +445,7 @@ class LogDirectory:
             text = format_properties(written, self._environment.now_ms())
             self._disk.write_whole(f"{self.path}/{META_PROPERTIES}", text, sync=True)
 
-    def _take_clean_shutdown_marker(self) -> None:
+    def _remove_clean_shutdown_marker(self) -> None:
         """Read and remove the marker of a clean stop, before other writes. A directory without logs is clean, too."""
         path = f"{self.path}/{CLEAN_SHUTDOWN}"
         self.clean = self._disk.exists(path) or not self.list_logs()

@@ -28,11 +28,11 @@ MAX_CONTROL_BATCH_BYTES = 1 << 16
 
 
 class Check(Protocol):
-    """The check of one index: `check_batch` and `note_damage` in the log's order, then `check_remaining_entries`."""
+    """The check of one index: `check_batch` and `explain_damaged_entry` in the log's order, then `check_remaining_entries`."""
 
     def check_batch(self, found: FoundBatch) -> Iterable[Damage]: ...
 
-    def note_damage(self, damage: Damage) -> None: ...
+    def explain_damaged_entry(self, damage: Damage) -> None: ...
 
     def check_remaining_entries(self, size_bytes: int) -> Iterable[Damage]: ...
 
@@ -45,7 +45,7 @@ class _Entries(Generic[AnyEntry]):
         self._entries: Iterator[AnyEntry] = iterate_undamaged_entries(entries, kind)
         self.next: AnyEntry | None = next(self._entries, None)
 
-    def take_next_entry(self) -> AnyEntry:
+    def remove_next_entry(self) -> AnyEntry:
         entry = self.next
         assert entry is not None
         self.next = next(self._entries, None)
@@ -63,21 +63,21 @@ class OffsetIndexCheck(_Entries[OffsetEntry]):
 
     def check_batch(self, found: FoundBatch) -> Iterator[Damage]:
         while self.next is not None and self.next.log_position <= found.position:
-            entry = self.take_next_entry()
+            entry = self.remove_next_entry()
             if entry.log_position < found.position:
                 yield self._make_no_batch_damage(entry)
             elif found.is_credible and entry.offset != found.header.last_offset:
                 expected = f"offset {found.header.last_offset}, the last of the batch at {found.position}"
                 yield self.make_mismatch_damage(entry, found.header.base_offset, expected, f"{entry.offset}")
 
-    def note_damage(self, damage: Damage) -> None:
+    def explain_damaged_entry(self, damage: Damage) -> None:
         end = damage.position + damage.size_bytes
         while self.next is not None and damage.position <= self.next.log_position < end:
-            self.take_next_entry()
+            self.remove_next_entry()
 
     def check_remaining_entries(self, size_bytes: int) -> Iterator[Damage]:
         while self.next is not None:
-            yield self._make_no_batch_damage(self.take_next_entry())
+            yield self._make_no_batch_damage(self.remove_next_entry())
 
     def _make_no_batch_damage(self, entry: OffsetEntry) -> Damage:
         return self.make_mismatch_damage(
@@ -99,7 +99,7 @@ class TimeIndexCheck(_Entries[TimeEntry]):
             self._is_certain = False
             return
         while self.next is not None and self.next.offset <= header.last_offset:
-            entry = self.take_next_entry()
+            entry = self.remove_next_entry()
             largest = max(self._largest, header.max_timestamp)
             if entry.offset != header.last_offset:
                 if self._is_certain:
@@ -111,12 +111,12 @@ class TimeIndexCheck(_Entries[TimeEntry]):
                 yield self.make_mismatch_damage(entry, entry.offset, expected, f"{entry.timestamp}")
         self._largest = max(self._largest, header.max_timestamp)
 
-    def note_damage(self, damage: Damage) -> None:
+    def explain_damaged_entry(self, damage: Damage) -> None:
         self._is_certain = False
 
     def check_remaining_entries(self, size_bytes: int) -> Iterator[Damage]:
         while self.next is not None and self._is_certain:
-            entry = self.take_next_entry()
+            entry = self.remove_next_entry()
             if size_bytes:
                 yield self.make_mismatch_damage(entry, entry.offset, "an offset that is in the log", f"{entry.offset}")
 
@@ -133,7 +133,7 @@ class TransactionIndexCheck(_Entries[TransactionEntry]):
         if not found.is_credible or not header.is_control or not self._is_abort(found):
             return
         while self.next is not None and self.next.last_offset < header.base_offset:
-            self.take_next_entry()
+            self.remove_next_entry()
         entry = self.next
         if entry is None or entry.last_offset != header.base_offset or entry.producer_id != header.producer_id:
             expected = f"the transaction of producer {header.producer_id} that offset {header.base_offset} aborts"
@@ -150,7 +150,7 @@ class TransactionIndexCheck(_Entries[TransactionEntry]):
         except KafkaError:
             return False  # reported where the records are read
 
-    def note_damage(self, damage: Damage) -> None:
+    def explain_damaged_entry(self, damage: Damage) -> None:
         """Do nothing: each marker is checked by itself."""
 
     def check_remaining_entries(self, size_bytes: int) -> Iterator[Damage]:

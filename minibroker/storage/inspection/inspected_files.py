@@ -302,7 +302,7 @@ def _iterate_log_findings(
                 yield from check.check_batch(finding)
         elif isinstance(finding, Damage):
             for check in checks:
-                check.note_damage(finding)
+                check.explain_damaged_entry(finding)
     for check in checks:
         yield from check.check_remaining_entries(file.size_bytes())
 

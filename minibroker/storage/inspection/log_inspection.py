@@ -79,7 +79,7 @@ class LogInspection:
         """Yield all batches, in the order of their positions, with notes and damage. Raises `OSError`."""
         position, walker = 0, self._walker
         while position < walker.size_bytes:
-            step = walker.find_batch_or_damage_at(position)
+            step = walker.read_batch_or_damage_at(position)
             if isinstance(step, PassedOver):
                 self._is_certain = False
                 yield Damage(self._path, position, step.size_bytes, walker.next_offset, step.expected, step.found)

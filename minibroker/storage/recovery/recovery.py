@@ -178,7 +178,7 @@ class _Opening:
         last_epoch = self.epochs.list_entries()[-1:]
         early = known.clean or any(segment.is_preallocated_by_kafka() for segment in self.segments[-1:])
         end_offset = self._recover_end_offset(known)
-        self._check_loss(end_offset, known, last_epoch, early)
+        self._check_reached_offsets_present(end_offset, known, last_epoch, early)
         start_offset = max(known.log_start_offset, self.segments[0].base_offset if self.segments else 0)
         if not self.segments or start_offset > end_offset:
             end_offset = start_offset
@@ -305,7 +305,9 @@ class _Opening:
         self.disk.write_whole(path, format_leader_epochs(self.epochs.list_entries()), sync=False)
         self.epochs.changed = True  # until the next flush has synced it
 
-    def _check_loss(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool) -> None:
+    def _check_reached_offsets_present(
+        self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool
+    ) -> None:
         """Report a log that ends before an offset that it had reached. Raises `LostRecords`.
 
         Kafka writes an epoch before its first record (`early`); then an epoch that begins at the end means no loss.
@@ -374,11 +376,11 @@ class _Opening:
             if segment.base_offset < next_offset or segment.base_offset > next_offset and not compacted:
                 before = self.segments[self.segments.index(segment) - 1]
                 reason = f"it ends at offset {next_offset}, and the next segment begins at {segment.base_offset}"
-                self._truncate_segment(before, next_offset, CorruptBatch(reason, before.size_bytes))
+                self._truncate_at_corrupt_batch(before, next_offset, CorruptBatch(reason, before.size_bytes))
                 break
-            next_offset, problem = self._recover_segment(segment, max(next_offset, segment.base_offset))
+            next_offset, problem = self._recover_sound_batches(segment, max(next_offset, segment.base_offset))
             if problem:
-                self._truncate_segment(segment, next_offset, problem)
+                self._truncate_at_corrupt_batch(segment, next_offset, problem)
                 if segment is self.segments[-1]:
                     break
             elif segment is not self.segments[-1]:  # the indexes of the active one are written when it ends
@@ -388,7 +390,7 @@ class _Opening:
             self.epochs.changed = True
         return next_offset
 
-    def _recover_segment(self, segment: Segment, next_offset: int) -> tuple[int, CorruptBatch | None]:
+    def _recover_sound_batches(self, segment: Segment, next_offset: int) -> tuple[int, CorruptBatch | None]:
         """Read a segment and rebuild its indexes. Return the offset after its last sound batch, and the error there."""
         self.states.end_offset = next_offset
         self.snapshots.take_snapshot(self.states, self.segments[0].base_offset)
@@ -402,7 +404,7 @@ class _Opening:
                     raise make_offset_error(segment.file, position, header, next_offset)
                 segment.index_batch(position, last_offset, header.max_timestamp)
                 if header.partition_leader_epoch != self.epochs.latest:
-                    self._note_epoch_of_batch(segment, position, header)
+                    self._remember_epoch_of_batch(segment, position, header)
                 if header.producer_id >= 0:
                     transaction = replay_batch(self.states, segment, position, header)
                     if transaction is not None:
@@ -417,7 +419,7 @@ class _Opening:
             logger.warning("%s %s", segment.file.path, reached)
         return next_offset, None
 
-    def _note_epoch_of_batch(self, segment: Segment, position: int, header: BatchHeader) -> None:
+    def _remember_epoch_of_batch(self, segment: Segment, position: int, header: BatchHeader) -> None:
         """Add the leader epoch of a batch. The first epoch that is older than one before is logged."""
         epoch, latest = header.partition_leader_epoch, self.epochs.latest
         if epoch > latest:
@@ -429,7 +431,7 @@ class _Opening:
                 *(segment.file.path, position, header.base_offset, epoch, latest),
             )
 
-    def _truncate_segment(self, segment: Segment, end_offset: int, problem: CorruptBatch) -> None:
+    def _truncate_at_corrupt_batch(self, segment: Segment, end_offset: int, problem: CorruptBatch) -> None:
         """Truncate the log behind its sound batches, and log what is lost.
 
         If the next segment begins right there, nothing is lost: the bytes between were never part of the log.
@@ -438,7 +440,7 @@ class _Opening:
         if later and later[0].base_offset == end_offset:
             later = []
         if self.guarded:
-            self._raise_if_damage(segment, end_offset, problem, later)
+            self._raise_unless_torn_write(segment, end_offset, problem, later)
         preallocated = self.settings.preallocate and not later and is_blank(segment.file, problem.position)
         self.reported = not (preallocated or self.guarded)
         logger.log(
@@ -463,7 +465,9 @@ class _Opening:
         if not preallocated:
             self._sync_truncated_segment(segment)
 
-    def _raise_if_damage(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
+    def _raise_unless_torn_write(
+        self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]
+    ) -> None:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
         damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
         if damage is None:

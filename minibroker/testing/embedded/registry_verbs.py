@@ -115,7 +115,7 @@ class RegistryFault:
         self.hits = 0
         self.is_removed = False
 
-    def count_if_striking(self, request: Request) -> bool:
+    def count_hit_if_matching(self, request: Request) -> bool:
         """Return whether the fault strikes a request, and count that."""
         if self._left == 0 or self._method not in (None, request.method) or not fnmatchcase(request.path, self._path):
             return False
@@ -286,7 +286,7 @@ class RegistryVerbs:
         if self._forbidden and request.method == "POST" and _is_registration(request):
             self._attempts.append(request.segments[1])
             return _make_error_answer(make_not_permitted_error(FORBIDDEN))
-        fault = next((fault for fault in self._faults if fault.count_if_striking(request)), None)
+        fault = next((fault for fault in self._faults if fault.count_hit_if_matching(request)), None)
         if fault is None:
             return None
         await asyncio.sleep(fault.delay_ms / 1000)

@@ -57,7 +57,7 @@ FAR = 1 << 30  # so that the wrong correlation id is not that of the client's ne
 BEFORE_FAULTS = (RequestStatistics, Journal, Paused)
 
 
-@hide_names("loop", "matches_request", "decide_to_strike", "failure")
+@hide_names("loop", "matches_request", "count_hit_and_decide", "failure")
 class Fault:
     """An active rule. `matches` counts the requests that it applies to, `hits` those that it struck."""
 
@@ -115,7 +115,7 @@ class Fault:
             self._faults.watch.check_conditions_soon()
             return False
 
-    def decide_to_strike(self) -> bool:
+    def count_hit_and_decide(self) -> bool:
         """Count a match; return whether the fault strikes it."""
         self.matches += 1
         rule = self.rule
@@ -206,10 +206,10 @@ class Faults(Interceptor):
     def _add_fault(self, rule: Rule) -> Fault:
         self._number += 1
         fault = Fault(self, rule, self._number)
-        self.broker.call_on_loop(lambda: self._put_fault(fault))
+        self.broker.call_on_loop(lambda: self._insert_fault(fault))
         return fault
 
-    def _put_fault(self, fault: Fault) -> None:
+    def _insert_fault(self, fault: Fault) -> None:
         if not self._faults:
             interceptors = self.broker.interceptors
             before = [at for at, each in enumerate(interceptors) if isinstance(each, BEFORE_FAULTS)]
@@ -237,7 +237,9 @@ class Faults(Interceptor):
         struck = [
             fault
             for fault in self._faults
-            if matching.matches_rule(fault.rule) and fault.matches_request(call.request) and fault.decide_to_strike()
+            if matching.matches_rule(fault.rule)
+            and fault.matches_request(call.request)
+            and fault.count_hit_and_decide()
         ]
         if not struck:
             return None
@@ -304,7 +306,7 @@ class Faults(Interceptor):
         return None
 
     def judge_login(self, login: Login) -> Verdict | None:
-        struck = [fault for fault in self._faults if matches_login(fault.rule, login) and fault.decide_to_strike()]
+        struck = [fault for fault in self._faults if matches_login(fault.rule, login) and fault.count_hit_and_decide()]
         if not struck:
             return None
         self._logins[login.connection] = struck

@@ -175,7 +175,7 @@ class Journal(Interceptor):
             self._number += 1
             exchange.number = self._number
             self._keep_exchange(exchange)
-            self._make_room(len(exchange.answer_bytes))
+            self._drop_oldest_exchanges(len(exchange.answer_bytes))
 
     def add_mark(self, kind: str, text: str) -> None:
         """Note what a test does, if the journal is on."""
@@ -185,7 +185,7 @@ class Journal(Interceptor):
     def set_limits(self, exchanges: int, size_bytes: int) -> None:
         """Change how much is kept."""
         self._maximum_exchanges, self._maximum_bytes = exchanges, size_bytes
-        self._make_room(0)
+        self._drop_oldest_exchanges(0)
 
     def get_exchange_of_call(self, call: Call) -> Exchange | None:
         """Return the exchange of a running request, if it is kept."""
@@ -217,9 +217,9 @@ class Journal(Interceptor):
 
     def _keep_exchange(self, exchange: Exchange) -> None:
         self._exchanges.append(exchange)
-        self._make_room(len(exchange.request_bytes))
+        self._drop_oldest_exchanges(len(exchange.request_bytes))
 
-    def _make_room(self, size_bytes: int) -> None:
+    def _drop_oldest_exchanges(self, size_bytes: int) -> None:
         self._kept_bytes += size_bytes
         while self._exchanges and (
             len(self._exchanges) > self._maximum_exchanges or self._kept_bytes > self._maximum_bytes
@@ -264,7 +264,7 @@ class Journal(Interceptor):
             answer = _join_items(items[:end])
             exchange.answer_bytes = copy_answer_without_secrets(exchange.api_key, exchange.version, answer)
             if exchange.is_kept:
-                self._make_room(len(exchange.answer_bytes))
+                self._drop_oldest_exchanges(len(exchange.answer_bytes))
         return items
 
     def on_sent(self, call: Call, sent_bytes: int, duration_ms: float) -> None:

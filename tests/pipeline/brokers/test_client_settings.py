@@ -46,6 +46,6 @@ def test_settings_equal_to_fixed_values_are_accepted() -> None:
 
 def test_a_misspelt_name_suggests_names_of_other_components() -> None:
     settings = Settings({"fetch.min.byte": "1", "fetch.min.bytes": "2"})
-    FetchSettings.take_from(settings)
+    FetchSettings.pop_from_settings(settings)
     with pytest.raises(OptionError, match=r"did you mean fetch\.min\.bytes( or .*)?\?"):
         make_client_settings(SERVER, pickle.loads(pickle.dumps(settings)))

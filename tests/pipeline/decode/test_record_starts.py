@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.decode.record_starts import Lanes, cut_lanes, find_record_starts, find_starts
+from minibroker.pipeline.decode.record_starts import Lanes, split_into_lanes, find_record_starts, find_starts
 from minibroker.protocol.records.building import encode_record
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
@@ -34,7 +34,7 @@ def starts_of(payloads: list[bytes], counts: list[int]) -> tuple[list[list[int] 
     ends = np.cumsum(sizes)
     records = np.array(counts, np.int64)
     positions, sound = find_record_starts(data, ends - sizes, ends, records)
-    lanes = cut_lanes(data, Lanes(ends - sizes, ends, records, np.arange(len(counts))))
+    lanes = split_into_lanes(data, Lanes(ends - sizes, ends, records, np.arange(len(counts))))
     found: list[list[int] | None] = []
     at = 0
     for start, count, is_sound in zip((ends - sizes).tolist(), counts, sound.tolist(), strict=True):

@@ -7,7 +7,7 @@ from minibroker.pipeline.verifying.producer_checks import (
     Event,
     ProducerCheck,
     State,
-    carry_on,
+    check_first_events_of_segment,
 )
 from minibroker.protocol.records.batch import MAX_SEQUENCE
 from tests.cases import for_each
@@ -81,7 +81,7 @@ def in_segments(*segments: list[Event], missing: tuple[int, ...] = ()) -> list[t
         check = ProducerCheck()
         problems |= {check.take(7, event) for event in events}
         total += missing[number] if missing else 0
-        problems |= {*carry_on(states, check, total, 0)}
+        problems |= {*check_first_events_of_segment(states, check, total, 0)}
     return sorted((problem.kind, problem.offset) for problem in problems if problem is not None)
 
 

@@ -145,13 +145,13 @@ class TestRuns:
     def walked(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """The number of records of each walk that was done."""
         walks: list[int] = []
-        walk = Scan._step_over_records
+        walk = Scan._scan_records_until
 
         def noted(scan: Scan, end_index: int, stop: int) -> bool:
             walks.append(end_index - scan.index)
             return walk(scan, end_index, stop)
 
-        monkeypatch.setattr(Scan, "_step_over_records", noted)
+        monkeypatch.setattr(Scan, "_scan_records_until", noted)
         return walks
 
     @for_each(

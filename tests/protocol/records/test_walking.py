@@ -32,7 +32,7 @@ def walked(data: bytes, **more: int) -> list[FoundBatch | PassedOver]:
     """All steps to the end, offsets moving on as in a log."""
     walk, steps, position = walker(data, **more), [], 0
     while position < len(data):
-        step = walk.find_batch_or_damage_at(position)
+        step = walk.read_batch_or_damage_at(position)
         steps.append(step)
         if isinstance(step, FoundBatch):
             walk.next_offset = step.header.next_offset
@@ -100,7 +100,7 @@ def test_batches_with_invalid_offsets_are_not_found() -> None:
 
 
 def test_a_torn_end_and_zeros_are_reported_by_the_walk() -> None:
-    cut, zeros = walker(placed(0)[:60]).find_batch_or_damage_at(0), walker(bytes(5000)).find_batch_or_damage_at(0)
+    cut, zeros = walker(placed(0)[:60]).read_batch_or_damage_at(0), walker(bytes(5000)).read_batch_or_damage_at(0)
     assert isinstance(cut, PassedOver) and (cut.wrong, cut.size_bytes) == (Wrong.HEADER, 60)
     assert isinstance(zeros, PassedOver) and (zeros.wrong, zeros.size_bytes) == (Wrong.ZEROS, 5000)
 

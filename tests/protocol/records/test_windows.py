@@ -141,8 +141,8 @@ class Watched(Window):
         super().__init__(chunks, large_bytes)
         self.most_bytes = 0
 
-    def read_next_piece(self, position: int) -> int:
-        found = super().read_next_piece(position)
+    def drop_and_read_next_chunk(self, position: int) -> int:
+        found = super().drop_and_read_next_chunk(position)
         self.most_bytes = max(self.most_bytes, len(self.data))
         return found
 

@@ -69,13 +69,13 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule(key=keys)
     def write(self, key: str) -> None:
-        self.written += self._append(key)
+        self.written += self._append_config_changes(key)
 
     @rule(producer=st.sampled_from(PRODUCERS), key=keys)
     def write_in_a_transaction(self, producer: int, key: str) -> None:
         sequence, self.sequences[producer] = self.sequences[producer], self.sequences[producer] + 1
         options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence, "transactional": True}
-        self.open.setdefault(producer, []).extend(self._append(key, **options))
+        self.open.setdefault(producer, []).extend(self._append_config_changes(key, **options))
 
     @rule(producer=st.sampled_from(PRODUCERS), key=keys, commits=st.booleans())
     def write_and_end_a_transaction(self, producer: int, key: str, commits: bool) -> None:
@@ -96,7 +96,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         if commits:
             self.written += ended
 
-    def _append(self, key: str, **options: int | bool) -> list[tuple[int, str, str]]:
+    def _append_config_changes(self, key: str, **options: int | bool) -> list[tuple[int, str, str]]:
         value = f"value at {self.log.log_end_offset}"
         offset = append(self.log, pairs((key, value), timestamp=self.now_ms, **options))
         return [(offset, key, value)]

@@ -28,35 +28,35 @@ class Time:
 def test_throttled_bytes_are_delayed_to_the_rate() -> None:
     time = Time()
     throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
-    assert throttle.count_bytes_to_throttle(500) == 1500
-    assert throttle.count_bytes_to_throttle(250) == 1750
+    assert throttle.count_bytes_and_get_due_ms(500) == 1500
+    assert throttle.count_bytes_and_get_due_ms(250) == 1750
 
 
 def test_idle_time_is_not_credited_to_the_throttle() -> None:
     time = Time()
     throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
-    throttle.count_bytes_to_throttle(10)
+    throttle.count_bytes_and_get_due_ms(10)
     time.now_ms = 50_000
-    assert throttle.count_bytes_to_throttle(1000) == 51_000
+    assert throttle.count_bytes_and_get_due_ms(1000) == 51_000
 
 
 def test_the_throttle_rate_can_be_changed() -> None:
     time = Time()
     throttle = Throttle(1000.0, time.monotonic_ms, time.wait)
-    assert throttle.count_bytes_to_throttle(1000) == 2000
+    assert throttle.count_bytes_and_get_due_ms(1000) == 2000
     throttle.bytes_per_second = 10_000.0
-    assert throttle.count_bytes_to_throttle(1000) == 2100
+    assert throttle.count_bytes_and_get_due_ms(1000) == 2100
 
 
 def test_cleaning_does_not_wait_without_a_rate_limit() -> None:
     time = Time()
     throttle = Throttle(sys.float_info.max, time.monotonic_ms, time.wait)
-    assert throttle.count_bytes_to_throttle(1 << 40) == 1000
+    assert throttle.count_bytes_and_get_due_ms(1 << 40) == 1000
 
 
 def test_a_rate_of_zero_is_as_slow_as_possible() -> None:
     time = Time()
-    assert Throttle(0.0, time.monotonic_ms, time.wait).count_bytes_to_throttle(3) == 4000
+    assert Throttle(0.0, time.monotonic_ms, time.wait).count_bytes_and_get_due_ms(3) == 4000
 
 
 def test_each_read_and_write_of_a_cleaning_counts_towards_the_throttle(tmp_path: Path) -> None:

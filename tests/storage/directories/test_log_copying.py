@@ -37,7 +37,7 @@ def copy_piece(copy: LogCopy) -> bool:
     segment = copy.find_segment_to_copy()
     if segment is not None:
         copy.make_work_copying_segment(segment)()
-        copy.note_part_copied(segment)
+        copy.count_copied_part(segment)
     return segment is not None
 
 

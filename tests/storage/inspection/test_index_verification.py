@@ -41,7 +41,7 @@ def run(log: File, check: Check) -> list[Damage]:
         if isinstance(finding, FoundBatch):
             said += check.check_batch(finding)
         elif isinstance(finding, Damage):
-            check.note_damage(finding)
+            check.explain_damaged_entry(finding)
     return said + list(check.check_remaining_entries(log.size_bytes()))
 
 

@@ -72,7 +72,7 @@ def list_incompatibilities(reader: ParsedSchema, writer: ParsedSchema, budget: B
     try:
         return _describe_differences(comparison.compare_types(reader.type, writer.type), budget)
     finally:
-        comparison.forget_compared()
+        comparison.clear_compared_pairs()
 
 
 def _describe_differences(differences: list[Part], budget: Budget) -> list[str]:

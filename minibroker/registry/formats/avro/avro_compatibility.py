@@ -61,7 +61,7 @@ class Comparison:
         self._branches: dict[int, dict[Name, list[AvroType]]] = {}  # of the reader's unions, by what they may read
         self._depth = 0
 
-    def forget_compared(self) -> None:
+    def clear_compared_pairs(self) -> None:
         """Forget what was compared, in small portions, once the differences are not needed any more."""
         remove_compared_pairs(self._known, list(self._known))
 

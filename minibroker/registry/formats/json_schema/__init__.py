@@ -68,7 +68,7 @@ def list_incompatibilities(
     try:
         return _describe_incompatible_changes(comparison.compare_all(writer.root, reader.root), allowed, budget)
     finally:
-        comparison.forget_compared()
+        comparison.clear_compared_pairs()
 
 
 def _describe_incompatible_changes(changes: Changes, allowed: frozenset[str], budget: Budget) -> list[str]:

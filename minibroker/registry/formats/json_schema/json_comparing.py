@@ -108,9 +108,9 @@ class Comparison:
             changes = self.compare_assuming(original, update)
             if not self.refute_wrong_assumptions():
                 return changes
-            self.forget_compared()
+            self.clear_compared_pairs()
 
-    def forget_compared(self) -> None:
+    def clear_compared_pairs(self) -> None:
         """Forget what was compared, in small portions, once the changes are not needed any more."""
         remove_compared_pairs(self._known, reversed(list(self._known)))
 

@@ -58,7 +58,7 @@ class _Reader(Words):
             self.skip_spaces_and_comments()
             if self.place >= len(self.text):
                 return file
-            if not self.take_if_next(";"):
+            if not self.skip_sign_if_next(";"):
                 self._read_declaration(file, self.read_word(), first)
             first = False
 
@@ -95,8 +95,8 @@ class _Reader(Words):
     def _read_block(self) -> Iterator[str]:
         """Yield the first word of each declaration in braces; who takes it reads the rest."""
         self.require_sign("{")
-        while not self.take_if_next("}"):
-            if not self.take_if_next(";"):
+        while not self.skip_sign_if_next("}"):
+            if not self.skip_sign_if_next(";"):
                 yield self.read_word()
 
     def _read_import(self, file: File) -> None:
@@ -181,7 +181,7 @@ class _Reader(Words):
         group.number = self.read_number()
         self.enter_level()
         self.require_sign("{")
-        while not self.take_if_next("}"):
+        while not self.skip_sign_if_next("}"):
             declared = self._read_field_or_group(self.read_word())
             if isinstance(declared, Group):
                 self.raise_invalid_schema("expected field declaration")
@@ -193,7 +193,7 @@ class _Reader(Words):
         """Read a oneof after its keyword."""
         one_of = OneOf(self.read_name())
         self.require_sign("{")
-        while not self.take_if_next("}"):
+        while not self.skip_sign_if_next("}"):
             word = self.read_data_type(self.read_word())
             if word == "group":
                 one_of.groups.append(self._read_group(""))
@@ -317,13 +317,13 @@ class _Reader(Words):
     def _read_options(self) -> list[Option]:
         """Return the options in brackets, if any come next."""
         options: list[Option] = []
-        if not self.take_if_next("["):
+        if not self.skip_sign_if_next("["):
             return options
         while True:
             options.append(self._read_option("="))
-            if self.take_if_next("]"):
+            if self.skip_sign_if_next("]"):
                 return options
-            if not self.take_if_next(","):
+            if not self.skip_sign_if_next(","):
                 self.raise_invalid_schema("Expected ',' or ']'")
 
     def _read_option(self, separator: str) -> Option:
@@ -332,7 +332,7 @@ class _Reader(Words):
         name = self.read_name()
         if opening == "[":
             name = f"[{name}]"
-        inner = self.read_name().split(".") if self.take_if_next(".") else []
+        inner = self.read_name().split(".") if self.skip_sign_if_next(".") else []
         if not (separator == ":" and self.peek_character() == "{"):  # which may be left out before a map
             word = self.take_character()
             if word != separator:
@@ -361,7 +361,7 @@ class _Reader(Words):
         self.enter_level()
         self.require_sign("{")
         values: dict[str, Any] = {}
-        while not self.take_if_next("}"):
+        while not self.skip_sign_if_next("}"):
             option = self._read_option(":")
             if isinstance(option.value, Option):
                 nested = values.setdefault(option.name, {})
@@ -370,8 +370,8 @@ class _Reader(Words):
                 nested[option.value.name] = _mark_kind_of_value(option.value.kind, option.value.value)
             else:
                 _add_value(values, option.name, _mark_kind_of_value(option.kind, option.value))
-            if not self.take_if_next(","):
-                self.take_if_next(";")
+            if not self.skip_sign_if_next(","):
+                self.skip_sign_if_next(";")
         self.depth -= 1
         return values
 
@@ -380,9 +380,9 @@ class _Reader(Words):
         self.enter_level()
         self.require_sign("[")
         values: list[Any] = []
-        while not self.take_if_next("]"):
+        while not self.skip_sign_if_next("]"):
             values.append(_mark_kind_of_value(*self._read_value()))
-            if not self.take_if_next(",") and self.peek_character() != "]":
+            if not self.skip_sign_if_next(",") and self.peek_character() != "]":
                 self.raise_invalid_schema("expected ',' or ']'")
         self.depth -= 1
         return values

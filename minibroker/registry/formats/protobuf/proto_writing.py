@@ -53,7 +53,7 @@ class _Writer:
         self._scope = scope
         self._extensions = extensions
 
-    def _write_within(self, message: str) -> _Writer:
+    def _make_inner_writer(self, message: str) -> _Writer:
         return _Writer(self._names, self._scope.make_inner_scope(message), self._extensions)
 
     # Files, messages, enums
@@ -86,7 +86,7 @@ class _Writer:
 
     def _write_message(self, message: Message) -> str:
         """Return a message."""
-        inner = self._write_within(message.name)
+        inner = self._make_inner_writer(message.name)
         blocks = [
             inner._write_ranges("reserved", message.reserved),
             inner._write_option_statements(message.options),
@@ -101,7 +101,7 @@ class _Writer:
 
     def _write_enum(self, enum: EnumType) -> str:
         """Return an enum: options and values follow each other, and what is reserved."""
-        inner = self._write_within(enum.name)
+        inner = self._make_inner_writer(enum.name)
         values = sorted(enum.values, key=lambda each: (each.number, each.name)) if self._names else enum.values
         lines = [*inner._write_ranges("reserved", enum.reserved), *inner._write_option_statements(enum.options)]
         return _write_block(f"enum {enum.name}", [lines + [inner._write_enum_value(each) for each in values]])

@@ -68,7 +68,7 @@ class _Comparison:
         self._open: list[Message] = []
         self._budget = budget
 
-    def _note_change(self, kind: str, path: tuple[str, ...]) -> None:
+    def _add_change(self, kind: str, path: tuple[str, ...]) -> None:
         self.changes.append(Change(kind, path))
 
     # Types
@@ -83,15 +83,15 @@ class _Comparison:
             here = (*path, name)
             if name not in after:
                 if not before[name][1].is_map_entry:
-                    self._note_change("MESSAGE_REMOVED", here)
+                    self._add_change("MESSAGE_REMOVED", here)
             elif name not in before:
                 if not after[name][1].is_map_entry:
-                    self._note_change("MESSAGE_ADDED", here)
+                    self._add_change("MESSAGE_ADDED", here)
             else:
                 inner = sides[0].make_inner_side(name), sides[1].make_inner_side(name)
                 self._compare_messages(before[name][1], after[name][1], inner, here)
                 if before[name][0] != after[name][0]:
-                    self._note_change("MESSAGE_MOVED", here)
+                    self._add_change("MESSAGE_MOVED", here)
         self._compare_enums(_index_enums(original), _index_enums(update), path)
 
     def _compare_enums(self, before: dict[str, EnumType], after: dict[str, EnumType], path: tuple[str, ...]) -> None:
@@ -99,16 +99,16 @@ class _Comparison:
         self._budget.spend_steps(sum(len(each.values) for each in (*before.values(), *after.values())))
         for name in unite_in_java_order(before, after):
             if name not in before or name not in after:
-                self._note_change("ENUM_ADDED" if name not in before else "ENUM_REMOVED", (*path, name))
+                self._add_change("ENUM_ADDED" if name not in before else "ENUM_REMOVED", (*path, name))
                 continue
             earlier = {value.number: value.name for value in before[name].values}
             later = {value.number: value.name for value in after[name].values}
             for number in unite_in_java_order(earlier, later):
                 here = (*path, name, str(number))
                 if number not in earlier or number not in later:
-                    self._note_change("ENUM_CONST_ADDED" if number not in earlier else "ENUM_CONST_REMOVED", here)
+                    self._add_change("ENUM_CONST_ADDED" if number not in earlier else "ENUM_CONST_REMOVED", here)
                 elif earlier[number] != later[number]:
-                    self._note_change("ENUM_CONST_CHANGED", here)
+                    self._add_change("ENUM_CONST_CHANGED", here)
 
     # Messages
 
@@ -135,10 +135,10 @@ class _Comparison:
             if len({*came_from}) > 1:
                 were_alone = sum(isinstance(each, int) for each in came_from)
                 kind = "MULTIPLE_FIELDS_MOVED_TO_ONEOF" if were_alone > 1 else "FIELD_MOVED_TO_EXISTING_ONEOF"
-                self._note_change(kind, (*path, one_of.name))
+                self._add_change(kind, (*path, one_of.name))
         before, after = ({one_of.name for one_of in each.one_ofs} for each in (original, update))
         for name in sorted(before ^ after):
-            self._note_change("ONEOF_ADDED" if name in after else "ONEOF_REMOVED", (*path, name))
+            self._add_change("ONEOF_ADDED" if name in after else "ONEOF_REMOVED", (*path, name))
 
     def _compare_fields(
         self, original: Message, update: Message, sides: tuple[Side, Side], path: tuple[str, ...]
@@ -153,12 +153,12 @@ class _Comparison:
             here = (*path, *([home] if home else []), str(number))
             if number not in after:
                 if home not in gone:
-                    self._note_change(_name_removal_of_field(before[number], home), here)
+                    self._add_change(_name_removal_of_field(before[number], home), here)
             elif number not in before:
-                self._note_change(_name_addition_of_field(after[number], home), here)
+                self._add_change(_name_addition_of_field(after[number], home), here)
             else:
                 if homes[0][number] and not home:
-                    self._note_change("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
+                    self._add_change("ONEOF_FIELD_MOVED_TO_TOP_LEVEL", here)
                 self._compare_field(before[number], after[number], sides, here)
 
     # Fields
@@ -166,7 +166,7 @@ class _Comparison:
     def _compare_field(self, original: Field, update: Field, sides: tuple[Side, Side], path: tuple[str, ...]) -> None:
         """Compare two fields of the same number."""
         if original.name != update.name:
-            self._note_change("FIELD_NAME_CHANGED", path)
+            self._add_change("FIELD_NAME_CHANGED", path)
         self._compare_types_and_labels((original.type, update.type), (original.label, update.label), sides, path)
 
     def _compare_types_and_labels(
@@ -183,7 +183,7 @@ class _Comparison:
             for name, entry, each in zip(types, entries, definitions, strict=True)
         ]
         if kinds[0] != kinds[1]:
-            self._note_change("FIELD_KIND_CHANGED", path)
+            self._add_change("FIELD_KIND_CHANGED", path)
         elif kinds[0] == "scalar":
             self._compare_scalars(types, labels, path)
         elif kinds[0] == "message":
@@ -196,10 +196,10 @@ class _Comparison:
         """Compare scalars and enums: those of one kind have the same form; labels count where both are given."""
         before, after = (_KINDS.get(name, "number") for name in types)
         if before != after:
-            self._note_change("FIELD_SCALAR_KIND_CHANGED", path)
+            self._add_change("FIELD_SCALAR_KIND_CHANGED", path)
         elif all(labels) and labels[0] != labels[1]:
             text = before == "bytes"
-            self._note_change("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if text else "FIELD_NUMERIC_LABEL_CHANGED", path)
+            self._add_change("FIELD_STRING_OR_BYTES_LABEL_CHANGED" if text else "FIELD_NUMERIC_LABEL_CHANGED", path)
 
     def _compare_named(
         self,
@@ -212,14 +212,14 @@ class _Comparison:
         before, after = resolved
         if before is None or after is None:
             if types[0] != types[1]:
-                self._note_change("FIELD_NAMED_TYPE_CHANGED", path)
+                self._add_change("FIELD_NAMED_TYPE_CHANGED", path)
             return
         local = [
             _remove_package(side.names.resolve_type_name(name, side.scope) or name, each.package)
             for side, name, each in zip(sides, types, (before, after), strict=True)
         ]
         if local[0] != local[1]:
-            self._note_change("FIELD_NAMED_TYPE_CHANGED", path)
+            self._add_change("FIELD_NAMED_TYPE_CHANGED", path)
             return
         if before.local and after.local or not isinstance(before.type, Message) or not isinstance(after.type, Message):
             return
@@ -228,7 +228,7 @@ class _Comparison:
         known = len(self.changes)
         self._compare_messages(before.type, after.type, inner, parts)
         if not all(change.compatible for change in self.changes[known:]):
-            self._note_change("FIELD_NAMED_TYPE_CHANGED", path)
+            self._add_change("FIELD_NAMED_TYPE_CHANGED", path)
 
 
 def _index_messages(types: Sequence[Type]) -> dict[str, tuple[int, Message]]:

@@ -48,7 +48,7 @@ class Words:
         self.place += 1
         return sign
 
-    def take_if_next(self, sign: str) -> bool:
+    def skip_sign_if_next(self, sign: str) -> bool:
         """Take a sign if it comes next; return whether it did."""
         if self.peek_character() != sign:
             return False
