@@ -47,7 +47,8 @@ class Interceptor(Protocol):
         """Called before a decoded request runs.
 
         None lets it run. A message answers it, and neither the handler nor the `before_request` of those behind is
-        called. It may be a coroutine, which holds the request while it waits, and may itself `await call.run()`.
+        called. It may be a coroutine, which holds the request while it waits, and may itself await
+        `call.run_hooks_and_handler()`.
         """
         return None
 
