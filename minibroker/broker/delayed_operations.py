@@ -2,9 +2,9 @@
 
 A handler that must wait is a coroutine. It awaits one of three things:
 
-    promise                a result that comes later, once: records came, a rebalance is over, a timer, a test's hold
-    yield_if_slice_over()  others have their turn, if the slice is over
-    run_in_slices(steps)   a computation in steps (`protocol.steps`), which know nothing of coroutines
+    promise             a result that comes later, once: records arrived, a rebalance is over, a timer, a hold of a test
+    pause()             others have their turn, if the slice is over
+    in_slices(steps)    a computation in steps (`protocol.steps`), which know nothing of coroutines
 
 `DelayedOperation` drives the coroutine. `close` ends it wherever it waits: `finally` and `with` in the handler release
 what it holds. State is consistent at each `await`.
@@ -79,8 +79,8 @@ class _Pause:
 _PAUSE: Final = _Pause()
 
 
-def yield_if_slice_over() -> _Pause:
-    """Return what lets others have their turn if the slice is over: `await yield_if_slice_over()`."""
+def pause() -> _Pause:
+    """Return what lets others have their turn if the slice is over: `await pause()`."""
     return _PAUSE
 
 
@@ -94,8 +94,8 @@ class _AwaitedSteps(Generic[Result]):
         return self._steps
 
 
-async def run_in_slices(steps: Steps[Result]) -> Result:
-    """Run a computation in steps, with a pause between any two: `await run_in_slices(steps)`."""
+async def in_slices(steps: Steps[Result]) -> Result:
+    """Run a computation in steps, with a pause between any two: `await in_slices(steps)`."""
     return await _AwaitedSteps(steps)
 
 

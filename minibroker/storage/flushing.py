@@ -103,7 +103,7 @@ class Flusher:
             self._begin_flush()
 
     def hand_requests_to_successor(self, successor: Flusher) -> None:
-        """Pass all requests since `hold_back_flushes`, and all later ones, to another log's flusher; this one is held."""
+        """Pass all requests since `hold_back_flushes`, and all later ones, to another log's flusher; this is held."""
         self._successor = successor
         waiters, self._next_waiters = self._next_waiters, []
         for waiter in waiters:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, cast
 
-from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slicer, Stage, yield_if_slice_over
+from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slicer, Stage, pause
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.steps import Steps
 
@@ -45,7 +45,7 @@ class Delaying:
 
     async def _work(self) -> list[Any]:
         while self._answer is None:
-            await yield_if_slice_over()
+            await pause()
         return self._answer
 
     def complete(self, *items: Any) -> None:

@@ -16,9 +16,9 @@ from minibroker.broker.delayed_operations import (
     Promise,
     Slicer,
     Stage,
-    run_in_slices,
+    in_slices,
+    pause,
     sleep,
-    yield_if_slice_over,
 )
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.steps import WAITING, Steps
@@ -78,7 +78,7 @@ def steps(told: list[str], name: str, count: int) -> Steps[str]:
 
 async def paused(times: int, promise: Promise[str] | None = None) -> str:
     for _ in range(times):
-        await yield_if_slice_over()
+        await pause()
     return "done" if promise is None else await promise
 
 
@@ -86,13 +86,13 @@ async def paused(times: int, promise: Promise[str] | None = None) -> str:
 
 
 def test_an_operation_that_fits_one_slice_returns_immediately(loop: Loop) -> None:
-    assert loop.operation(run_in_slices(steps([], "a", 1))).run_first_slice() == "a"
+    assert loop.operation(in_slices(steps([], "a", 1))).run_first_slice() == "a"
     assert not (loop.soon or loop.answers)
 
 
 def test_a_long_operation_continues_in_later_turns(loop: Loop) -> None:
     told: list[str] = []
-    loop.delayed(run_in_slices(steps(told, "a", 7)))
+    loop.delayed(in_slices(steps(told, "a", 7)))
     assert told == ["a0", "a1", "a2"]
     loop.turn()
     assert told == ["a0", "a1", "a2", "a3", "a4", "a5"]
@@ -104,7 +104,7 @@ def test_a_long_operation_continues_in_later_turns(loop: Loop) -> None:
 
 def test_operations_alternate_with_one_slice_per_turn(loop: Loop) -> None:
     told: list[str] = []
-    loop.delayed(run_in_slices(steps(told, "a", 7)))
+    loop.delayed(in_slices(steps(told, "a", 7)))
     loop.slicer.run_steps_in_slices(steps(told, "b", 4))
     assert told == ["a0", "a1", "a2"]
     loop.turn()
@@ -117,8 +117,8 @@ def test_operations_alternate_with_one_slice_per_turn(loop: Loop) -> None:
 
 def test_an_operation_that_starts_while_others_wait_pauses_at_its_first_pause(loop: Loop) -> None:
     told: list[str] = []
-    loop.delayed(run_in_slices(steps([], "a", 7)))
-    loop.delayed(run_in_slices(steps(told, "b", 7)))
+    loop.delayed(in_slices(steps([], "a", 7)))
+    loop.delayed(in_slices(steps(told, "b", 7)))
     assert told == ["b0"]
 
 
@@ -160,7 +160,7 @@ def test_a_failing_operation_does_not_stop_others(loop: Loop, caplog: pytest.Log
 
 def test_all_steps_run_immediately_without_an_event_loop() -> None:
     slicer = Slicer(None, now=iter(range(1000)).__next__)
-    assert DelayedOperation(run_in_slices(steps([], "a", 100)), slicer, print, print).run_first_slice() == "a"
+    assert DelayedOperation(in_slices(steps([], "a", 100)), slicer, print, print).run_first_slice() == "a"
     told: list[str] = []
     slicer.run_steps_in_slices(steps(told, "b", 100))
     assert told[-1] == "b ends"
@@ -175,7 +175,7 @@ def test_an_operation_that_waits_for_another_yields_its_turn(loop: Loop) -> None
             told.append(f"a{number}")
             yield WAITING
 
-    loop.delayed(run_in_slices(waiting()))
+    loop.delayed(in_slices(waiting()))
     loop.slicer.run_steps_in_slices(steps(told, "b", 2))
     assert told == ["a0"]
     loop.turn()
@@ -210,7 +210,7 @@ def test_a_sleep_ends_by_the_clock_and_leaves_no_timer(loop: Loop) -> None:
 
 def test_a_closed_operation_stops_and_releases_its_resources(loop: Loop) -> None:
     told: list[str] = []
-    operation = loop.delayed(run_in_slices(steps(told, "a", 9)))
+    operation = loop.delayed(in_slices(steps(told, "a", 9)))
     operation.close()
     operation.close()
     loop.take_turns()
@@ -230,7 +230,7 @@ def test_an_operation_that_closes_itself_ends_at_its_next_wait(loop: Loop) -> No
             await promise
             operation.close()
             told.append("goes on")
-            await yield_if_slice_over()
+            await pause()
             told.append("too far")
         finally:
             told.append("ends")
@@ -254,7 +254,7 @@ def test_an_operation_that_changes_state_continues_after_its_client_disconnects(
 ) -> None:
     told: list[str] = []
     loop.request.stage = stage  # type: ignore[misc]
-    operation = loop.delayed(run_in_slices(steps(told, "a", 9)), key)
+    operation = loop.delayed(in_slices(steps(told, "a", 9)), key)
     operation.drop_for_lost_client()
     loop.take_turns()
     assert ("a8" in told) == goes_on
@@ -279,11 +279,11 @@ def test_dropped_queued_operations_with_a_client_run_again(loop: Loop) -> None:
         while True:
             runs.append(len(runs))
             try:
-                return await run_in_slices(steps(told, f"{len(runs)}-", 9))
+                return await in_slices(steps(told, f"{len(runs)}-", 9))
             except ClusterReplaced:
                 continue
 
-    operation, gone = loop.delayed(run()), loop.delayed(run_in_slices(steps(told, "b", 9)))
+    operation, gone = loop.delayed(run()), loop.delayed(in_slices(steps(told, "b", 9)))
     gone.drop_for_lost_client()
     loop.slicer.drop_queued_work()
     assert gone.done and not operation.done
@@ -296,7 +296,7 @@ def test_dropped_queued_operations_with_a_client_run_again(loop: Loop) -> None:
 
 def test_an_operation_that_starts_paused_runs_after_those_queued_before_it(loop: Loop) -> None:
     told: list[str] = []
-    begun = loop.slicer.run_first_coroutine_slice(run_in_slices(steps(told, "a", 9)))
+    begun = loop.slicer.run_first_coroutine_slice(in_slices(steps(told, "a", 9)))
     assert isinstance(begun, Begun) and begun.is_paused
 
     async def rest() -> str:

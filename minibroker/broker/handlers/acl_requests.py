@@ -15,7 +15,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TypeVar
 
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.requests.served import handles
@@ -53,7 +53,7 @@ async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -
     if context.cluster.authorizer is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
     resources: dict[tuple[int, str, int], Described] = {}
-    for _, acl in await run_in_slices(_find_matching_acls(context, wanted)):
+    for _, acl in await in_slices(_find_matching_acls(context, wanted)):
         pattern = acl.resource_type, acl.name, acl.pattern_type
         if pattern not in resources:
             resource_type, name, pattern_type = pattern
@@ -62,7 +62,7 @@ async def describe_acls(context: RequestContext, request: DescribeAclsRequest) -
             principal=acl.principal, host=acl.host, operation=acl.operation, permission_type=acl.permission
         )
         resources[pattern].acls.append(entry)
-        await yield_if_slice_over()
+        await pause()
     return DescribeAclsResponse(resources=list(resources.values()))
 
 
@@ -72,10 +72,10 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
         _check_types_known(
             creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type
         )
-        await yield_if_slice_over()
+        await pause()
     change = _create_valid_acls(context, request.creations)
     return CreateAclsResponse(
-        results=(await run_in_slices(_run_acl_changes_one_by_one(context, change, Created, len(request.creations))))
+        results=(await in_slices(_run_acl_changes_one_by_one(context, change, Created, len(request.creations))))
     )
 
 
@@ -137,10 +137,10 @@ def _create_valid_acls(context: RequestContext, creations: list[CreateAclsReques
 
 @handles(ApiKey.DELETE_ACLS, durable=True)
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    wanted = await run_in_slices(map_in_steps(_parse_acl_filter, request.filters))
+    wanted = await in_slices(map_in_steps(_parse_acl_filter, request.filters))
     change = _delete_matching_acls(context, wanted)
     return DeleteAclsResponse(
-        filter_results=(await run_in_slices(_run_acl_changes_one_by_one(context, change, Deleted, len(wanted))))
+        filter_results=(await in_slices(_run_acl_changes_one_by_one(context, change, Deleted, len(wanted))))
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from minibroker.broker.configs.config_changes import ChangeKind
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.incremental_configs import change_configs_of_resources
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -30,8 +30,8 @@ Answer = AlterConfigsResponse.AlterConfigsResourceResponse
 
 @handles(ApiKey.ALTER_CONFIGS, durable=True)
 async def alter_configs(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    changes = await run_in_slices(map_in_steps(partial(_find_changes_of_resource, context), request.resources))
-    answers = await run_in_slices(
+    changes = await in_slices(map_in_steps(partial(_find_changes_of_resource, context), request.resources))
+    answers = await in_slices(
         change_configs_of_resources(context, changes, validate_only=request.validate_only, loggers=False)
     )
     return AlterConfigsResponse(

@@ -26,7 +26,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from minibroker.broker.coordination.coordinators import find_coordinator_or_create_topic
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset, CommittedOffsets
 from minibroker.broker.metadata.partitions import Topic
 from minibroker.broker.requests.context import RequestContext
@@ -85,9 +85,7 @@ def offset_commit(
     context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | Coroutine[Any, Any, OffsetCommitResponse]:
     steps = Commit(context, request).commit_requested_offsets()
-    return (
-        run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else run_in_slices(steps)
-    )
+    return run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else in_slices(steps)
 
 
 @cache
@@ -274,8 +272,8 @@ def _check_committing_member(context: RequestContext, request: OffsetCommitReque
 @handles(ApiKey.OFFSET_FETCH)
 async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     if context.version < FIRST_WITH_SEVERAL_GROUPS:
-        group = await run_in_slices(_fetch_offsets_of_group(context, request, _convert_to_group_request(request)))
-        answer = await run_in_slices(_convert_to_response_of_version(group, request, context.version))
+        group = await in_slices(_fetch_offsets_of_group(context, request, _convert_to_group_request(request)))
+        answer = await in_slices(_convert_to_response_of_version(group, request, context.version))
         _delay_until_offsets_written(context, group, partial(_set_error_of_only_group, answer))
         return answer
     response = OffsetFetchResponse()
@@ -283,12 +281,12 @@ async def offset_fetch(context: RequestContext, request: OffsetFetchRequest) -> 
     for asked in request.groups:
         try:
             namings.count_repeated_name(asked.group_id)
-            group = await run_in_slices(_fetch_offsets_of_group(context, request, asked))
+            group = await in_slices(_fetch_offsets_of_group(context, request, asked))
             _delay_until_offsets_written(context, group, partial(_set_error_of_group, group))
             response.groups.append(group)
         except KafkaError as error:
             response.groups.append(Group(group_id=asked.group_id, error_code=error.code))
-        await yield_if_slice_over()
+        await pause()
     return response
 
 

@@ -22,7 +22,7 @@ from minibroker.broker.configs.resource_configs import (
     describe_logger_configs,
 )
 from minibroker.broker.configs.settings import ConfigEntry, ConfigSource, Settings
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.partitions import check_topic_name
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.namings import Namings
@@ -73,11 +73,11 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
     if unknown:  # as in Kafka, then all are refused, whatever the rights
         error = KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {unknown[0]}")
         return DescribeConfigsResponse(
-            results=(await run_in_slices(map_in_steps(partial(_make_error_result, error), request.resources)))
+            results=(await in_slices(map_in_steps(partial(_make_error_result, error), request.resources)))
         )
     namings = Namings()
     described = cache(partial(_make_described_entry, request))  # most topics of thousands have equal entries
-    results = await run_in_slices(
+    results = await in_slices(
         map_in_steps(
             lambda resource: _describe_configs_of_resource(context, resource, namings, described), request.resources
         )

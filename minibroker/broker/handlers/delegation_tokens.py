@@ -14,7 +14,7 @@ Versions: 2 brought flexible fields, 3 tokens for other users.
 from __future__ import annotations
 
 from minibroker.broker.control import token_changes
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.broker.security import delegation
@@ -52,7 +52,7 @@ async def create_delegation_token(
         token_requester_principal_type=requester.type,
         token_requester_principal_name=requester.name,
     )
-    renewers = await run_in_slices(
+    renewers = await in_slices(
         map_in_steps(lambda one: Principal(one.principal_type, one.principal_name), request.renewers)
     )
     try:
@@ -144,13 +144,13 @@ async def describe_delegation_token(
     owners = None
     if request.owners is not None:
         owners = frozenset(
-            await run_in_slices(map_in_steps(lambda one: f"{one.principal_type}:{one.principal_name}", request.owners))
+            await in_slices(map_in_steps(lambda one: f"{one.principal_type}:{one.principal_name}", request.owners))
         )
     tokens, own = [], frozenset({str(context.principal)})
     for record in list(context.cluster.image.tokens.by_id.values()):
         if (owners is None or delegation.is_owner_or_renewer(record, owners)) and _may_see_token(context, record, own):
             tokens.append(_describe_token(context, record))
-        await yield_if_slice_over()
+        await pause()
     return DescribeDelegationTokenResponse(tokens=tokens)
 
 

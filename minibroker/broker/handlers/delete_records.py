@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 
-from minibroker.broker.delayed_operations import yield_if_slice_over
+from minibroker.broker.delayed_operations import pause
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
 from minibroker.broker.requests.served import handles
@@ -37,15 +37,15 @@ async def delete_records(context: RequestContext, request: DeleteRecordsRequest)
     offsets_of: dict[str, dict[int, int]] = {}  # if a partition is listed twice, the last offset counts, as in Kafka
     for topic in request.topics:
         offsets_of.setdefault(topic.name, {}).update({each.partition_index: each.offset for each in topic.partitions})
-        await yield_if_slice_over()
+        await pause()
     response = DeleteRecordsResponse()
     for name, offsets in offsets_of.items():
         answer = TopicAnswer(name=name)
         response.topics.append(answer)
         for index, offset in offsets.items():
             answer.partitions.append(_delete_records_of_partition(context, name, index, offset))
-            await yield_if_slice_over()
-        await yield_if_slice_over()
+            await pause()
+        await pause()
     log_refusals(context, log, ApiKey.DELETE_RECORDS)
     return response
 

@@ -11,7 +11,7 @@ validate_only, 2 one answer for all features.
 
 from __future__ import annotations
 
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.features import Update
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -33,7 +33,7 @@ async def update_features(context: RequestContext, request: UpdateFeaturesReques
     latest = {update.name: update for update in updates}  # if a feature is listed twice, the last one counts
     try:
         validate_only = request.validate_only
-        await run_in_slices(
+        await in_slices(
             context.cluster.controller.update_features_in_steps(list(latest.values()), validate_only=validate_only)
         )
     except KafkaError as error:

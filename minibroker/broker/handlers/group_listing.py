@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.hash_order import HashOrder
 from minibroker.broker.groups.share.share_group import ShareGroup
 from minibroker.broker.requests.context import RequestContext
@@ -47,7 +47,7 @@ async def describe_groups(context: RequestContext, request: DescribeGroupsReques
             group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return DescribeGroupsResponse(groups=(await run_in_slices(map_once_in_steps(describe_group, request.groups))))
+    return DescribeGroupsResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.groups))))
 
 
 def _describe_classic_group(context: RequestContext, group_id: str) -> Described:
@@ -74,7 +74,7 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
     order: HashOrder[ListGroupsResponse.ListedGroup] = HashOrder(len(groups.groups))
     may_see_all = context.allows(DESCRIBE_CLUSTER)
     for group in groups.groups.iterate_present_values():
-        await yield_if_slice_over()
+        await pause()
         if (
             groups.find_coordinator_node(group.group_id) is not context.node
             or groups.groups.get(group.group_id) is not group
@@ -93,14 +93,14 @@ async def list_groups(context: RequestContext, request: ListGroupsRequest) -> Li
     response = ListGroupsResponse()
     for listed in order:
         response.groups.append(listed)
-        await yield_if_slice_over()
+        await pause()
     return response
 
 
 @handles(ApiKey.DELETE_GROUPS)
 async def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
     group_ids = dict.fromkeys(request.groups_names)  # each once, as in Kafka
-    results = await run_in_slices(
+    results = await in_slices(
         map_in_steps(
             lambda group_id: Deleted(group_id=group_id, error_code=_delete_group(context, group_id)), group_ids
         )

@@ -33,7 +33,7 @@ from minibroker.broker.configs.settings import (
 )
 from minibroker.broker.configs.settings_table import TOPIC_SETTINGS, ConfigType, Setting
 from minibroker.broker.control.controller import MINIMUM_ISR
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.configs import INTEGER, ResourceType, authorize_config_resource, check_names_own_broker
 from minibroker.broker.handlers.listener_changes import check_listener_changes
 from minibroker.broker.metadata.cordoning import CORDONED, supports_cordoning
@@ -68,7 +68,7 @@ GROUP_ROWS = {name: setting.row for name, setting in GROUP_SETTINGS.items()}
 async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    answers = await run_in_slices(
+    answers = await in_slices(
         change_configs_of_resources(context, request.resources, validate_only=request.validate_only, loggers=True)
     )
     return IncrementalAlterConfigsResponse(responses=answers)

@@ -18,7 +18,7 @@ from minibroker.broker.control.elections import (
     make_election_change,
     return_live_replicas_to_isr,
 )
-from minibroker.broker.delayed_operations import yield_if_slice_over
+from minibroker.broker.delayed_operations import pause
 from minibroker.broker.metadata.partition_changes import Election
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
@@ -49,14 +49,14 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
         )
     results = []
     for name, indexes in _iterate_requested_partitions(context, request):
-        await yield_if_slice_over()
+        await pause()
         result = TopicResult(topic=name)
         for portion in split_into_portions(indexes):
             try:
                 result.partition_result += _elect_leaders_of_topic(context, name, portion, kind)
             except KafkaError as error:
                 return _make_error_response(request, error)
-            await yield_if_slice_over()
+            await pause()
         if request.topic_partitions is None:
             needed = [one for one in result.partition_result if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
             result.partition_result = needed

@@ -19,7 +19,7 @@ import logging
 import os
 from collections import defaultdict
 
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext, count_refused, log_refusals
 from minibroker.broker.requests.served import handles
@@ -57,7 +57,7 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
     context.authorize(DESCRIBE_CLUSTER)
     asked = _get_requested_partitions(request)
     directories = context.cluster.logs.directories
-    results = await run_in_slices(
+    results = await in_slices(
         map_by_steps(lambda directory: _describe_log_directory(context, directory, asked), directories)
     )
     return DescribeLogDirsResponse(results=results)
@@ -126,7 +126,7 @@ async def alter_replica_log_dirs(
             moved.error_code = error.code
             count_refused(context, error, name, index)
         topics.setdefault(name, MovedTopic(topic_name=name)).partitions.append(moved)
-        await yield_if_slice_over()
+        await pause()
     log_refusals(context, log, ApiKey.ALTER_REPLICA_LOG_DIRS)
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 

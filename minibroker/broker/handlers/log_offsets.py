@@ -28,7 +28,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.leaders import get_hosted_partition, get_led_partition
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.requests.context import RequestContext
@@ -83,21 +83,19 @@ class Found(NamedTuple):
 @handles(ApiKey.LIST_OFFSETS)
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     partitions = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
-    counts = await run_in_slices(
-        count_items_in_steps((name, partition.partition_index) for name, partition in partitions)
-    )
+    counts = await in_slices(count_items_in_steps((name, partition.partition_index) for name, partition in partitions))
     answers: dict[tuple[str, int], PartitionAnswer] = {}
     for name, partition in partitions:
         key = name, partition.partition_index
         if key not in answers:
-            answers[key] = await run_in_slices(
+            answers[key] = await in_slices(
                 _list_offset_of_partition(context, request, name, partition, counts[key] > 1)
             )
-            await yield_if_slice_over()
+            await pause()
     topics: dict[str, TopicAnswer] = {}
     for (name, _), answer in answers.items():
         topics.setdefault(name, TopicAnswer(name=name)).partitions.append(answer)
-        await yield_if_slice_over()
+        await pause()
     return ListOffsetsResponse(topics=list(topics.values()))
 
 
@@ -203,7 +201,7 @@ async def offset_for_leader_epoch(
         return EpochTopicAnswer(topic=topic.topic, partitions=partitions)
 
     return OffsetForLeaderEpochResponse(
-        topics=(await run_in_slices(map_by_steps(find_epoch_ends_of_topic, request.topics)))
+        topics=(await in_slices(map_by_steps(find_epoch_ends_of_topic, request.topics)))
     )
 
 

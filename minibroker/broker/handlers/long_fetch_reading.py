@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, FetchedPartition
 from minibroker.broker.handlers.fetch_reading import (
     PORTION,
@@ -65,7 +65,7 @@ class LongReading(Reading):
             if partition is not None:
                 self.places[partition].append(fetched)
                 watch.add_to_waiters(partition.waiters)
-            await yield_if_slice_over()
+            await pause()
         watch.has_changed = True
 
     async def reread_grown_partitions(self, watch: Watch) -> None:
@@ -73,12 +73,12 @@ class LongReading(Reading):
         grown, watch.grown = watch.grown, {}
         if watch.has_changed or watch.is_late:
             watch.has_changed = False
-            await run_in_slices(self.read_all_partitions())
+            await in_slices(self.read_all_partitions())
             return
         for partition in grown:
             for fetched in self.places.get(partition, ()):
-                await run_in_slices(self._reread_partition(fetched))
-                await yield_if_slice_over()
+                await in_slices(self._reread_partition(fetched))
+                await pause()
 
     def _reread_partition(self, fetched: FetchedPartition) -> Steps[None]:
         _, size_bytes = self.found.pop(fetched, (None, 0))
@@ -128,7 +128,7 @@ class LongReading(Reading):
         return self.urgent or self.size_bytes >= self.min_bytes or self.unreadable == len(self.wanted)
 
     async def build_response(self) -> FetchResponse:
-        return await run_in_slices(self.make_response_in_steps())
+        return await in_slices(self.make_response_in_steps())
 
     def read_partitions_and_respond(self) -> Steps[FetchResponse]:
         """Read all partitions for the last time, and return the answer."""

@@ -19,7 +19,7 @@ import logging
 from functools import partial
 
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.cluster_description import list_cluster_operations
 from minibroker.broker.metadata.leaders import list_advertised_nodes, make_partition_answer
 from minibroker.broker.metadata.partitions import (
@@ -61,11 +61,11 @@ NEVER_MADE = INTERNAL_TOPICS - {GROUPS_TOPIC, TRANSACTIONS_TOPIC} | {METADATA_TO
 
 @handles(ApiKey.METADATA, durable=True, lasting=True)
 async def metadata(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
-    topics = await run_in_slices(_describe_topics(context, request))
+    topics = await in_slices(_describe_topics(context, request))
     context.lasts = not any([topic.error_code for topic in topics])  # an error may be gone when the client asks again
     log_refusals(context, log, ApiKey.METADATA, logging.WARNING)
     if request.include_topic_authorized_operations:
-        await run_in_slices(map_in_steps(partial(_add_authorized_operations, context), topics))
+        await in_slices(map_in_steps(partial(_add_authorized_operations, context), topics))
     return MetadataResponse(
         brokers=_list_brokers(context),
         cluster_id=context.cluster.cluster_id,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.handlers.committed_offsets import delay_until_offsets_durable, put_unknown_topics_first
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -38,14 +38,14 @@ async def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -
     group = _find_group(context, request.group_id)
     # As in Kafka, an existing topic without partitions in the request is left out of the answer.
     to_answer = [topic for topic in request.topics if topic.partitions or context.find_topic(topic.name) is None]
-    topics = await run_in_slices(map_by_steps(partial(_make_topic_answer, context, group), to_answer))
+    topics = await in_slices(map_by_steps(partial(_make_topic_answer, context, group), to_answer))
     for portion in split_into_portions(_list_deletable_partitions(topics)):
         group = _find_group(context, request.group_id)  # it may have been deleted and created again
         committed = group.offsets
         delete_offsets_of_group(
             context.cluster.groups, group, [found for found in portion if committed.has_offset(*found)]
         )
-        await yield_if_slice_over()
+        await pause()
     response = OffsetDeleteResponse(topics=topics)
     delay_until_offsets_durable(context, request.group_id, lambda error: _set_error_of_all(response, error))
     return response

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 
 from minibroker.broker.control.elections import commit_partition_changes, return_live_replicas_to_isr
 from minibroker.broker.control.reassignments import make_cancellation, make_reassignment
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.partitions import Partition, Topic
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -46,18 +46,18 @@ async def alter_partition_reassignments(
     try:
         context.authorize(ALTER_CLUSTER, message=make_denial_text(ApiKey.ALTER_PARTITION_REASSIGNMENTS, ALTER_CLUSTER))
     except KafkaError as error:
-        return await run_in_slices(_make_error_response(request, error))
+        return await in_slices(_make_error_response(request, error))
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
     for topic in request.topics:
-        await yield_if_slice_over()
+        await pause()
         answer = Altered(name=topic.name)
         for portion in split_into_portions(topic.partitions):
             answer.partitions += _alter_reassignments_in_portion(context, request, topic.name, portion)
-            await yield_if_slice_over()
+            await pause()
         response.responses.append(answer)
     return response
 
@@ -132,10 +132,10 @@ async def list_partition_reassignments(
             ongoing += [
                 _describe_ongoing_reassignment(each) for each in found if each is not None and each.is_reassigning
             ]
-            await yield_if_slice_over()
+            await pause()
         if ongoing:
             response.topics.append(Ongoing(name=topic.name, partitions=ongoing))
-        await yield_if_slice_over()
+        await pause()
     return response
 
 

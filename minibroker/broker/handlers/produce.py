@@ -25,7 +25,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.produce_template import (
     remember_produce_template,
     remember_refusal_template,
@@ -120,7 +120,7 @@ def _produce_now_or_in_steps(context: RequestContext, request: ProduceRequest) -
             for asked in data.partition_data:
                 if asked.records is not None:
                     asked.records = memoryview(bytearray(asked.records))
-    return run_in_slices(_produce_in_steps(context, request))
+    return in_slices(_produce_in_steps(context, request))
 
 
 def _is_short_to_validate(context: RequestContext, request: ProduceRequest) -> bool:

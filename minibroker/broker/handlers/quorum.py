@@ -13,7 +13,7 @@ Not implemented: controller listeners; a voter's addresses are those of its node
 
 from __future__ import annotations
 
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC
 from minibroker.broker.requests.context import RequestContext
@@ -41,14 +41,14 @@ UNKNOWN_TIME = -1
 @handles(ApiKey.DESCRIBE_QUORUM)
 async def describe_quorum(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     context.authorize(DESCRIBE_CLUSTER, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
-    asked = await run_in_slices(
+    asked = await in_slices(
         map_in_steps(
             lambda topic: (topic.topic_name, [one.partition_index for one in topic.partitions]), request.topics
         )
     )
     if asked != [(METADATA_TOPIC, [0])]:
         return DescribeQuorumResponse(
-            topics=(await run_in_slices(map_by_steps(lambda one: _make_unknown_partition_answers(*one), asked)))
+            topics=(await in_slices(map_by_steps(lambda one: _make_unknown_partition_answers(*one), asked)))
         )
     topic = TopicAnswer(topic_name=METADATA_TOPIC, partitions=[_describe_quorum_partition(context)])
     return DescribeQuorumResponse(topics=[topic], nodes=_list_voters(context))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.image import QuotaEntity
 from minibroker.broker.quotas.client_quotas import Filter, check_quota_value, make_quota_record, parse_quota_entity
 from minibroker.broker.requests.context import RequestContext
@@ -54,7 +54,7 @@ async def describe_client_quotas(
     for entity in list(matching):
         if entity in quotas:  # another request may have removed it since the step before
             entries.append(_describe_quota_entity(entity, quotas[entity]))
-        await yield_if_slice_over()
+        await pause()
     return DescribeClientQuotasResponse(entries=entries)
 
 
@@ -73,13 +73,13 @@ def _sort_entity_by_type(entity: QuotaEntity) -> list[tuple[str, str | None]]:
 
 @handles(ApiKey.ALTER_CLIENT_QUOTAS, durable=True)
 async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    named = await run_in_slices(map_in_steps(_parse_quota_entity, request.entries))
-    counts = await run_in_slices(count_items_in_steps(named))
+    named = await in_slices(map_in_steps(_parse_quota_entity, request.entries))
+    counts = await in_slices(count_items_in_steps(named))
     answers = {}
     for parts, entry in zip(named, request.entries, strict=True):
-        await yield_if_slice_over()
+        await pause()
         answer = answers[parts] = Altered(error_message=None)
-        answer.entity = await run_in_slices(map_in_steps(_encode_entity_part, _sort_entity_by_type(parts)))
+        answer.entity = await in_slices(map_in_steps(_encode_entity_part, _sort_entity_by_type(parts)))
         try:
             context.authorize(ALTER_CLUSTER_CONFIGS, message=DENIAL_MESSAGES[ResourceType.CLUSTER])
             if counts[parts] > 1:

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from minibroker.broker.configs.group_settings import get_group_config
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.handlers.fetch_reading import PORTION, count_more_length_bytes, measure_answer_bytes
 from minibroker.broker.handlers.watching import Watch
 from minibroker.broker.metadata.features import SHARE_VERSION
@@ -91,36 +91,36 @@ async def share_fetch(context: RequestContext, request: ShareFetchRequest) -> Sh
     _check_fetch_limits(request)
     acknowledgements = list(_iterate_acknowledgements(request.topics))
     key = SessionKey(context.node.node_id, group_id, member_id)
-    session = await run_in_slices(_update_share_session(context, key, request, acknowledges=bool(acknowledgements)))
+    session = await in_slices(_update_share_session(context, key, request, acknowledges=bool(acknowledgements)))
     fetching = Fetching(context, request, group_id, member_id, session)
     for wanted, batches in acknowledgements:
         answer = fetching.get_partition_answer(wanted)
         try:
-            wait = await run_in_slices(
+            wait = await in_slices(
                 _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
             )
             context.delay_answer_until_over(wait, partial(_set_acknowledge_error, answer))
         except KafkaError as error:
             _set_acknowledge_error(answer, error)
-        await yield_if_slice_over()
+        await pause()
     if request.share_session_epoch == FINAL_EPOCH:
-        await run_in_slices(context.cluster.shares.end_share_session(key))
-        return await run_in_slices(fetching.make_response())
+        await in_slices(context.cluster.shares.end_share_session(key))
+        return await in_slices(fetching.make_response())
     if not request.is_renew_ack:
-        made = await run_in_slices(fetching.open_share_partitions())
-        if not (await run_in_slices(fetching.attempt_first_acquisition(made, last=request.max_wait_ms <= 0))):
+        made = await in_slices(fetching.open_share_partitions())
+        if not (await in_slices(fetching.attempt_first_acquisition(made, last=request.max_wait_ms <= 0))):
             await _acquire_when_records_arrive(fetching)
-    return await run_in_slices(fetching.make_response())
+    return await in_slices(fetching.make_response())
 
 
 async def _acquire_when_records_arrive(fetching: Fetching) -> None:
     """Attempt again what has new records, or records that others release, until there are enough or it is late."""
     with Watch(fetching.context, fetching.request.max_wait_ms) as watch:
-        await run_in_slices(fetching.add_watch_to_partitions(watch))
+        await in_slices(fetching.add_watch_to_partitions(watch))
         is_enough = False
         while not is_enough:
             await watch.make_change_promise()
-            is_enough = await run_in_slices(fetching.attempt_acquisition_of_changed(watch))
+            is_enough = await in_slices(fetching.attempt_acquisition_of_changed(watch))
 
 
 def _set_acknowledge_error(answer: FetchAnswer, error: KafkaError) -> None:
@@ -421,16 +421,16 @@ async def share_acknowledge(context: RequestContext, request: ShareAcknowledgeRe
     for wanted, batches in _iterate_acknowledgements(request.topics):
         answer = AcknowledgeAnswer(partition_index=wanted[1], current_leader=AcknowledgeAnswer.LeaderIdAndEpoch())
         try:
-            wait = await run_in_slices(
+            wait = await in_slices(
                 _acknowledge_records(context, group_id, member_id, wanted, batches, renews=request.is_renew_ack)
             )
             context.delay_answer_until_over(wait, partial(_set_partition_error, context, wanted, answer))
         except KafkaError as error:
             _set_partition_error(context, wanted, answer, error)
         topics.setdefault(wanted[0], AcknowledgeTopicAnswer(topic_id=wanted[0])).partitions.append(answer)
-        await yield_if_slice_over()
+        await pause()
     if request.share_session_epoch == FINAL_EPOCH:
-        await run_in_slices(context.cluster.shares.end_share_session(key))
+        await in_slices(context.cluster.shares.end_share_session(key))
     leaders = [
         each.current_leader
         for topic in topics.values()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.groups.hash_order import iterate_in_hash_order
 from minibroker.broker.groups.share.share_group import ASSIGNOR, ShareGroup
 from minibroker.broker.groups.share.share_heartbeat import check_heartbeat_request, heartbeat, initialize_share_states
@@ -93,13 +93,13 @@ async def share_group_heartbeat(
     check_member_id(request.member_id)
     for name in request.subscribed_topic_names or ():
         context.authorize(DESCRIBE_TOPIC, name)
-        await yield_if_slice_over()
+        await pause()
     check_heartbeat_request(request)
     groups, states = context.cluster.groups, context.cluster.share_states
     groups.check_is_coordinator(context.node, request.group_id)
-    await run_in_slices(states.log.create_topic_in_steps())
-    begun = await run_in_slices(initialize_share_states(groups, states, request))
-    response = await run_in_slices(heartbeat(groups, request, make_caller(context), begun))
+    await in_slices(states.log.create_topic_in_steps())
+    begun = await in_slices(initialize_share_states(groups, states, request))
+    response = await in_slices(heartbeat(groups, request, make_caller(context), begun))
     context.delay_answer_until_over(
         groups.make_durability_wait(request.group_id), lambda error: _set_heartbeat_error(response, error)
     )
@@ -131,9 +131,7 @@ async def share_group_describe(
             described.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return described
 
-    return ShareGroupDescribeResponse(
-        groups=(await run_in_slices(map_once_in_steps(describe_group, request.group_ids)))
-    )
+    return ShareGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.group_ids))))
 
 
 def _describe_share_group(context: RequestContext, group: ShareGroup) -> Described:
@@ -200,7 +198,7 @@ async def describe_share_group_offsets(
         return GroupOffsets(group_id=requested.group_id, topics=topics)
 
     return DescribeShareGroupOffsetsResponse(
-        groups=(await run_in_slices(map_by_steps(describe_group_offsets, request.groups)))
+        groups=(await in_slices(map_by_steps(describe_group_offsets, request.groups)))
     )
 
 
@@ -260,7 +258,7 @@ async def alter_share_group_offsets(
     _check_share_groups_enabled(context)
     context.authorize(READ_GROUP, request.group_id, message=DENIAL_MESSAGES[ResourceType.GROUP])
     _check_share_group_coordinator(context, request.group_id, named=True)
-    await run_in_slices(context.cluster.share_states.log.create_topic_in_steps())
+    await in_slices(context.cluster.share_states.log.create_topic_in_steps())
     groups = context.cluster.groups
     group = (
         groups.get_share_group(request.group_id)
@@ -268,7 +266,7 @@ async def alter_share_group_offsets(
         else ShareGroup(groups, request.group_id)
     )
     group.check_may_be_deleted()
-    responses = await run_in_slices(
+    responses = await in_slices(
         map_in_steps(lambda asked: _alter_start_offsets_of_topic(context, group, asked), request.topics)
     )
     return AlterShareGroupOffsetsResponse(responses=responses)
@@ -330,7 +328,7 @@ async def delete_share_group_offsets(
     _check_share_group_coordinator(context, request.group_id, named=True)
     group = context.cluster.groups.get_share_group(request.group_id)
     group.check_may_be_deleted()
-    responses = await run_in_slices(
+    responses = await in_slices(
         map_in_steps(lambda asked: _delete_start_offsets_of_topic(context, group, asked.topic_name), request.topics)
     )
     return DeleteShareGroupOffsetsResponse(responses=responses)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.configs.group_settings import get_group_config
 from minibroker.broker.control.placement import MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.handlers.group_membership import make_caller
 from minibroker.broker.metadata.features import STREAMS_VERSION
 from minibroker.broker.metadata.partitions import INTERNAL_TOPICS, check_topic_name
@@ -82,7 +82,7 @@ async def streams_group_heartbeat(
         check_topology_size(request.topology)
         names = list_topology_topic_names(request.topology)
         _check_internal_topic_names(names)
-        await run_in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
+        await in_slices(map_in_steps(partial(context.authorize, DESCRIBE_TOPIC), names))
     check_heartbeat_request(request)
     groups = context.cluster.groups
     groups.check_is_coordinator(context.node, request.group_id)
@@ -91,7 +91,7 @@ async def streams_group_heartbeat(
         groups.make_durability_wait(request.group_id), partial(_set_heartbeat_error, response)
     )
     if missing:
-        await run_in_slices(_create_internal_topics(context, request.group_id, missing, response))
+        await in_slices(_create_internal_topics(context, request.group_id, missing, response))
     return response
 
 
@@ -184,9 +184,7 @@ async def streams_group_describe(
                 group.authorized_operations = context.get_allowed_operations(ResourceType.GROUP, group_id)
         return group
 
-    return StreamsGroupDescribeResponse(
-        groups=(await run_in_slices(map_once_in_steps(describe_group, request.group_ids)))
-    )
+    return StreamsGroupDescribeResponse(groups=(await in_slices(map_once_in_steps(describe_group, request.group_ids))))
 
 
 def _describe_streams_group(context: RequestContext, group_id: str) -> Described:

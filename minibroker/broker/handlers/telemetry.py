@@ -12,7 +12,7 @@ Versions: there is only 0.
 from __future__ import annotations
 
 from minibroker.broker.client_telemetry import ClientInstance
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
@@ -58,7 +58,7 @@ async def push_telemetry(context: RequestContext, request: PushTelemetryRequest)
         _check_push_request(context, instance, request)
         instance.last_error = ErrorCode.NONE
         if request.metrics:
-            await run_in_slices(_keep_pushed_metrics(context, instance, request))
+            await in_slices(_keep_pushed_metrics(context, instance, request))
     except KafkaError as error:
         instance.last_error = error.code
         raise

@@ -19,7 +19,7 @@ from functools import cache, partial
 
 from minibroker.broker.configs.settings import ConfigEntry, Settings
 from minibroker.broker.control.placement import DEFAULT, MAXIMUM_PARTITIONS_PER_REQUEST, TOO_MANY_PARTITIONS
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.leaders import NOT_HOSTED
 from minibroker.broker.metadata.partitions import METADATA_TOPIC, Topic
 from minibroker.broker.requests.context import RequestContext
@@ -60,12 +60,12 @@ FIRST_STRICT_CREATION, FIRST_STRICT_DELETION, FIRST_STRICT_GROWTH = 6, 5, 3  # r
 
 @handles(ApiKey.CREATE_TOPICS, durable=True)
 async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    repeated = await run_in_slices(_find_repeated_names(topic.name for topic in request.topics))
+    repeated = await in_slices(_find_repeated_names(topic.name for topic in request.topics))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
     topics = [
         _make_creation_error(name, KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")) for name in repeated
     ]
-    await yield_if_slice_over()
+    await pause()
     if sum(_choose_partition_count(context, topic) for topic in wanted) > MAXIMUM_PARTITIONS_PER_REQUEST:
         error = KafkaError(ErrorCode.POLICY_VIOLATION, TOO_MANY_PARTITIONS)
         topics += [_make_creation_error(topic.name, error) for topic in wanted]
@@ -73,7 +73,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         described = cache(
             partial(_make_created_config, context.cluster.settings)
         )  # a request for thousands of topics repeats them
-        topics += await run_in_slices(
+        topics += await in_slices(
             map_by_steps(lambda topic: _create_topic(context, topic, request.validate_only, described), wanted)
         )
     return CreateTopicsResponse(topics=topics)
@@ -158,7 +158,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
         names_and_ids = ((name, ZERO_UUID) for name in request.topic_names)
     refused: list[Deleted] = []
     found: Counter[Topic] = Counter()
-    counts = await run_in_slices(count_items_in_steps(names_and_ids))
+    counts = await in_slices(count_items_in_steps(names_and_ids))
     for (name, topic_id), count in counts.items():
         try:
             _check_topic_may_be_deleted(context, name, topic_id, count > 1)
@@ -167,9 +167,9 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
             if error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                 name, topic_id = _get_visible_name_and_id(context, name, topic_id)
             refused.append(_make_deletion_error(name, topic_id, error))
-        await yield_if_slice_over()
-    await run_in_slices(counts.release_keys_in_steps())
-    deleted = await run_in_slices(map_by_steps(lambda topic: _delete_topic(context, topic, found[topic] > 1), found))
+        await pause()
+    await in_slices(counts.release_keys_in_steps())
+    deleted = await in_slices(map_by_steps(lambda topic: _delete_topic(context, topic, found[topic] > 1), found))
     return DeleteTopicsResponse(responses=refused + deleted)
 
 
@@ -229,9 +229,9 @@ def _get_topic_to_delete(context: RequestContext, name: str | None, topic_id: by
 
 @handles(ApiKey.CREATE_PARTITIONS, durable=True)
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    repeated = await run_in_slices(_find_repeated_names([topic.name for topic in request.topics]))
+    repeated = await in_slices(_find_repeated_names([topic.name for topic in request.topics]))
     wanted = [topic for topic in request.topics if topic.name not in repeated]
-    results = await run_in_slices(
+    results = await in_slices(
         map_by_steps(lambda topic: _add_partitions_to_topic(context, topic, request.validate_only), wanted)
     )
     results += [

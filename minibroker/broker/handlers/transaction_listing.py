@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from minibroker.broker.delayed_operations import run_in_slices, yield_if_slice_over
+from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.metadata.leaders import get_hosted_partition
 from minibroker.broker.metadata.partitions import check_topic_name
 from minibroker.broker.requests.context import RequestContext
@@ -59,7 +59,7 @@ ProducerAnswer = PartitionAnswer.ProducerState
 async def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    states = await run_in_slices(map_once_in_steps(partial(_describe_transaction, context), request.transactional_ids))
+    states = await in_slices(map_once_in_steps(partial(_describe_transaction, context), request.transactional_ids))
     return DescribeTransactionsResponse(transaction_states=states)
 
 
@@ -103,7 +103,7 @@ async def list_transactions(context: RequestContext, request: ListTransactionsRe
     passes = _make_transaction_filter(request, states, context.cluster.clock.wall_ms())
     transactions = context.cluster.transactions
     for transaction in transactions.transactions.iterate_present_values():
-        await yield_if_slice_over()
+        await pause()
         transactional_id = transaction.transactional_id
         is_here = transactions.find_coordinator_node(transactional_id) is context.node
         if is_here and passes(transaction) and context.allows(DESCRIBE_TRANSACTIONAL_ID, transactional_id):
@@ -163,7 +163,7 @@ async def describe_producers(context: RequestContext, request: DescribeProducers
         return TopicAnswer(name=topic.name, partitions=partitions)
 
     return DescribeProducersResponse(
-        topics=(await run_in_slices(map_by_steps(describe_producers_of_topic, request.topics)))
+        topics=(await in_slices(map_by_steps(describe_producers_of_topic, request.topics)))
     )
 
 

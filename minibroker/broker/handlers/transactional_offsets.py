@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import (
     check_topics_not_deleted,
@@ -53,9 +53,7 @@ def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Coroutine[Any, Any, TxnOffsetCommitResponse]:
     steps = _commit_txn_offsets_in_steps(context, request)
-    return (
-        run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else run_in_slices(steps)
-    )
+    return run_all_steps(steps) if have_few_items(topic.partitions for topic in request.topics) else in_slices(steps)
 
 
 def _commit_txn_offsets_in_steps(

@@ -17,7 +17,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from minibroker.broker.delayed_operations import run_in_slices
+from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC, INTERNAL_TOPICS
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import handles
@@ -75,10 +75,10 @@ def add_partitions_to_txn(
 ) -> AddPartitionsToTxnResponse | Coroutine[Any, Any, AddPartitionsToTxnResponse]:
     if context.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         context.authorize(CLUSTER_ACTION)
-        return run_in_slices(_add_partitions_for_brokers(context, request))
+        return in_slices(_add_partitions_for_brokers(context, request))
     steps = _add_partitions_for_producer(context, request)
     topics = request.v3_and_below_topics
-    return run_all_steps(steps) if have_few_items(topic.partitions for topic in topics) else run_in_slices(steps)
+    return run_all_steps(steps) if have_few_items(topic.partitions for topic in topics) else in_slices(steps)
 
 
 def _add_partitions_for_producer(
@@ -256,8 +256,8 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
 @handles(ApiKey.WRITE_TXN_MARKERS)
 async def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     if not (context.allows(ALTER_CLUSTER) or context.allows(CLUSTER_ACTION, is_needed=True)):
-        return await run_in_slices(_make_marker_errors(request))
-    return await run_in_slices(write_markers(context.cluster, context.node, request))
+        return await in_slices(_make_marker_errors(request))
+    return await in_slices(write_markers(context.cluster, context.node, request))
 
 
 def _make_marker_errors(request: WriteTxnMarkersRequest) -> Steps[WriteTxnMarkersResponse]:

@@ -24,7 +24,7 @@ from minibroker.broker.delayed_operations import (
     DelayedOperation,
     Slicer,
     Stage,
-    run_in_slices,
+    in_slices,
 )
 from minibroker.broker.quotas.quota_manager import Metered, Usage
 from minibroker.broker.requests.answers import (
@@ -315,7 +315,7 @@ class Dispatcher:
     async def _decode_large(self, context: RequestContext, route: Route, frame: memoryview, position: int) -> Message:
         """Decode a large request in steps. Raises Unanswerable."""
         try:
-            request, context.long_arrays = await run_in_slices(route.decode_in_steps(frame, position))
+            request, context.long_arrays = await in_slices(route.decode_in_steps(frame, position))
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         return request
@@ -378,7 +378,7 @@ class Dispatcher:
         """Return the frame of an answer to a request that took long: build it in steps, and so release both."""
         try:
             steps = encode_answer_in_steps(response, route.version, route.answer_start, correlation_id)
-            items, long_arrays = await run_in_slices(steps)
+            items, long_arrays = await in_slices(steps)
         except AnswerTooLarge as error:
             self.slicer.run_steps_in_slices(empty_arrays_in_steps((*context.long_arrays, *error.long_arrays)))
             raise Unanswerable(str(error)) from None

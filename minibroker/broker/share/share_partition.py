@@ -49,7 +49,7 @@ class Waiter(Protocol):
     def notify_records_released(self, share_partition: SharePartition) -> None:
         """Note that records of this share partition may be acquired."""
 
-    def notify_share_partition_closed(self) -> None:
+    def notify_partition_changed(self) -> None:
         """Look again, as a share partition was given up."""
 
 
@@ -277,7 +277,7 @@ class SharePartition:
         """End it: who waits looks again, and finds out why."""
         self._cancel_lock_timer()
         for waiter in list(self.waiters):
-            waiter.notify_share_partition_closed()
+            waiter.notify_partition_changed()
 
 
 def _list_batch_headers(region: Region, last_needed: int) -> list[tuple[int, BatchHeader]]:

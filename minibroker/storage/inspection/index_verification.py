@@ -28,7 +28,7 @@ MAX_CONTROL_BATCH_BYTES = 1 << 16
 
 
 class Check(Protocol):
-    """The check of one index: `check_batch` and `explain_damaged_entry` in the log's order, then `check_remaining_entries`."""
+    """The check of an index: `check_batch` and `explain_damaged_entry` in the log's order, then what remains."""
 
     def check_batch(self, found: FoundBatch) -> Iterable[Damage]: ...
 

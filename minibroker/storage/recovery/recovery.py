@@ -178,7 +178,7 @@ class _Opening:
         last_epoch = self.epochs.list_entries()[-1:]
         early = known.clean or any(segment.is_preallocated_by_kafka() for segment in self.segments[-1:])
         end_offset = self._recover_end_offset(known)
-        self._check_reached_offsets_present(end_offset, known, last_epoch, early)
+        self._check_loss(end_offset, known, last_epoch, early)
         start_offset = max(known.log_start_offset, self.segments[0].base_offset if self.segments else 0)
         if not self.segments or start_offset > end_offset:
             end_offset = start_offset
@@ -305,9 +305,7 @@ class _Opening:
         self.disk.write_whole(path, format_leader_epochs(self.epochs.list_entries()), sync=False)
         self.epochs.changed = True  # until the next flush has synced it
 
-    def _check_reached_offsets_present(
-        self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool
-    ) -> None:
+    def _check_loss(self, end_offset: int, known: Checkpointed, last_epoch: list[tuple[int, int]], early: bool) -> None:
         """Report a log that ends before an offset that it had reached. Raises `LostRecords`.
 
         Kafka writes an epoch before its first record (`early`); then an epoch that begins at the end means no loss.
@@ -440,7 +438,7 @@ class _Opening:
         if later and later[0].base_offset == end_offset:
             later = []
         if self.guarded:
-            self._raise_unless_torn_write(segment, end_offset, problem, later)
+            self._raise_if_damage(segment, end_offset, problem, later)
         preallocated = self.settings.preallocate and not later and is_blank(segment.file, problem.position)
         self.reported = not (preallocated or self.guarded)
         logger.log(
@@ -465,9 +463,7 @@ class _Opening:
         if not preallocated:
             self._sync_truncated_segment(segment)
 
-    def _raise_unless_torn_write(
-        self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]
-    ) -> None:
+    def _raise_if_damage(self, segment: Segment, end_offset: int, problem: CorruptBatch, later: list[Segment]) -> None:
         """Raise `LostRecords` unless a crash has torn what is about to be removed."""
         damage = f"there are {len(later)} segments behind it" if any(other.size_bytes for other in later) else None
         if damage is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minibroker.broker.delayed_operations import yield_if_slice_over
+from minibroker.broker.delayed_operations import pause
 from minibroker.broker.quotas import quota_manager
 from minibroker.broker.quotas.quota_manager import Metered, Usage
 
@@ -15,7 +15,7 @@ def test_only_the_slices_of_a_handler_are_charged(monkeypatch: pytest.MonkeyPatc
     async def handle() -> str:
         nonlocal now_ns
         now_ns += 5
-        await yield_if_slice_over()
+        await pause()
         now_ns += 7
         return "done"
 

@@ -9,7 +9,7 @@ from struct import pack
 
 import pytest
 
-from minibroker.broker.delayed_operations import Promise, Slicer, yield_if_slice_over
+from minibroker.broker.delayed_operations import Promise, Slicer, pause
 from minibroker.broker.monitoring.request_statistics import RequestStatistics
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.served import SERVED, handles
@@ -151,7 +151,7 @@ def test_an_exception_is_logged_even_if_the_client_has_disconnected(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
-        await yield_if_slice_over()
+        await pause()
         raise ZeroDivisionError("a mistake of mine")
 
     monkeypatch.setattr(SERVED[ApiKey.CREATE_TOPICS], "handler", handler)

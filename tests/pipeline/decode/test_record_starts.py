@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.decode.record_starts import Lanes, split_into_lanes, find_record_starts, find_starts
+from minibroker.pipeline.decode.record_starts import Lanes, find_record_starts, find_starts, split_into_lanes
 from minibroker.protocol.records.building import encode_record
 from minibroker.protocol.records.record import Record
 from tests.cases import for_each
