@@ -14,7 +14,7 @@ from minibroker.pipeline.rewriting.directory import Report, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.compression import Compression
 
-# How a directory is rewritten, and whose it is: the files of both have the same format, so each way needs only one.
+# Whose directory is rewritten, and how. Both brokers write the same formats, so one directory is enough for each way.
 REWRITTEN = {
     "zstd in large batches": ("kafka", RewriteSettings(Compression.ZSTD, batch_bytes=65536)),
     "uncompressed in small batches": ("ours", RewriteSettings(Compression.NONE, batch_bytes=500)),

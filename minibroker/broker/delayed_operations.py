@@ -421,7 +421,7 @@ class Slicer:
         return self.now() + SLICE_SECONDS if in_turn or not self._queue else -1.0
 
     def is_slice_over(self, deadline: float, *, is_waiting: bool) -> bool:
-        """Return whether a slice is over: its time is up, or it `is_waiting` for what others do."""
+        """Return whether a slice is over: its time is up, or, with `is_waiting`, others must work first."""
         return self._call_soon is not None and (is_waiting or self.now() >= deadline)
 
     def queue_work(self, work: DelayedOperation[Any] | _Work) -> None:

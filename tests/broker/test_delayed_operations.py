@@ -309,6 +309,30 @@ def test_an_operation_that_starts_paused_runs_after_those_queued_before_it(loop:
     assert told == ["a0", "a1", "a2", "a ends"]
 
 
+def test_a_begun_coroutine_that_catches_an_error_may_wait_again(loop: Loop) -> None:
+    first: Promise[str] = Promise()
+    second: Promise[str] = Promise()
+
+    async def run() -> str:
+        try:
+            return await first
+        except ClusterReplaced:
+            return await second
+
+    begun = loop.slicer.run_first_coroutine_slice(run())
+    assert isinstance(begun, Begun) and not begun.is_paused
+
+    async def finish() -> str:
+        return str(await begun)
+
+    operation = loop.operation(finish())
+    operation.run_first_slice()
+    operation.resume(ClusterReplaced())
+    assert not loop.answers
+    second.resolve("again")
+    assert loop.answers == ["again"]
+
+
 @pytest.mark.parametrize(
     ("key", "stage", "runs"),
     [

@@ -78,7 +78,10 @@ def _elect_leaders_of_topic(
 def _make_error_response(
     request: ElectLeadersRequest, error: KafkaError, code_without_partitions: ErrorCode = ErrorCode.NONE
 ) -> ElectLeadersResponse:
-    """Return the answer with this error for all partitions; or with that for no partitions, as in Kafka."""
+    """Return the answer with this error for all partitions.
+
+    Without partitions in the request it has `code_without_partitions`, as in Kafka.
+    """
     code, message = error.code, error.message
     return ElectLeadersResponse(
         error_code=code_without_partitions if request.topic_partitions == [] else code,

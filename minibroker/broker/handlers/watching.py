@@ -10,8 +10,10 @@ from minibroker.protocol.steps import Steps, split_into_portions
 if TYPE_CHECKING:
     from minibroker.broker.clock import Timer
     from minibroker.broker.metadata.partitions import Partition
+    from minibroker.broker.metadata.partitions import Waiter as PartitionWaiter
     from minibroker.broker.requests.context import RequestContext
     from minibroker.broker.share.share_partition import SharePartition
+    from minibroker.broker.share.share_partition import Waiter as ShareWaiter
 
 WATCHED_MAX: Final = 500_000  # partitions that the long fetches of a node may watch: 100 to 200 MB
 FEW: Final = 100  # partitions that are left at once
@@ -51,7 +53,7 @@ class Watch:
         self._booked += count
         self._context.node.watched += count
 
-    def add_to_waiters(self, waiters: set[Any]) -> None:
+    def add_to_waiters(self, waiters: set[PartitionWaiter] | set[ShareWaiter]) -> None:
         """Be told what happens at a partition."""
         waiters.add(self)
         self._joined.append(waiters)

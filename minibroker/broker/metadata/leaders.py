@@ -59,7 +59,7 @@ def list_advertised_nodes(nodes: Mapping[int, Node], listener: str) -> Mapping[i
 
 
 def make_partition_answer(partition: Partition, nodes: Collection[int], answer_type: type[Any]) -> Any:
-    """Return the partition as a `answer_type` of an answer of Metadata or DescribeTopicPartitions.
+    """Return the partition as an `answer_type` of an answer of Metadata or DescribeTopicPartitions.
 
     `nodes` are those that advertise the client's listener; no other is its leader. While its log is offline, which all
     nodes share, it has no leader, as in Kafka with a single replica.
@@ -80,14 +80,14 @@ def make_partition_answer(partition: Partition, nodes: Collection[int], answer_t
 
 
 def make_current_leader_answer(partition: Partition, answer_type: type[Any]) -> Any:
-    """Return the partition's leader and epoch, as a `answer_type` with the fields leader_id and leader_epoch."""
+    """Return the partition's leader and epoch, as an `answer_type` with the fields leader_id and leader_epoch."""
     return answer_type(leader_id=partition.leader_id, leader_epoch=partition.leader_epoch)
 
 
 def list_leader_endpoints(
     nodes: Mapping[int, Node], listener: str, leaders: Iterable[Any], endpoint_type: type[Any]
 ) -> list[Any]:
-    """Return the leaders' endpoints on the client's listener, as a `endpoint_type` per node."""
+    """Return the leaders' endpoints on the client's listener, an `endpoint_type` per node."""
     found = {}
     for leader in leaders:
         node = None if leader is None else nodes.get(leader.leader_id)

@@ -5,7 +5,7 @@ This file calls the hooks; `dispatch` decides whether there are any.
     request --> before --> handler --> answer --> encoded --> queued --> sent
                    |          ^           ^
                    +- answers in the handler's place, or waits before or after it
-    a request ends once: `report_answer_sent`, or `report_answer_lost` if its client went away or it failed
+    a request ends once: `on_sent`, or `on_lost` if its client went away or it failed
 """
 
 from __future__ import annotations

@@ -118,21 +118,21 @@ class Served:
         self._family = family
 
     @cached_property
-    def _load_handling(self) -> _Handling:
+    def _handling(self) -> _Handling:
         import_module(f"minibroker.broker.handlers.{self._family}")
         return _HANDLINGS[self.key]
 
     @cached_property
     def handler(self) -> Handler:
-        return self._load_handling.handler
+        return self._handling.handler
 
     @property
     def durable(self) -> bool:
-        return self._load_handling.durable
+        return self._handling.durable
 
     @property
     def lasting(self) -> bool:
-        return self._load_handling.lasting
+        return self._handling.lasting
 
 
 SERVED: Final[dict[int, Served]] = {

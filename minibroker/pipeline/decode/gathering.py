@@ -241,7 +241,7 @@ def find_timestamp_types(headers: Headers) -> Int64s:
 
 
 def _spread_by_batch(of_batches: Int64s, batch: Int64s) -> Int64s | int:
-    """Return the number of each record's batch: as an array, or as a single number if all batches have the same."""
+    """Return the batch number of each record: an array, or one number if all records are in the same batch."""
     first = int(of_batches[0])
     return first if (of_batches == first).all() else of_batches[batch]
 

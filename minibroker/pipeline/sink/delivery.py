@@ -205,7 +205,7 @@ def _skip_rows(
     if _encode_counts(counted) != marker.note:
         raise sink_transaction.WriteFailed(
             f"transactional id {transactional_id}: batch {number} was committed with {marker.note}, but the task has "
-            f"{_encode_counts(counted)} now. When Spark repeats a batch, each task must have the same rows again"
+            f"{_encode_counts(counted)} now. Each task must write the same rows when Spark repeats a batch"
         )
     return counted.rows
 

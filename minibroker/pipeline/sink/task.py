@@ -1,8 +1,7 @@
 """Writes the rows of one task: checks columns, chooses partitions, gathers, sends and counts.
 
 Rows wait in memory, by partition. All are sent when there are enough of them, or when the first has waited long enough.
-A topic that does not exist is created, if the broker creates topics automatically. Columns have the names, types and
-meaning of those of Spark's own Kafka sink.
+The broker creates missing topics if its settings say so. The columns are those of Spark's own Kafka sink.
 """
 
 from __future__ import annotations

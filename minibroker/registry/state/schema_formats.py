@@ -131,9 +131,9 @@ class SchemaFormats:
 
 
 @asynccontextmanager
-async def _stop_budget_when_left(seconds_left: Left | None, budget: Budget) -> AsyncIterator[None]:
-    """Abandon a comparison when `seconds_left` returns, or when it is cancelled: its thread would go on."""
-    leaving = None if seconds_left is None else asyncio.ensure_future(seconds_left())
+async def _stop_budget_when_left(wait_until_left: Left | None, budget: Budget) -> AsyncIterator[None]:
+    """Abandon a comparison when `wait_until_left` returns, or when it is cancelled: its thread would go on."""
+    leaving = None if wait_until_left is None else asyncio.ensure_future(wait_until_left())
     if leaving is not None:
         leaving.add_done_callback(lambda _: budget.stop_at_next_step())
     try:

@@ -22,7 +22,7 @@ LeaderAndEpoch = tuple[int, int]
 
 
 async def wait_until_released(held_requests: list[Promise[None]]) -> None:
-    """Wait among `held_requests` requests."""
+    """Wait among the `held_requests` until they are released."""
     released: Promise[None] = Promise()
     held_requests.append(released)
     await released

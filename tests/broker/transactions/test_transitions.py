@@ -254,3 +254,23 @@ def test_only_valid_state_transitions_are_allowed(before: State, after: State) -
     else:
         with pytest.raises(ValueError, match="cannot go from"):
             transaction(before).transition_to(after, LATER_MS)
+
+
+def test_a_transition_changes_only_the_state_and_the_time() -> None:
+    others = {
+        "transactional_id": "tx",
+        "producer_id": 7,
+        "timeout_ms": 60_000,
+        "producer_epoch": 3,
+        "last_producer_epoch": 2,
+        "previous_producer_id": 5,
+        "next_producer_id": 9,
+        "partitions": frozenset({PARTITION}),
+        "start_ms": NOW_MS - 5,
+        "client_version": 2,
+    }
+    before = Transaction(**others, last_update_ms=NOW_MS, state=State.ONGOING)  # type: ignore[arg-type]
+    after = before.transition_to(State.PREPARE_COMMIT, LATER_MS)
+    assert (after.state, after.last_update_ms) == (State.PREPARE_COMMIT, LATER_MS)
+    assert {name: getattr(after, name) for name in others} == others
+    assert (before.state, before.last_update_ms) == (State.ONGOING, NOW_MS)

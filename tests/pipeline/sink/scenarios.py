@@ -188,7 +188,7 @@ def a_timeout_above_the_brokers_maximum_is_named(broker: Broker, topic: str) -> 
 def other_rows_than_those_committed_are_refused(broker: Broker, topic: str) -> None:
     settings = exactly_once(broker, topic)
     delivery.commit(settings, [write(settings, "a", number=3)])
-    with pytest.raises(WriteFailed, match="When Spark repeats a batch, each task must have the same rows again"):
+    with pytest.raises(WriteFailed, match="Each task must write the same rows when Spark repeats a batch"):
         delivery.write_exactly_once(settings, [batch_of("a", 9)], f"{topic}-0", 3, 0)
     with pytest.raises(WriteFailed, match="batch 3 is committed, but batch 2 was to be"):
         delivery.write_exactly_once(settings, [batch_of("a")], f"{topic}-0", 2, 0)
