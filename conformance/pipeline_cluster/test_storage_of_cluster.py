@@ -101,5 +101,7 @@ def archive_and_replay(driver: RunningDriver, source: str, archive: str, broker:
     for count in (COUNT, 0):
         report = driver.run("archive", "--path", source, "--topic", "orders", "--out", archive)
         assert f"{count:,} records written to {archive}" in report, report
-    driver.run("replay", "--from", archive, "--bootstrap-server", broker.bootstrap_servers, "--to", to)
+    driver.run(
+        "replay", "--from", archive, "--bootstrap-server", broker.bootstrap_servers, "--topic-map", f"orders={to}"
+    )
     assert sorted(values(broker.bootstrap_servers, to)) == sorted(EXPECTED)

@@ -1,4 +1,4 @@
-"""`minibroker pipeline archive`: archives topics, from the end of the last run, with progress and a report.
+"""`minibroker pipeline archive`: archives topics, from the end of the last run, with a report.
 
 `minibroker.pipeline.archiving` does the work.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -155,10 +154,10 @@ def _run_archive(run: LogArchive, pause_s: float | None, compact: bool) -> tuple
     written = Totals()
     try:
         while True:
-            with _show_progress(run) as advance:
-                for totals in run.run():
-                    written.add(totals)
-                    advance(written)
+            for totals in run.run():
+                written.add(totals)
+                if sys.stderr.isatty():
+                    click.echo(f"{written.records:,} records", err=True)
             if compact:
                 run.table.compact()
             if pause_s is None:
@@ -166,23 +165,6 @@ def _run_archive(run: LogArchive, pause_s: float | None, compact: bool) -> tuple
             time.sleep(pause_s)
     except KeyboardInterrupt:
         return written, False  # report what is archived; the next run continues from there
-
-
-@contextmanager
-def _show_progress(run: LogArchive) -> Iterator[Any]:
-    """Show the offsets that are archived on a terminal. Yield a function that is called after each commit."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    total = run.count_left_offsets()
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("archive", total=total)
-        yield lambda written: bars.update(
-            bar, completed=total - run.count_left_offsets(), description=f"{written.records:,} records"
-        )
 
 
 def _print_totals(run: LogArchive, written: Totals, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`minibroker pipeline replay`: writes archived topics to a broker, with progress and a report per partition.
+"""`minibroker pipeline replay`: writes archived topics to a broker, with a report per partition.
 
 `minibroker.pipeline.archiving.replay_job` does the work.
 """
@@ -6,10 +6,7 @@
 from __future__ import annotations
 
 import json
-import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from minibroker.pipeline.archiving.replay_task import ReplayTask
 
 COMMIT_RECORDS: Final = 100_000
-POLL_S: Final = 1.0
 FIELDS: Final = ("topic", "partition", "to", "archived", "written", "already")
 HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already")
 
@@ -47,7 +43,6 @@ HEAD: Final = ("topic", "partition", "to", "archived", "written", "there already
 @click.option(
     "--topic", "topics", metavar="NAME", multiple=True, help="An archived topic; by default all. Can be repeated."
 )
-@click.option("--to", metavar="NAME", help="The topic to write to, for one archived topic.")
 @click.option("--topic-map", metavar="OLD=NEW", type=parse_assignment, multiple=True, help="Rename. Can be repeated.")
 @click.option(
     "--start", metavar="WHERE", type=parse_offset_or_time, help="An archived offset or a time; by default all."
@@ -79,7 +74,6 @@ def replay(
     catalog: tuple[tuple[str, str], ...],
     servers: str | None,
     topics: tuple[str, ...],
-    to: str | None,
     topic_map: tuple[tuple[str, str], ...],
     start: Where | None,
     end: Where | None,
@@ -107,8 +101,6 @@ def replay(
     """
     if partitions is not None and not repartition:
         raise click.UsageError("--partitions needs --repartition")
-    if to is not None and (topic_map or len(topics) > 1):
-        raise click.UsageError("--to is for one topic, and goes without --topic-map")
     servers = servers or get_default_servers()
     if servers is None:
         raise click.UsageError("name the broker with --bootstrap-server")
@@ -125,7 +117,7 @@ def replay(
     if not table.exists():
         raise pipeline_shared.make_job_error(f"there is no archive {archive}")
     archived = _choose_topics(list_archived_partitions(table), topics)
-    targets = _map_targets(archived, topic_map) if to is None else {_get_only_topic(archived): to}
+    targets = _map_targets(archived, topic_map)
     part = Part(parse_edge(start), parse_edge(end))
     whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
     name = replay_id or make_replay_id(whole, targets, repartition, part)
@@ -135,7 +127,7 @@ def replay(
     for remark in prepared.remarks:
         click.echo(remark, err=True)
     locally = pipeline_shared.runs_locally(engine, records=sum(each.records for each in archived))
-    with pipeline_shared.start_engine(locally, master, conf) as runs, _show_progress(task, archived):
+    with pipeline_shared.start_engine(locally, master, conf) as runs:
         done = replay_archive(table, task, archived, part=part, engine=runs)
     written = {each.partition: each.records for each in done}
     report = [_make_row(task, each, written.get(each.partition, 0), part == Part()) for each in archived]
@@ -177,15 +169,6 @@ def _map_targets(archived: list[Archived], topic_map: tuple[tuple[str, str], ...
     return dict(topic_map)
 
 
-def _get_only_topic(archived: list[Archived]) -> str:
-    topics = sorted({each.partition.topic for each in archived})
-    if len(topics) > 1:
-        raise pipeline_shared.make_job_error(
-            f"--to is for one topic, and the archive has {', '.join(topics)}: name one with --topic"
-        )
-    return topics[0]
-
-
 def _prepare_topics(
     task: ReplayTask,
     archived: list[Archived],
@@ -202,47 +185,6 @@ def _prepare_topics(
         if task.repartition:
             needed = {topic: need._replace(partitions=partitions or need.partitions) for topic, need in needed.items()}
         return prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
-
-
-@contextmanager
-def _show_progress(task: ReplayTask, archived: list[Archived]) -> Iterator[None]:
-    """Show the committed progress on a terminal, as the broker reports it."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    over = threading.Event()
-    with Progress(console=Console(stderr=True), transient=True) as bars:
-        watcher = threading.Thread(target=_watch_commits, args=(task, archived, bars, over), daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watcher.join()
-
-
-def _watch_commits(task: ReplayTask, archived: list[Archived], bars: Any, ended: threading.Event) -> None:
-    from minibroker.client.client_errors import ClientError
-    from minibroker.pipeline.sink.delivery import connect_client
-    from minibroker.pipeline.sink.sink_transaction import WriteFailed
-
-    bar = bars.add_task("replay", total=sum(each.records for each in archived))
-    with connect_client(task.settings) as client:
-        while not ended.wait(POLL_S):
-            try:
-                offsets = {each.partition: task.next_offset(client, each.partition) for each in archived}
-            except (WriteFailed, ClientError):
-                continue  # the replay reports the error, if it persists
-            shares = [_compute_share(each, offsets[each.partition]) for each in archived]
-            done = sum(share * each.records for share, each in zip(shares, archived, strict=True))
-            bars.update(bar, completed=int(done))
-
-
-def _compute_share(archived: Archived, next_offset: int) -> float:
-    return min(max(next_offset - archived.first, 0) / (archived.last - archived.first + 1), 1.0)
 
 
 def _make_row(task: ReplayTask, archived: Archived, written: int, is_whole: bool) -> tuple[Any, ...]:

@@ -64,11 +64,6 @@ class LogArchive:
                 yield self._append_ranges(source, ranges, {**begin, **end})
                 begin = planning.parse_json_offsets(self.note.offsets)
 
-    def count_left_offsets(self) -> int:
-        """Return how many offsets there are to archive now."""
-        with closing(open_source(self._options)) as source:
-            return sum(planning.measure_sizes(*self._find_bounds(source), source).values())
-
     def _find_bounds(self, source: LogSource) -> tuple[planning.Offsets, planning.Offsets]:
         """Return from where to where there is something to archive now."""
         known, until = self.note.offsets, planning.find_present_offsets(self._options, source)

@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.delivery import connect_client, make_sender, try_to_abort
 from minibroker.pipeline.sink.sink_settings import SinkSettings
@@ -62,12 +61,6 @@ class ReplayTask:
     def get_target(self, topic: str) -> str:
         """Return the target of an archived topic."""
         return self.targets.get(topic, topic)
-
-    def next_offset(self, client: Client, partition: TopicPartition) -> int:
-        """Return the first archived offset that was not replayed yet. Raises `WriteFailed`."""
-        transaction = Transaction(client, self.settings, self.make_transactional_id(partition), generation=1)
-        marker = transaction.fetch_marker(stable=False)
-        return 0 if marker is None else marker.value
 
     def run(self, partition: TopicPartition, read: Read) -> Replayed:
         """Replay an archived partition from where an earlier run ended, one transaction for each piece.

@@ -174,15 +174,15 @@ class Transaction:
         )
         self.identity.become(answer.producer_id, answer.producer_epoch)
 
-    def fetch_marker(self, stable: bool = True) -> Marker | None:
+    def fetch_marker(self) -> Marker | None:
         """Return the newest marker of ended transactions. Raises `WriteFailed`.
 
-        While an open transaction has a marker, the stable one is unknown: `begin` aborts such a transaction.
+        While an open transaction has a marker, it is unknown: `begin` aborts such a transaction.
         """
         answer = self._ask_coordinator(
             "group",
             "fetching the marker",
-            lambda: OffsetFetchRequest(group_id=self.transactional_id, topics=None, require_stable=stable),
+            lambda: OffsetFetchRequest(group_id=self.transactional_id, topics=None, require_stable=True),
             _STABLE_OFFSET_FETCH_VERSION,
             _STABLE_OFFSET_FETCH_VERSION,
         )

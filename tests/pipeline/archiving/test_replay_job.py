@@ -88,7 +88,7 @@ def test_an_archive_is_replayed_unchanged_and_only_once(run: Run, archive: Path,
 
 
 def test_of_a_part_the_rest_does_not_count_as_written(run: Run) -> None:
-    arguments = ("--topic", "old", "--to", "part", "--start", "690", "--json")
+    arguments = ("--topic", "old", "--topic-map", "old=part", "--start", "690", "--json")
     for written in (10, 0):
         report = json.loads(run(*arguments).stdout)["partitions"]
         assert [(each["written"], each["already"]) for each in report] == [(0, None), (written, None)]
@@ -159,7 +159,7 @@ def test_a_range_of_offsets_or_times_is_replayed(
 ) -> None:
     target = "-".join(("range", *arguments)).replace(":", ".").replace("--", "")
     for _ in range(2):  # the second time writes nothing
-        result = run("--topic", "old", "--to", target, *arguments)
+        result = run("--topic", "old", "--topic-map", f"old={target}", *arguments)
         assert result.exit_code == 0, result.output
     found = [each.value for each in read(broker.bootstrap_servers, target) if each.partition == 0]
     assert found == [b"%d" % offset for offset in expected]
@@ -167,7 +167,7 @@ def test_a_range_of_offsets_or_times_is_replayed(
 
 def test_a_replay_with_another_id_starts_anew(run: Run, broker: RunningBroker) -> None:
     for replay_id, written in (("one", 10), ("one", 0), ("two", 10)):
-        found = json.loads(run("--topic", "7", "--to", "twice", "--id", replay_id, "--json").stdout)
+        found = json.loads(run("--topic", "7", "--topic-map", "7=twice", "--id", replay_id, "--json").stdout)
         assert (found["id"], [each["written"] for each in found["partitions"]]) == (replay_id, [written])
     assert len(read(broker.bootstrap_servers, "twice")) == 20
 
@@ -176,8 +176,6 @@ def test_a_replay_with_another_id_starts_anew(run: Run, broker: RunningBroker) -
     ("arguments", "complaint"),
     [
         (("--topic", "missing"), "the archive has no topic missing"),
-        (("--to", "one"), "--to is for one topic, and the archive has 7, old: name one with --topic"),
-        (("--to", "one", "--topic-map", "a=b"), "--to is for one topic, and goes without --topic-map"),
         (
             (
                 "--topic-map",
