@@ -5,16 +5,16 @@ Running them lives in `clients` and `kafka_reference`. A file lock keeps paralle
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
+
+from tests.class_archives import locked
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
@@ -277,14 +277,6 @@ def _build(folder: Path, command: Sequence[str], name: str, *others: Path) -> No
         if result.returncode != 0:
             raise RuntimeError(f"{' '.join(command)} in {folder} failed:\n{result.stdout[-4000:]}")
         done.touch()
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from what they do while they hold the lock on the same file, which is made."""
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _newest_source(folder: Path) -> float:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from conformance import builds
-from conformance.archives import archive_options
+from tests.class_archives import archive_options
 from tests.running import running_broker
 
 REPOSITORY = Path(__file__).parent.parent
@@ -65,7 +65,8 @@ def _archive(version: str) -> list[str]:
             subprocess.run([*_java_command(version, options), *arguments], check=True, stdout=subprocess.DEVNULL)
 
     builds.java(version)  # makes the directory
-    return archive_options(builds.PROGRAMS / "java" / "target" / version / "program.jar", transact)
+    program = builds.PROGRAMS / "java" / "target" / version / "program.jar"
+    return archive_options(program, program.with_name("classes.jsa"), transact)
 
 
 CLIENTS = (

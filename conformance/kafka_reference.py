@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from conformance import builds
-from conformance.archives import archive_options
+from tests.class_archives import archive_options, locked
 from tests.clients.ports import free_ports
 
 START_TIMEOUT_S = 180
@@ -63,7 +63,7 @@ def _archive() -> list[str]:
             broker.start()
             broker.stop()
 
-    return archive_options(builds.apache_kafka(), run_broker)
+    return archive_options(builds.apache_kafka(), builds.apache_kafka().with_name("classes.jsa"), run_broker)
 
 
 class KafkaProcess:
@@ -169,7 +169,7 @@ class KafkaProcess:
             self._run_tool(*(["--standalone"] if self._dynamic else []), *self.format_options)
             return
         formatted = builds.apache_kafka().with_name(f"formatted-{self._node_id}")
-        with builds.locked(formatted.with_suffix(".lock")):
+        with locked(formatted.with_suffix(".lock")):
             if not formatted.exists():
                 self._run_tool()
                 shutil.copytree(self._logs, formatted)

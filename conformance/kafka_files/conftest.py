@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import pytest
 
-from conformance.builds import locked
 from conformance.kafka_files.contents import Topic, contents
 from conformance.kafka_files.scenario import wait_until, write, write_metadata, write_security
 from conformance.kafka_reference import KafkaProcess, running_kafka
+from tests.class_archives import locked
 from tests.running import RunningBroker, running_broker
 
 METADATA = "__cluster_metadata-0"

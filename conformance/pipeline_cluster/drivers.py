@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from conformance.pipeline_cluster.standalone import SETTINGS
+from conformance.pipeline_cluster.standalone import application_settings
 from minibroker.pipeline.packaging import make_executor_settings
 
 REPOSITORY = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ class RunningDriver:
 
     def __init__(self, cluster: Cluster, archive: Path | None, settings: Mapping[str, str]) -> None:
         shipped = make_executor_settings(str(archive)) if archive else {}
-        words = [f"{name}={value}" for name, value in {**SETTINGS, **shipped, **settings}.items()]
+        words = [f"{name}={value}" for name, value in {**application_settings(), **shipped, **settings}.items()]
         command = [sys.executable, "-m", "conformance.pipeline_cluster.driver", cluster.url, *words]
         self._process = subprocess.Popen(
             command,

@@ -19,31 +19,15 @@ from pathlib import Path
 import pyspark
 
 from minibroker.pipeline.java import find_java
-from tests.spark_settings import SHORT_LIVED
+from tests.spark_settings import short_lived
 
 SPARK_HOME = Path(pyspark.__file__).parent
-DAEMON = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED}
 LOCAL = {"SPARK_LOCAL_IP": "127.0.0.1"}
 MASTER_STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 START_PATIENCE_S = 300  # three JVMs start at once
 PAUSE_S = 0.05  # between looks at a file, which tells nobody when it grows
 REGISTERED = "Successfully registered with master"
 INHERITED = ("HOME", "LANG", "TMPDIR", "USER")
-# For executors on small machines, and for a driver that all of them find.
-SETTINGS = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": SHORT_LIVED,
-    "spark.driver.memory": "768m",
-    "spark.executor.extraJavaOptions": SHORT_LIVED,
-    "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
-    "spark.cores.max": "2",  # an executor on each worker, and as much is left for a second driver
-    "spark.python.authenticate.socketTimeout": "120s",
-    "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # a query waits until both executors are there
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.adaptive.enabled": "false",
-}
 
 
 class Daemon:
@@ -127,7 +111,8 @@ def daemon_environment(directory: Path) -> dict[str, str]:
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     java = str(find_java().program.resolve().parents[1])
     places = {"JAVA_HOME": java, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_DIRS": str(directory)}
-    return {**inherited, **places, **DAEMON, **LOCAL}
+    java_options = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": short_lived()}
+    return {**inherited, **places, **java_options, **LOCAL}
 
 
 def driver_environment(directory: Path, bare: Path) -> dict[str, str]:
@@ -135,6 +120,24 @@ def driver_environment(directory: Path, bare: Path) -> dict[str, str]:
     path = os.pathsep.join((str(bare), os.environ["PATH"]))
     places = {"PATH": path, "PYSPARK_PYTHON": "python3", "SPARK_LOCAL_DIRS": str(directory)}
     return {**os.environ, **LOCAL, **places}
+
+
+def application_settings() -> dict[str, str]:
+    """Return the settings for executors on small machines, and for a driver that all of them find."""
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "768m",
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.cores.max": "2",  # an executor on each worker, and as much is left for a second driver
+        "spark.python.authenticate.socketTimeout": "120s",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",  # a query waits until both executors are there
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.driver.extraJavaOptions": short_lived(),
+        "spark.executor.extraJavaOptions": short_lived(),
+    }
 
 
 def bare_python(directory: Path) -> Path:

@@ -19,7 +19,7 @@ from minibroker.cli.pipeline import pipeline_shared
 from minibroker.pipeline import session as session_module
 from minibroker.pipeline.java import find_java
 from minibroker.pipeline.sources import SOURCES
-from tests.spark_settings import SHORT_LIVED
+from tests.spark_settings import short_lived
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +134,7 @@ print("said:", context.master, context.appName, *map(spark.conf.get, settings))
 """)
     given = {
         "spark.app.name": "nightly",
-        "spark.driver.extraJavaOptions": SHORT_LIVED,
+        "spark.driver.extraJavaOptions": short_lived(),
         "spark.driver.memory": "512m",
         "spark.sql.session.timeZone": "Asia/Tokyo",
         "spark.sql.shuffle.partitions": "7",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.pipeline.session import session
 from tests.pipeline.sink.failing import ACCIDENT, register
-from tests.spark_settings import SHORT_LIVED
+from tests.spark_settings import short_lived
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ def copy(spark: SparkSession, servers: str, checkpoint: str, sink: str = "minibr
 
 def main(servers: str, checkpoint: str, sink: str, accident: str) -> None:
     os.environ["SPARK_LOCAL_DIRS"] = os.path.dirname(checkpoint)
-    spark = session("local[2]", **{"spark.driver.extraJavaOptions": SHORT_LIVED, "spark.driver.memory": "1g"})
+    spark = session("local[2]", **{"spark.driver.extraJavaOptions": short_lived(), "spark.driver.memory": "1g"})
     register(spark)
     copy(spark, servers, checkpoint, sink, **{ACCIDENT: accident})
 

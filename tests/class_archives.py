@@ -6,23 +6,32 @@ until then, is the caller's. A JVM leaves alone an archive that does not fit: of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-
-from conformance.builds import locked
 
 QUIET = ["-Xlog:disable", "-Xlog:all=error"]  # or the JVM tells of each class that it cannot archive
 
 
-def archive_options(built: Path, run: Callable[[list[str]], object]) -> list[str]:
-    """Return the options for the archive beside what was built, which is made if there is none that is newer.
+def archive_options(built: Path, archive: Path, run: Callable[[list[str]], object]) -> list[str]:
+    """Return the options for the archive of what was built, which is made if there is none that is newer.
 
     `run` runs the program to its end, with the options that it is given.
     """
-    archive, made = built.with_name("classes.jsa"), built.with_name("classes.jsa.new")
-    with locked(built.with_name("classes.lock")):
+    made = archive.with_suffix(".new")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with locked(archive.with_suffix(".lock")):
         if not archive.exists() or archive.stat().st_mtime < built.stat().st_mtime:
             made.unlink(missing_ok=True)
             run([f"-XX:ArchiveClassesAtExit={made}", *QUIET])
             made.replace(archive)
     return [f"-XX:SharedArchiveFile={archive}", *QUIET]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from what they do while they hold the lock on the same file, which is made."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
