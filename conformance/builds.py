@@ -205,7 +205,7 @@ def debezium() -> Path:
 
 @functools.cache
 def spark_release(version: str) -> Path:
-    """The folder with another release of Spark: `4.0`, `4.1` or `4.2`."""
+    """The folder with another release of Spark: `4.2`."""
     return _site(HERE / "spark" / "releases" / version)
 
 

@@ -52,7 +52,7 @@ class Here:
 class OnSpark:
     """Runs work in Spark, each item in a task of its own, or some in one if there are very many.
 
-    Function, items and results are pickled. It works over Spark Connect too, which has no RDDs.
+    Function, items and results are pickled.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -60,14 +60,11 @@ class OnSpark:
 
     @property
     def workers(self) -> int:
-        """The number of tasks that run at a time; over Spark Connect a guess."""
-        is_connect = type(self._spark).__module__.startswith("pyspark.sql.connect")
-        return THREADS_MAX if is_connect else self._spark.sparkContext.defaultParallelism
+        """The number of tasks that run at a time."""
+        return self._spark.sparkContext.defaultParallelism
 
     def run(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Yield the results, when all are there."""
-        from minibroker.pipeline.sources.arrival import ship_task
-
         if not items:
             return
         pickled = [pickle.dumps(item) for item in items]  # each task gets all of them, and opens its own
@@ -81,8 +78,6 @@ class OnSpark:
                     yield pa.RecordBatch.from_pydict({"number": [number], "result": [result]})
 
         tasks = min(len(pickled), TASKS_MAX)
-        rows: Any = self._spark.range(0, len(pickled), 1, tasks).mapInArrow(
-            ship_task(results), "number long, result binary"
-        )
+        rows: Any = self._spark.range(0, len(pickled), 1, tasks).mapInArrow(results, "number long, result binary")
         for _, result in sorted(rows.collect()):
             yield pickle.loads(result)

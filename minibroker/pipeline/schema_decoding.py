@@ -52,13 +52,11 @@ def decoded(
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
-    from minibroker.pipeline.sources.arrival import ship_task
-
     _check_columns(records, column, unknown)
     value, reason = f"{column}_decoded", f"{column}_error"
     added = [StructField(name, StringType()) for name in (value, reason)]
     task = DecodingTask(_make_place(schemas), column, unknown)
-    found = records.mapInArrow(ship_task(task), StructType([*records.schema.fields, *added]))
+    found = records.mapInArrow(task, StructType([*records.schema.fields, *added]))
     return found if schema is None else _with_structs(found, value, reason, schema)
 
 

@@ -11,17 +11,14 @@ import os
 import shlex
 import shutil
 import site
-import socket
 import sys
 import tempfile
-from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from minibroker.pipeline.java import find_java, require_platform, set_java_home, start_java
-from minibroker.pipeline.spark_errors import find_reason
+from minibroker.pipeline.java import find_java, require_platform, set_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,21 +38,10 @@ LOCAL_DEFAULTS: Final = {
     "spark.python.daemon.module": "minibroker.pipeline.worker_daemon",
 }
 HERE: Final = "local[2]"
-STANDALONE: Final = "spark://"
-KUBERNETES: Final = "k8s://"
-# Either names the image of executors, without which Spark makes no pods, says nothing, and waits.
-IMAGES: Final = ("spark.kubernetes.container.image", "spark.kubernetes.executor.container.image")
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit runs
 CONNECT: Final = "sc://"  # Spark Connect
 # Of an error in a query PySpark writes Java's whole stack to stderr, as a line of JSON, and raises the error, too.
 QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-DEFAULT_PORTS: Final = {STANDALONE: "", CONNECT: ":15002"}
-CONNECT_TIMEOUT_S: Final = 5
-CONNECT_DEFAULTS: Final = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.connect.serverStacktrace.enabled": "false",  # some 150 lines below each error
-}
-CONNECT_REMEDY: Final = "python3 -m pip install 'pyspark[connect]'"
 
 
 class SessionError(Exception):
@@ -68,24 +54,17 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
     Without `master`, it is that of spark-submit if that runs this program, else two cores of this machine. `conf` are
     Spark's own settings (`**{"spark.driver.memory": "4g"}`); they override those of spark-submit, which override ours.
     An existing session is used as it is, except for the settings of Spark SQL, as by `getOrCreate`; the log level stays
-    that of the first session. So is the session of a notebook on Spark Connect, with the settings in `conf` alone. A
-    server of Spark Connect (`sc://HOST:PORT`) has its own log level, and takes settings of Spark SQL only. Raises
-    `minibroker.pipeline.java.JavaError` if there is no Java for this Spark, `StartError` of the same module if it does
-    not start, and `SessionError` if no master answers, or does not let Spark in.
+    that of the first session. Raises `minibroker.pipeline.java.JavaError` if there is no Java, and `SessionError` on
+    Spark Connect.
     """
     require_platform()
-    import pyspark
     from pyspark.sql import SparkSession, is_remote
 
-    present = SparkSession.getActiveSession() if is_remote() else None
-    if present is not None:
-        return _with_settings(present, conf)
+    if is_remote() or (master or "").startswith(CONNECT):
+        raise SessionError("on Spark Connect, make a session of your own, and call register(spark) of this module")
     conf = {**_read_submitted_settings(), **conf}
     master = master or conf.get("spark.master", HERE)
-    _require_master_answers(master)
-    if master.startswith(CONNECT):
-        return _connect_session(master, conf)
-    java = find_java(pyspark.__version__)
+    java = find_java()
     local = master.startswith("local")
     _prepare_workers(local, conf.get("spark.pyspark.python"))
     ours = {"spark.app.name": "minibroker", **DEFAULTS, **(LOCAL_DEFAULTS if local else {})}
@@ -94,17 +73,8 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
     for name, value in settings.items():
         builder = builder.config(name, value)
     with set_java_home(java, _make_log_options(log_level)):
-        start_java(settings, is_quiet=log_level == "off")
-        spark = _start_session(builder, master)
+        spark = builder.getOrCreate()
     _silence_query_loggers()
-    register(spark)
-    return spark
-
-
-def _with_settings(spark: SparkSession, conf: Mapping[str, str]) -> SparkSession:
-    """Return a session that there is, with these settings."""
-    for name, value in conf.items():
-        spark.conf.set(name, value)
     register(spark)
     return spark
 
@@ -119,38 +89,6 @@ def _read_submitted_settings() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _start_session(builder: SparkSession.Builder, master: str) -> SparkSession:
-    """Return the session. Raises `SessionError` if the cluster refuses it, or can give it no executors."""
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        spark = builder.getOrCreate()
-    except Py4JJavaError as error:
-        raise SessionError(f"no Spark session on {master}: {find_reason(str(error))}") from error
-    if master.startswith(KUBERNETES) and not any(map(spark.sparkContext.getConf().contains, IMAGES)):
-        spark.stop()
-        raise SessionError(f"Spark's executors on Kubernetes need an image: set {IMAGES[0]}")
-    return spark
-
-
-def _connect_session(server: str, conf: Mapping[str, str]) -> SparkSession:
-    """Return a session of a server of Spark Connect. Raises `SessionError` without its libraries."""
-    from pyspark.sql import SparkSession
-
-    if find_spec("grpc") is None:  # of which PySpark says nothing under `python -c`: it ends the interpreter
-        raise SessionError(f"Spark Connect: grpcio is not installed: {CONNECT_REMEDY}")
-    builder = SparkSession.builder.remote(server)
-    for name, value in {**CONNECT_DEFAULTS, **conf}.items():
-        builder = builder.config(name, value)
-    try:
-        spark = builder.getOrCreate()
-    except ImportError as error:
-        raise SessionError(f"Spark Connect: {error}: {CONNECT_REMEDY}") from None
-    _silence_query_loggers()
-    register(spark)
-    return spark
-
-
 def _silence_query_loggers() -> None:
     from pyspark.logger import PySparkLogger
 
@@ -160,32 +98,10 @@ def _silence_query_loggers() -> None:
 
 def register(spark: SparkSession) -> None:
     """Register `spark.read.format("minibroker")` and `format("minibroker-batches")` in a session."""
-    from pyspark.errors import AnalysisException
-
     from minibroker.pipeline.sources import SOURCES
 
     for source in SOURCES:
-        try:
-            spark.dataSource.register(source)
-        except AnalysisException as error:  # Spark 4.0 has found it by its name, and registers none twice
-            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
-                raise
-
-
-def _require_master_answers(master: str) -> None:
-    """Raise `SessionError` if neither master of a standalone cluster nor server answers: Spark tries for minutes."""
-    scheme = next((each for each in DEFAULT_PORTS if master.startswith(each)), None)
-    if scheme is None:
-        return
-    reasons = []
-    for address in master.removeprefix(scheme).partition("/")[0].split(","):
-        host, _, port = (address if ":" in address else address + DEFAULT_PORTS[scheme]).rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT_S).close()
-            return
-        except (OSError, ValueError) as error:
-            reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    raise SessionError(f"no Spark master answers at {scheme}{'; '.join(reasons)}")
+        spark.dataSource.register(source)
 
 
 def _prepare_workers(local: bool, program: str | None = None) -> None:

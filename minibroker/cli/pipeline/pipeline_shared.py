@@ -55,14 +55,13 @@ WITHOUT_SPARK: Final = ("pyarrow", "numpy")  # what --engine local needs
 OF_TABLES: Final = ("pyiceberg", "sqlalchemy", "deltalake")
 LAKE_REMEDY: Final = "tables need the extra lake: python3 -m pip install 'pyiceberg[sql-sqlite]' deltalake"
 SHIPPING: Final = "`minibroker pipeline package` makes an archive with what they need, and says how to ship it"
-WAITING: Final = "no executor runs yet, and Spark waits: `kubectl get pods -l spark-role=executor` says why"
 MISSING: Final = re.compile(r"No module named '(minibroker|pyarrow|numpy|pandas)")
 ALL_TOPICS: Final = ".*"
 ENGINES: Final = ("auto", "local", "spark")
 FORMATS: Final = ("parquet", "iceberg", "delta")
 LOCAL_BYTES_MAX: Final = 4 << 30
 LOCAL_RECORDS_MAX: Final = 8_000_000  # of a broker, which does not say how large they are
-MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s|sc)://.+")
+MASTER: Final = re.compile(r"local(\[[^\]]+\]|-cluster\[[^\]]+\])?|yarn|(spark|k8s)://.+")
 
 
 class Cannot(click.ClickException):
@@ -228,7 +227,7 @@ def add_spark_options(command: Command) -> Command:
 def check_master(text: str) -> str:
     """Validate a Spark master. Raises click.BadParameter, as the JVM would only print a page and end."""
     if MASTER.fullmatch(text) is None:
-        raise click.BadParameter(f"{text!r} is not like local[2], yarn, spark://HOST:PORT, k8s://URL or sc://HOST:PORT")
+        raise click.BadParameter(f"{text!r} is not like local[2], yarn, spark://HOST:PORT or k8s://URL")
     return text
 
 
@@ -242,26 +241,16 @@ def start_spark_session(master: str = "local[*]", conf: tuple[tuple[str, str], .
     logging.getLogger("py4j").addHandler(logging.NullHandler())
     with TemporaryDirectory(prefix="minibroker-spark-") as scratch:
         settings = dict(conf)
-        if not master.startswith("sc://"):
-            settings.setdefault("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
-            settings.setdefault("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
+        settings.setdefault("spark.sql.warehouse.dir", str(Path(scratch, "warehouse")))
+        settings.setdefault("spark.ui.showConsoleProgress", str(sys.stderr.isatty()).lower())
         if master.startswith("local"):
             settings.setdefault("spark.local.dir", scratch)
         with _report_start():
             spark = session(master, log_level="off", **settings)
         try:
-            if master.startswith("k8s://"):
-                _warn_if_no_executor_runs(spark)
             yield spark
         finally:
             spark.stop()
-
-
-def _warn_if_no_executor_runs(spark: SparkSession) -> None:
-    """Say that Spark waits, as it does after half a minute, without an end and without a word."""
-    driver_and_executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
-    if len(driver_and_executors) == 1:
-        click.echo(WAITING, err=True)
 
 
 def _report_start() -> AbstractContextManager[object]:

@@ -1,6 +1,6 @@
-"""The writer of batch queries that Spark calls: in a task with its rows, and in the driver with the tasks' messages.
+"""The writers that Spark calls: in a task with its rows, and in the driver with the tasks' messages.
 
-Between the two only pickled messages are sent. `delivery` does the work. That of streams is in `stream_writer`.
+Between the two only pickled messages are sent. `delivery` does the work.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import OptionError
@@ -22,9 +22,11 @@ from minibroker.pipeline.sink.delivery import Delivered, Open
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 from minibroker.pipeline.sink.sink_transaction import WriteFailed
 from minibroker.pipeline.sink.task import check_columns
-from minibroker.pipeline.sources.arrival import Shipped
 
 _WRITE_ONLY: Final = 0  # the number of the one batch of a batch write
+# Spark's properties with which a task of a stream learns its query and batch. Spark does not document them.
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
 
 
 @dataclass
@@ -34,7 +36,7 @@ class TaskMessage(WriterCommitMessage):
     delivered: Delivered
 
 
-class TaskRowsWriter(Shipped):
+class TaskRowsWriter:
     """What writers of batch queries and streams do in a task."""
 
     def __init__(self, settings: SinkSettings) -> None:
@@ -105,3 +107,38 @@ def list_open_transactions(messages: list[WriterCommitMessage | None]) -> list[O
     """Return the transactions that tasks have left open."""
     said = [message.delivered.transaction for message in messages if isinstance(message, TaskMessage)]
     return [transaction for transaction in said if transaction is not None]
+
+
+class StreamWriter(TaskRowsWriter, DataSourceStreamArrowWriter):
+    """`df.writeStream`: the rows of each micro-batch are appended."""
+
+    def _identify_batch(self, context: TaskContext) -> tuple[str | None, int]:
+        return _get_property(context, QUERY_ID), int(_get_property(context, BATCH_ID))
+
+    @with_plain_errors
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Run in the driver when all tasks of a micro-batch have finished."""
+        if batchId == 0:
+            warn_of_ignored(self._settings.ignored)
+        delivery.commit(self._settings, list_open_transactions(messages))
+
+
+def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """Return the writer of `df.writeStream`. Output mode complete appends, as in Spark's own sink.
+
+    Raises `OptionError`, and `ClientError` if no server answers.
+    """
+    settings = check_options(options, schema)
+    if settings.write_id is not None:
+        raise OptionError("writeId is an option of df.write: a stream's batches have the checkpoint's names")
+    reach_server(settings)
+    return StreamWriter(settings)
+
+
+def _get_property(context: TaskContext, name: str) -> str:
+    value = context.getLocalProperty(name)
+    if value is None:
+        raise WriteFailed(
+            f"delivery=exactly-once needs Spark to tell its tasks {name}, and this version of Spark does not"
+        )
+    return value

@@ -1,4 +1,4 @@
-"""The reader of streams that Spark calls, on planning and a `LogSource`. It needs Spark 4.2 or newer."""
+"""The reader of streams that Spark calls, on planning and a `LogSource`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from minibroker.pipeline.option_values import warn_of_ignored
 from minibroker.pipeline.options import ReadOptions
 from minibroker.pipeline.plain_errors import iterate_with_plain_errors, with_plain_errors
 from minibroker.pipeline.planning import JsonOffsets, Offsets, make_json_offsets, parse_json_offsets
-from minibroker.pipeline.sources.arrival import Shipped
 from minibroker.pipeline.sources.tables import SplitPartition, iterate_rows
 
 
-class StreamReader(Shipped, DataSourceStreamReader, datasource.SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNow):
     """`spark.readStream`: a process of Spark's driver keeps it while the query runs. Tasks read with copies."""
 
     def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import pyarrow as pa
-import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
@@ -29,11 +28,9 @@ from minibroker.pipeline.option_values import warn_of_ignored
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
 from minibroker.pipeline.plain_errors import iterate_with_plain_errors, with_plain_errors
 from minibroker.pipeline.schemas import CORRUPT, choose_columns
-from minibroker.pipeline.sources.arrival import Shipped
 
 if TYPE_CHECKING:
-    from minibroker.pipeline.sink.stream_writer import StreamWriter
-    from minibroker.pipeline.sink.writer import BatchWriter
+    from minibroker.pipeline.sink.writer import BatchWriter, StreamWriter
     from minibroker.pipeline.sources.stream_reader import StreamReader
 
 DAEMONS: Final = ("pyspark.daemon", "minibroker.pipeline.worker_daemon")
@@ -68,7 +65,7 @@ def iterate_rows(source: LogSource, partition: InputPartition, request: ReadRequ
         freeze_present_objects()
 
 
-class BatchReader(Shipped, DataSourceReader):
+class BatchReader(DataSourceReader):
     """`spark.read`: planned once, when the DataFrame is first used, and then always read by that plan."""
 
     def __init__(self, options: ReadOptions, request: ReadRequest, source: LogSource) -> None:
@@ -93,10 +90,9 @@ class BatchReader(Shipped, DataSourceReader):
 
 PROVIDER: Final = "provider"  # a table property that Spark passes if SQL creates the table
 NO_TABLE: Final = "Spark reads tables of a Python source without their options; CREATE TEMPORARY VIEW keeps them"
-STREAMS_VERSION_MIN: Final = (4, 2)
 
 
-class LogDataSource(Shipped, DataSource):
+class LogDataSource(DataSource):
     """A table of a log. Each method raises `OptionError` for invalid options."""
 
     table: ClassVar[Table]
@@ -117,7 +113,6 @@ class LogDataSource(Shipped, DataSource):
     @with_plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of `spark.readStream`."""
-        _require_streams()
         from minibroker.pipeline.sources.stream_reader import StreamReader
 
         options, request = self._parse_options(schema, "stream")
@@ -144,17 +139,14 @@ class RecordsSource(LogDataSource):
     @with_plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of `df.write`."""
-        from minibroker.pipeline.sink.writer import (
-            make_batch_writer,  # imported late: queries that only read do not need it
-        )
+        from minibroker.pipeline.sink.writer import make_batch_writer  # late: queries that only read do not need it
 
         return make_batch_writer(self.options, schema, overwrite)
 
     @with_plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of `df.writeStream`."""
-        _require_streams()
-        from minibroker.pipeline.sink.stream_writer import make_stream_writer
+        from minibroker.pipeline.sink.writer import make_stream_writer
 
         return make_stream_writer(self.options, schema, overwrite)
 
@@ -168,13 +160,6 @@ class BatchesSource(LogDataSource):
     def name(cls) -> str:
         """Return the name for `format`."""
         return "minibroker-batches"
-
-
-def _require_streams() -> None:
-    """Raise `OptionError` if this Spark has no limits for streams of Python sources."""
-    version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    if version < STREAMS_VERSION_MIN:
-        raise OptionError(f"streams need Spark 4.2 or newer, and this is {pyspark.__version__}; batch queries work")
 
 
 def make_offered_schema(options: ReadOptions) -> StructType:

@@ -90,7 +90,7 @@ def test_an_input_is_required(arguments: list[str], complaint: str) -> None:
     assert complaint in result.stderr
 
 
-@for_each("master", ["local", "local[*,3]", "yarn", "spark://a:1,b:2", "k8s://https://h:1", "sc://h"])
+@for_each("master", ["local", "local[*,3]", "yarn", "spark://a:1,b:2", "k8s://https://h:1"])
 def test_spark_runs_on_the_given_master(master: str) -> None:
     assert check_master(master) == master
 
@@ -214,12 +214,7 @@ def test_a_spark_session_uses_the_given_master_and_settings(monkeypatch: pytest.
     monkeypatch.setattr(pipeline_session, "session", session)
     with start_spark_session("local[3]", (("spark.driver.memory", "4g"), ("spark.local.dir", "/there"))):
         pass
-    with start_spark_session(
-        "sc://h", (("spark.sql.shuffle.partitions", "3"),)
-    ):  # its server has a warehouse of its own
-        pass
-    ((master, settings), connected) = asked
-    assert connected == ("sc://h", {"spark.sql.shuffle.partitions": "3"})
+    ((master, settings),) = asked
     assert master == "local[3]"
     assert (settings["spark.driver.memory"], settings["spark.local.dir"]) == ("4g", "/there")
 

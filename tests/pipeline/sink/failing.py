@@ -19,8 +19,7 @@ from pyspark.sql.datasource import DataSource, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.stream_writer import StreamWriter, make_stream_writer
-from minibroker.pipeline.sink.writer import TaskMessage
+from minibroker.pipeline.sink.writer import StreamWriter, TaskMessage, make_stream_writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

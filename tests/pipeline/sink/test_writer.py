@@ -15,8 +15,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from minibroker.client.client_errors import ClientError
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.sink.sink_transaction import WriteFailed
-from minibroker.pipeline.sink.stream_writer import BATCH_ID, QUERY_ID, make_stream_writer
-from minibroker.pipeline.sink.writer import TaskMessage, make_batch_writer
+from minibroker.pipeline.sink.writer import BATCH_ID, QUERY_ID, TaskMessage, make_batch_writer, make_stream_writer
 from minibroker.pipeline.sources.tables import RecordsSource
 from tests.pipeline.sink.committed import values
 from tests.running import RunningBroker, running_broker

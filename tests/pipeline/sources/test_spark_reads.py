@@ -25,6 +25,7 @@ from tests.pipeline.directory.support import (
     log_in,
     written,
 )
+from tests.pipeline.sources.pushing import PushingSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -146,8 +147,6 @@ def test_filters_of_one_dataframe_do_not_affect_another(spark: SparkSession, dir
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason="once Spark does, filters can be pushed down")
 def test_spark_keeps_the_filters_of_two_scans_separate(spark: SparkSession) -> None:
-    from tests.pipeline.sources.pushing import PushingSource  # Spark 4.0 knows no filters
-
     spark.dataSource.register(PushingSource)
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
