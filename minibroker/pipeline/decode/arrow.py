@@ -73,14 +73,14 @@ def make_record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) ->
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
-def _copy_parts_to_array(data: UInt8s, parts: Parts | None) -> pa.Array | None:
-    """Copy these parts of `data` into a binary array.
+def _copy_parts_to_array(data: UInt8s, parts: Parts | pa.Array | None) -> pa.Array | None:
+    """Copy these parts of `data` into a binary array, unless they are one already.
 
     An array of twice as many elements over all of `data` has the parts at even places, and the bytes between them at
     odd places. Arrow then takes the even ones.
     """
-    if parts is None:
-        return None
+    if not isinstance(parts, Parts):
+        return parts
     count = len(parts.start)
     offsets = np.empty(2 * count + 1, np.int32)
     offsets[0 : 2 * count : 2] = parts.start

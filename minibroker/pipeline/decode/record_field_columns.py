@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.record_starts import BEYOND, decode_zigzag, read_varints, read_varlongs
@@ -56,14 +57,14 @@ class HeaderParts(NamedTuple):
 
 @dataclass(slots=True)
 class Fields:
-    """Columns of equal length. None means not wanted, or not in the format."""
+    """Columns of equal length. None means not wanted, or not in the format. Keys and values may be arrays of Arrow."""
 
     count: int
     offsets: Int64s | None = None
     timestamps_ms: Int64s | None = None  # -1: none
     timestamp_types: Int64s | int = 0
-    keys: Parts | None = None
-    values: Parts | None = None
+    keys: Parts | pa.Array | None = None
+    values: Parts | pa.Array | None = None
     headers: HeaderParts | None = None
 
 

@@ -9,10 +9,6 @@ the next length in all of them:
 
 A step looks up two bytes in a table of record sizes, which takes two gathers. Lengths of more than two bytes, damage
 and few lanes are walked record by record.
-
-A batch with many records is first cut into several lanes. The cuts are guesses: places where two records seem to begin,
-the second with the next offset delta. The deltas also give the number of records between two such places. A wrong guess
-is harmless: its lane does not end exactly where the next one begins, and then the batch is walked record by record.
 """
 
 from __future__ import annotations
@@ -86,11 +82,6 @@ MIN_RECORD_BYTES: Final = 6  # length, two deltas, two lengths, count of headers
 _MIN_LANES: Final = 16  # fewer are faster one by one
 _LARGE_RECORD_BYTES: Final = 4096  # of this mean size there are few records, and lengths may have three bytes
 
-_LANE_RECORDS: Final = 128  # approximately, in a lane
-_LARGE_RECORDS: Final = 4 * _LANE_RECORDS  # batches from this size on are cut
-_WINDOW_RECORDS: Final = 4  # of mean size: the window in which a lane may begin
-_MAX_WINDOW_BYTES: Final = 1 << 13
-
 
 class Starts(NamedTuple):
     """Where the records of the `sound` ones among some batches begin, in order."""
@@ -108,16 +99,11 @@ def find_record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64
     counts = np.where(sound, counts, 0)
     total = int(counts.sum())
     positions = np.empty(total, np.int64)
-    batches = Lanes(starts, ends, counts, np.arange(len(starts)))
+    lanes, hard = Lanes(starts, ends, counts), np.flatnonzero(sound)
     if total and int((ends - starts)[sound].sum()) <= total * _LARGE_RECORD_BYTES:
-        lanes = split_into_lanes(data, batches)
         positions, arrived = _walk_together(data, lanes)
-        arrived[~arrived] = _walk_each(data, lanes, np.flatnonzero(~arrived), positions)
-        hard = np.unique(lanes.batch[~arrived])  # of the batches that were cut, the cut may have been wrong
-    else:
-        hard = np.arange(len(starts))
-    hard = hard[sound[hard]]
-    sound[hard] = _walk_each(data, batches, hard, positions)
+        hard = np.flatnonzero(sound & ~arrived)
+    sound[hard] = _walk_each(data, lanes, hard, positions)
     return Starts(positions if sound.all() else positions[np.repeat(sound, counts)], sound)
 
 
@@ -210,72 +196,8 @@ _ADVANCE: Final = _make_advances()
 
 
 class Lanes(NamedTuple):
-    """Runs of consecutive records. `batch` is the index of their batch."""
+    """Batches, each a run of consecutive records."""
 
     start: Int64s
     end: Int64s
     records: Int64s  # the number of records
-    batch: Int64s
-
-
-def split_into_lanes(data: UInt8s, batches: Lanes) -> Lanes:
-    """Return the lanes of these batches. In `batches`, each batch is one lane, in order."""
-    large = np.flatnonzero(batches.records >= _LARGE_RECORDS)
-    if not len(large):
-        return batches
-    parts: list[Lanes] = []
-    done = 0
-    for index in large.tolist():
-        parts.append(Lanes(*(column[done:index] for column in batches)))
-        parts.append(_cut_one(data, *(int(column[index]) for column in batches)))
-        done = index + 1
-    parts.append(Lanes(*(column[done:] for column in batches)))
-    return Lanes(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-def _cut_one(data: UInt8s, start: int, end: int, records: int, batch: int) -> Lanes:
-    count = records // _LANE_RECORDS
-    step = (end - start) // count
-    window = min(_WINDOW_RECORDS * (end - start) // records + 16, step, _MAX_WINDOW_BYTES)
-    windows = start + step * np.arange(1, count)
-    cuts, deltas = _guess_starts(data, windows, window, end)
-    fitting = (deltas > 0) & (deltas < records)
-    cuts, deltas = np.append(start, cuts[fitting]), np.append(0, deltas[fitting])
-    counts = np.diff(np.append(deltas, records))
-    if (counts <= 0).any():  # as in compacted batches, where deltas do not count the records
-        cuts, counts = np.array([start]), np.array([records])
-    return Lanes(cuts, np.append(cuts[1:], end), counts, np.full(len(cuts), batch, np.int64))
-
-
-def _guess_starts(data: UInt8s, windows: Int64s, window_bytes: int, end: int) -> tuple[Int64s, Int64s]:
-    """Return the first place in each window that looks like a record's start, and its offset delta.
-
-    Windows without such a place are left out. A record begins with its length (1 or 2 bytes) and its attributes (0).
-    """
-    zero_in, zero_at = np.nonzero(data[windows[:, np.newaxis] + np.arange(window_bytes)] == 0)
-    zeros = windows[zero_in] + zero_at
-    candidates = np.concatenate((zeros - 1, zeros - 2))
-    in_window = np.concatenate((zero_in, zero_in))
-    is_start, deltas = _look_like_starts(data, candidates, end)
-    candidates, in_window, deltas = candidates[is_start], in_window[is_start], deltas[is_start]
-    order = np.lexsort((candidates, in_window))
-    _, firsts = np.unique(in_window[order], return_index=True)
-    chosen = order[firsts]
-    return candidates[chosen], deltas[chosen]
-
-
-def _look_like_starts(data: UInt8s, candidates: Int64s, end: int) -> tuple[Bools, Int64s]:
-    """Return whether two records with consecutive offset deltas seem to begin at each place, and the first delta."""
-    following, delta, is_record = _read_record_at(data, candidates, end)
-    _, next_delta, next_is_record = _read_record_at(data, following, end)
-    return is_record & next_is_record & (next_delta == delta + 1), delta
-
-
-def _read_record_at(data: UInt8s, at: Int64s, end: int) -> tuple[Int64s, Int64s, Bools]:
-    """Return where the record at each place would end, its offset delta, and whether it may be a record."""
-    length, body = read_varints(data, at)
-    following = body + (length >> 1)
-    is_record = (length & 1 == 0) & (length > 0) & (following < end) & (data.take(body, mode="clip") == 0)
-    _, after = read_varlongs(data, body + 1)
-    raw, _ = read_varints(data, after)
-    return following, decode_zigzag(raw), is_record
