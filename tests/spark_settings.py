@@ -40,4 +40,7 @@ def settings_in(directory: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.adaptive.enabled": "false",
+        # To compile a query takes longer than to interpret it for the few rows of a test.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
