@@ -16,9 +16,10 @@ import wire
 from machine import cpu_seconds
 from programs import Failed, Unavailable
 from report import Case, Column, Sample, Section
-from servers import Target
+from servers import Server, Target
 
 PATIENCE_S = 30
+SHAPES = ((1, 1), (100, 1), (100, 10))  # records and partitions of a transaction
 BATCHES = 20_000
 PRODUCERS = 50
 IDEMPOTENCE_TARGET_US = 3
@@ -34,13 +35,12 @@ _numbers = itertools.count(1)
 
 def sections(seconds: float) -> list[Section]:
     """Rows of `seconds` each."""
-    shapes = [(1, 1), (100, 1), (100, 10)]
     return [
         Section(
             "transactions",
             "Transactions: begin, produce, commit, one after the other; librdkafka",
             TRANSACTION_COLUMNS,
-            [_transactions_case(records, partitions, seconds) for records, partitions in shapes],
+            [_transactions_case(records, partitions, seconds) for records, partitions in SHAPES],
         ),
         Section(
             "idempotence",
@@ -53,22 +53,32 @@ def sections(seconds: float) -> list[Section]:
 
 def _transactions_case(records: int, partitions: int, seconds: float) -> Case:
     def measure(target: Target) -> Sample:
-        if find_spec("confluent_kafka") is None:
-            raise Unavailable("confluent_kafka is not installed")
-        server = target.server
-        with wire.topic(server, partitions) as topic:
-            producer = _producer(f"{server.host}:{server.port}")
-            _transaction(producer, topic, records, partitions)
-            taken = []
-            cpu_before, begun_at = cpu_seconds(server.pid), time.perf_counter()
-            while (now := time.perf_counter()) < begun_at + seconds or not taken:
-                _transaction(producer, topic, records, partitions)
-                taken.append(time.perf_counter() - now)
-            elapsed = time.perf_counter() - begun_at
-            server_us = (cpu_seconds(server.pid) - cpu_before) / len(taken) * 1e6
-        return {"rate": len(taken) / elapsed, "p50_ms": sorted(taken)[len(taken) // 2] * 1e3, "server_us": server_us}
+        return commit_transactions(target.server, records, partitions, seconds)
 
-    return Case(f"{records:>3} records, {partitions:>2} partitions", measure)
+    return Case(name_shape(records, partitions), measure)
+
+
+def name_shape(records: int, partitions: int) -> str:
+    """Return the name of a row."""
+    return f"{records:>3} records, {partitions:>2} partitions"
+
+
+def commit_transactions(server: Server, records: int, partitions: int, seconds: float, warm_up: int = 1) -> Sample:
+    """Commit transactions for some seconds, after some to warm up; return the figures of `TRANSACTION_COLUMNS`."""
+    if find_spec("confluent_kafka") is None:
+        raise Unavailable("confluent_kafka is not installed")
+    with wire.topic(server, partitions) as topic:
+        producer = _producer(f"{server.host}:{server.port}")
+        for _ in range(warm_up):
+            _transaction(producer, topic, records, partitions)
+        taken: list[float] = []
+        cpu_before, begun_at = cpu_seconds(server.pid), time.perf_counter()
+        while (now := time.perf_counter()) < begun_at + seconds or not taken:
+            _transaction(producer, topic, records, partitions)
+            taken.append(time.perf_counter() - now)
+        elapsed = time.perf_counter() - begun_at
+        server_us = (cpu_seconds(server.pid) - cpu_before) / len(taken) * 1e6
+    return {"rate": len(taken) / elapsed, "p50_ms": sorted(taken)[len(taken) // 2] * 1e3, "server_us": server_us}
 
 
 def _producer(bootstrap: str) -> Any:
