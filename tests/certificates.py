@@ -20,6 +20,17 @@ from cryptography.hazmat.primitives.serialization import (
 
 DAY = datetime.timedelta(days=1)
 LOCALHOST = ("localhost", "127.0.0.1")
+SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Signed(NamedTuple):
@@ -90,6 +101,8 @@ class Authority:
             .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         )
+        if is_authority:  # of one that does not say so, Python 3.13 accepts no certificate
+            builder = builder.add_extension(SIGNS_CERTIFICATES, critical=True)
         if hosts:
             names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)

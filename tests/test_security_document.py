@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import socket
+import ssl
 import tempfile
 from pathlib import Path
 
@@ -26,6 +28,11 @@ def test_the_tls_steps_print_the_documented_output(tmp_path: Path) -> None:
         address = line.removeprefix("minibroker listens on ").strip()
         assert line == serve[2].replace("127.0.0.1:9093", address)
         assert printed(use[0], use[1], address, tmp_path) == use[2]
+        host, number = address.rsplit(":", 1)
+        strict = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+        strict.verify_flags |= ssl.VERIFY_X509_STRICT  # the default of Python 3.13
+        with socket.create_connection((host, int(number))) as plain, strict.wrap_socket(plain, server_hostname=host):
+            pass
     assert printed(embed[0], embed[1], "", tmp_path) == embed[2]
     port = str(free_ports())
     measured = measure[1].replace("127.0.0.1:9093", "127.0.0.1:0").replace("9464", port)
