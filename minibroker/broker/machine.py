@@ -34,6 +34,7 @@ DESCRIPTORS = 1 << 20
 STDERR = 2
 SWITCH_SECONDS = 0.0001
 TABLE_DESCRIPTORS = 1 << 16  # half a megabyte of the kernel's memory
+YOUNG_OBJECTS = 700  # Python 3.13 has 2,000 of them, ten times of which are more than should be unseen
 UNSEEN_OBJECTS = 16_000  # newer than the last full collection: to go through them and free them all takes 10 ms
 COLLECTION_SECONDS = 10.0  # between two looks whether it is time
 IDLE_SECONDS = 1.0
@@ -83,8 +84,8 @@ def freeze_objects_for_gc() -> Freezing:
     Python 3.14.0 to 3.14.4 ignore that number: they go through old objects in small portions.
     """
     gc.freeze()
-    young, middle, _ = gc.get_threshold()
-    gc.set_threshold(young, middle, max(UNSEEN_OBJECTS // (young * middle) - 1, 1))
+    middle = gc.get_threshold()[1]
+    gc.set_threshold(YOUNG_OBJECTS, middle, max(UNSEEN_OBJECTS // (YOUNG_OBJECTS * middle) - 1, 1))
     freezing = Freezing()
     gc.callbacks.append(freezing)
     return freezing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -151,7 +152,8 @@ def test_defaults_of_many_values_and_many_branches_are_rejected() -> None:
 
 @pytest.mark.parametrize("place", ["default", "other"])
 def test_too_deeply_nested_values_make_a_schema_invalid(place: str) -> None:
-    nested = "[" * 900 + "]" * 900
+    depth = 900 if sys.version_info < (3, 12) else 200_000  # later ones nest C deeper than code
+    nested = "[" * depth + "]" * depth
     text = f'{{"type":"record","name":"R","fields":[{{"name":"a","type":"int","{place}":{nested}}}]}}'
     with pytest.raises(InvalidSchema, match="nested too deep"):
         assert avro.parse(text, {}).canonical

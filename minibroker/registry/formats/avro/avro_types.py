@@ -106,10 +106,10 @@ class Parser:
         self._depth = 0
 
     def parse(self, text: str) -> AvroType:
-        """Parse a schema. Raises InvalidSchema."""
+        """Parse a schema. Raises InvalidSchema, and RecursionError for one that is nested too deep."""
         try:
             node = parse_json(text)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise InvalidSchema(str(error)) from None
         return self._parse_type(node, None)
 
