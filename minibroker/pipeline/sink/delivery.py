@@ -29,7 +29,6 @@ from minibroker.pipeline.sink.sender import Sender
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.pipeline.sink.task import Counted, TaskWriter
 
-_IDEMPOTENT_PRODUCE_VERSION: Final = 12
 _PATIENCE_MS: Final = 5_000  # for requests that may fail
 
 
@@ -40,7 +39,6 @@ class Open:
     transactional_id: str
     producer_id: int
     epoch: int
-    generation: sink_transaction.Generation
     marker: int
 
 
@@ -67,9 +65,7 @@ def write_at_least_once(settings: SinkSettings, batches: Iterable[pa.RecordBatch
 
         if settings.idempotent:
             renew()
-        sender = Sender(
-            client, settings, identity, _IDEMPOTENT_PRODUCE_VERSION, renew=renew if settings.idempotent else None
-        )
+        sender = Sender(client, settings, identity, renew=renew if settings.idempotent else None)
         return Delivered(_write_batches(TaskWriter(client, settings, sender, task), batches).rows)
 
 
@@ -98,7 +94,7 @@ def write_exactly_once(
             try_to_abort(settings, transaction)
             raise
         identity = transaction.identity
-        left = Open(transactional_id, identity.producer_id, identity.epoch, transaction.generation, number + 1)
+        left = Open(transactional_id, identity.producer_id, identity.epoch, number + 1)
         return Delivered(writer.counted.rows, left)
 
 
@@ -141,21 +137,14 @@ def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
 
 def make_sender(transaction: sink_transaction.Transaction, client: Client, settings: SinkSettings) -> Sender:
     """Return a sender that writes into a transaction."""
-    version = sink_transaction.PRODUCE_VERSIONS[transaction.generation]
-    return Sender(client, settings, transaction.identity, version, before=transaction.add)
+    return Sender(client, settings, transaction.identity, before=transaction.add)
 
 
 def try_to_abort(settings: SinkSettings, transaction: sink_transaction.Transaction) -> None:
     """Try to abort, so that readers need not wait. A takeover of the id, or the timeout, would also do it."""
-    impatient, transactional_id, identity = (
-        _shorten_timeouts(settings),
-        transaction.transactional_id,
-        transaction.identity,
-    )
+    impatient, transactional_id = _shorten_timeouts(settings), transaction.transactional_id
     with suppress(sink_transaction.WriteFailed), connect_client(impatient) as client:
-        sink_transaction.Transaction(client, impatient, transactional_id, identity, transaction.generation).end(
-            commit=False
-        )
+        sink_transaction.Transaction(client, impatient, transactional_id, transaction.identity).end(commit=False)
 
 
 def _is_committed(settings: SinkSettings, left: Open) -> bool:
@@ -180,7 +169,7 @@ def _shorten_timeouts(settings: SinkSettings) -> SinkSettings:
 
 def _resume_transaction(client: Client, settings: SinkSettings, left: Open) -> sink_transaction.Transaction:
     identity = sink_transaction.Identity(left.producer_id, left.epoch, left.transactional_id)
-    return sink_transaction.Transaction(client, settings, left.transactional_id, identity, left.generation)
+    return sink_transaction.Transaction(client, settings, left.transactional_id, identity)
 
 
 def _write_batches(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> Counted:

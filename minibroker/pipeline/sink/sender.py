@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from minibroker.client.client_errors import ClientError, get_error_name, is_retriable_code
 from minibroker.client.cluster_client import Sent
+from minibroker.client.producer_identity import PRODUCE_VERSION
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.batch_settings import EncodeError
 from minibroker.pipeline.encode.encoder import encode_rows
@@ -61,9 +62,8 @@ Queues = dict[TopicPartition, Iterator[Outgoing]]  # the source of further batch
 class Sender:
     """Produces rows to brokers under an identity.
 
-    `version` is the newest Produce version to use. `before` is called with the partitions of a request before it is
-    sent. `renew` gives the identity a new producer id when a partition has lost its sequences; without it that is an
-    error.
+    `before` is called with the partitions of a request before it is sent. `renew` gives the identity a new producer id
+    when a partition has lost its sequences; without it that is an error.
     """
 
     def __init__(
@@ -71,14 +71,12 @@ class Sender:
         client: Client,
         settings: SinkSettings,
         identity: Identity,
-        version: int,
         before: Callable[[Iterable[TopicPartition]], None] | None = None,
         renew: Callable[[], None] | None = None,
     ) -> None:
         self._client = client
         self._settings = settings
         self._identity = identity
-        self._version = version
         self._before = before
         self._renew = renew
 
@@ -158,7 +156,7 @@ class Sender:
         for node_id, batches in by_node.items():
             for some in _group_by_request(batches, self._settings.max_request_bytes):
                 lowest = _ZSTD_VERSION if self._settings.batches.codec is Compression.ZSTD else _FORMAT_2_VERSION
-                request = self._client.send(self._make_request(some), node_id, lowest=lowest, highest=self._version)
+                request = self._client.send(self._make_request(some), node_id, lowest=lowest, highest=PRODUCE_VERSION)
                 sent.append((some, request))
         return sent
 

@@ -1,27 +1,26 @@
 """The transactions of one transactional id, as requests to its coordinators: begin, add, mark and end.
 
-Both generations of the protocol are supported (KIP-890 is the second). `delivery` knows when a transaction ends, and
-what its marker means; the sender writes records.
+The requests are those of the first generation, before KIP-890, which all brokers since 0.11 accept. `delivery` knows
+when a transaction ends, and what its marker means; the sender writes records.
 """
 
 from __future__ import annotations
 
 import struct
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from minibroker.client.client_connection import NEWEST
-from minibroker.client.client_errors import ClientError, get_error_name, is_retriable_code
+from minibroker.client.client_errors import ClientError, check_error_code
+from minibroker.client.producer_identity import ADD_PARTITIONS_VERSION, END_VERSION
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.encode.batch_settings import Producer
 from minibroker.pipeline.log_source import PipelineError, TopicPartition
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.cluster import ApiVersionsRequest
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from minibroker.protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
@@ -122,16 +121,9 @@ def request_producer_id(client: Client) -> tuple[int, int]:
         raise WriteFailed(f"{error}{remedy}") from None
 
 
-Generation = Literal[1, 2]
-
-# The newest Produce versions of each generation: 12 and newer are of the second.
-PRODUCE_VERSIONS: Final[dict[Generation, int]] = {1: 11, 2: 12}
-_END_VERSIONS: Final[dict[Generation, int]] = {1: 4, 2: 5}
-_OFFSETS_VERSIONS: Final[dict[Generation, int]] = {1: 4, 2: 5}
-_ADD_PARTITIONS_VERSION: Final = 3  # newer ones are for brokers
+_OFFSETS_VERSION: Final = 4  # newer ones are of the second generation
 _STABLE_OFFSET_FETCH_VERSION: Final = 7  # Kafka 2.5
 _MARKER_PARTITION: Final = 0
-_CONCURRENT_BACKOFF_MS: Final = 20  # the last transaction's markers will be written soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,61 +137,44 @@ class Marker:
 class Transaction:
     """The transactions of one transactional id, which is also the id of the group with its marker.
 
-    `generation` is the cluster's; with None the cluster is asked.
+    Its methods raise `Fenced` if another producer has the id, or the transaction took too long, and `WriteFailed`.
     """
 
     def __init__(
-        self,
-        client: Client,
-        settings: SinkSettings,
-        transactional_id: str,
-        identity: Identity | None = None,
-        generation: Generation | None = None,
+        self, client: Client, settings: SinkSettings, transactional_id: str, identity: Identity | None = None
     ) -> None:
         self._client = client
         self._settings = settings
         self.transactional_id = transactional_id
         self.identity = identity or Identity(transactional_id=transactional_id)
-        self.generation = generation or find_generation(client)
         self._partitions: set[TopicPartition] = set()
 
     def begin(self) -> None:
-        """Take the id over: fence its last producer, and abort an open transaction. Raises `WriteFailed`."""
-        answer = self._ask_coordinator(
-            "transaction",
-            "taking over",
-            lambda: InitProducerIdRequest(
-                transactional_id=self.transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms
-            ),
+        """Take the id over: fence its last producer, and abort an open transaction."""
+        request = InitProducerIdRequest(
+            transactional_id=self.transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms
         )
+        answer = self._ask_coordinator("transaction", "taking over", request)
         self.identity.become(answer.producer_id, answer.producer_epoch)
 
     def fetch_marker(self) -> Marker | None:
-        """Return the newest marker of ended transactions. Raises `WriteFailed`.
+        """Return the newest marker of ended transactions.
 
         While an open transaction has a marker, it is unknown: `begin` aborts such a transaction.
         """
-        answer = self._ask_coordinator(
-            "group",
-            "fetching the marker",
-            lambda: OffsetFetchRequest(group_id=self.transactional_id, topics=None, require_stable=True),
-            _STABLE_OFFSET_FETCH_VERSION,
-            _STABLE_OFFSET_FETCH_VERSION,
-        )
+        request = OffsetFetchRequest(group_id=self.transactional_id, topics=None, require_stable=True)
+        version = _STABLE_OFFSET_FETCH_VERSION
+        answer = self._ask_coordinator("group", "fetching the marker", request, version, version)
         found = [each for topic in answer.topics for each in topic.partitions if each.committed_offset >= 0]
         newest = max(found, key=lambda each: each.committed_offset, default=None)
         return None if newest is None else Marker(newest.committed_offset, newest.metadata or "")
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions to the transaction before they are written to. Raises `Fenced` and `WriteFailed`."""
+        """Add partitions to the transaction before they are written to."""
         new = set(partitions) - self._partitions
-        if new and self.generation == 1:
-            self._ask_coordinator(
-                "transaction",
-                "adding partitions",
-                lambda: self._make_partitions_request(new),
-                highest=_ADD_PARTITIONS_VERSION,
-            )
+        if new:
+            request = self._make_partitions_request(new)
+            self._ask_coordinator("transaction", "adding partitions", request, highest=ADD_PARTITIONS_VERSION)
         self._partitions |= new
 
     def _make_partitions_request(self, new: set[TopicPartition]) -> AddPartitionsToTxnRequest:
@@ -208,21 +183,11 @@ class Transaction:
         return AddPartitionsToTxnRequest(**self._get_producer_fields("v3_and_below_"), v3_and_below_topics=topics)
 
     def put_marker(self, marker: Marker) -> None:
-        """Put a marker into the transaction, for each of its topics, so that it survives until the last one is deleted.
-
-        Raises `Fenced` and `WriteFailed`.
-        """
-        if self.generation == 1:
-            self._ask_coordinator(
-                "transaction",
-                "adding the marker",
-                lambda: AddOffsetsToTxnRequest(**self._get_producer_fields(), group_id=self.transactional_id),
-            )
+        """Put a marker into the transaction, for each of its topics: so it stays until the last one is deleted."""
+        request = AddOffsetsToTxnRequest(**self._get_producer_fields(), group_id=self.transactional_id)
+        self._ask_coordinator("transaction", "adding the marker", request)
         self._ask_coordinator(
-            "group",
-            "committing the marker",
-            lambda: self._make_marker_request(marker),
-            highest=_OFFSETS_VERSIONS[self.generation],
+            "group", "committing the marker", self._make_marker_request(marker), highest=_OFFSETS_VERSION
         )
 
     def _make_marker_request(self, marker: Marker) -> TxnOffsetCommitRequest:
@@ -240,19 +205,10 @@ class Transaction:
         )
 
     def end(self, commit: bool) -> None:
-        """Commit or abort. Then the identity is that of the next transaction.
-
-        It may be called again. Raises `Fenced` if the transaction no longer exists, and `WriteFailed`.
-        """
-        answer = self._ask_coordinator(
-            "transaction",
-            "committing" if commit else "aborting",
-            lambda: EndTxnRequest(**self._get_producer_fields(), committed=commit),
-            highest=_END_VERSIONS[self.generation],
-        )
+        """Commit or abort. It may be called again. Raises `Fenced` also if the transaction no longer exists."""
+        request = EndTxnRequest(**self._get_producer_fields(), committed=commit)
+        self._ask_coordinator("transaction", "committing" if commit else "aborting", request, highest=END_VERSION)
         self._partitions.clear()
-        if self.generation == 2:
-            self.identity.become(answer.producer_id, answer.producer_epoch)
 
     def _get_producer_fields(self, prefix: str = "") -> dict[str, Any]:
         """Return the fields with the producer, which all these requests have."""
@@ -266,56 +222,31 @@ class Transaction:
         self,
         kind: Literal["group", "transaction"],
         what: str,
-        request: Callable[[], Message],
+        request: Message,
         lowest: int = 0,
         highest: int = NEWEST,
     ) -> Any:
         """Return the coordinator's answer without an error. Retry within the delivery timeout."""
-        deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
-        backoff_ms = self._settings.retry_backoff_ms
-        while True:
-            try:
-                node_id = self._client.coordinator(kind, self.transactional_id)
-                answer = self._client.request(request(), node_id, lowest=lowest, highest=highest)
-            except ClientError as error:
-                if not error.retriable or time.monotonic() > deadline:
-                    raise WriteFailed(f"transactional id {self.transactional_id}: {what}: {error}") from None
-                code, said = int(ErrorCode.NETWORK_EXCEPTION), str(error)
-            else:
-                code = next(iter(collect_error_codes(answer)), int(ErrorCode.NONE))
-                if code == ErrorCode.NONE:
-                    return answer
-                said = f"{self._client.address(node_id)}: {get_error_name(code)}"
-            if not is_retriable_code(code) or time.monotonic() > deadline:
-                raise self._make_failure(code, f"transactional id {self.transactional_id}: {what}: {said}")
-            if code == ErrorCode.CONCURRENT_TRANSACTIONS:
-                time.sleep(min(_CONCURRENT_BACKOFF_MS, backoff_ms) / 1000)
-                continue
-            self._client.refresh()
-            time.sleep(backoff_ms / 1000)
-            backoff_ms = min(2 * backoff_ms, self._settings.retry_backoff_max_ms)
 
-    def _make_failure(self, code: int, message: str) -> WriteFailed:
+        def ask() -> Any:
+            node_id = self._client.coordinator(kind, self.transactional_id)
+            answer = self._client.request(request, node_id, lowest=lowest, highest=highest)
+            for code in collect_error_codes(answer):
+                check_error_code(code, self._client.address(node_id))
+            return answer
+
+        try:
+            return self._client.retry(ask, self._settings.delivery_timeout_ms)
+        except ClientError as error:
+            raise self._make_failure(error.code, f"transactional id {self.transactional_id}: {what}: {error}") from None
+
+    def _make_failure(self, code: int | None, message: str) -> WriteFailed:
         if code in FENCED or code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING):
             return Fenced(message)
         if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             given = self._settings.transaction_timeout_ms
             return WriteFailed(f"{message}: kafka.transaction.timeout.ms={given} is above the broker's maximum")
         return WriteFailed(message)
-
-
-def find_generation(client: Client) -> Generation:
-    """Return the cluster's protocol: the second if its feature `transaction.version` is 2 or more."""
-    try:
-        answer = client.retry(
-            lambda: client.request(
-                ApiVersionsRequest(client_software_name="minibroker-pipeline", client_software_version="1")
-            )
-        )
-    except ClientError as error:
-        raise WriteFailed(str(error)) from None
-    levels = {feature.name: feature.max_version_level for feature in answer.finalized_features or []}
-    return 2 if levels.get("transaction.version", 0) >= 2 else 1
 
 
 def _group_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

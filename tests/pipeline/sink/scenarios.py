@@ -17,8 +17,8 @@ from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.sink import delivery
 from minibroker.pipeline.sink.delivery import Delivered, Open
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
-from minibroker.pipeline.sink.sink_transaction import Fenced, WriteFailed, find_generation
-from minibroker.protocol.messages.cluster import UpdateFeaturesRequest
+from minibroker.pipeline.sink.sink_transaction import Fenced, WriteFailed
+from minibroker.protocol.messages.cluster import ApiVersionsRequest, UpdateFeaturesRequest
 from tests.pipeline.sink.committed import create_topic, values
 
 NUMBERS = count()
@@ -52,6 +52,11 @@ def set_generation(broker: Broker, generation: int) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while find_generation(client) != generation:  # Apache Kafka's brokers learn of it after its controller
             assert time.monotonic() < deadline
+
+
+def find_generation(client: Client) -> int:
+    answer = client.request(ApiVersionsRequest(client_software_name="tests", client_software_version="1"))
+    return {each.name: each.max_version_level for each in answer.finalized_features or []}.get("transaction.version", 1)
 
 
 def settings_for(broker: Broker, topic: str, **options: str) -> SinkSettings:

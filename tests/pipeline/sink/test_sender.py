@@ -92,7 +92,7 @@ def send(
     renew: Callable[[], None] | None = None,
     partitions: Sequence[TopicPartition] = (ONE,),
 ) -> None:
-    sender = Sender(client, settings, identity or Identity(7, 3), 12, renew=renew)  # type: ignore[arg-type]
+    sender = Sender(client, settings, identity or Identity(7, 3), renew=renew)  # type: ignore[arg-type]
     sender.send({partition: rows(count) for partition in partitions})
 
 
