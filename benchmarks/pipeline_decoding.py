@@ -40,7 +40,6 @@ IN_DETAIL = ("format 2", "format 2, zstd", "format 1")  # logs that are decoded 
 LOGS: dict[str, BatchSettings | tuple[int, Compression]] = {
     "format 2": BatchSettings(),
     **{f"format 2, {codec.name.lower()}": BatchSettings(codec=codec) for codec in Compression if codec},
-    "format 2, elided": BatchSettings(elide_attributes=True),
     "format 2, one batch": BatchSettings(batch_bytes=1 << 30),
     "format 2, a record a batch": BatchSettings(batch_records=1),
     "format 1": (1, Compression.NONE),

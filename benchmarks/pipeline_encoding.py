@@ -28,7 +28,6 @@ SIZES = ((100, 200_000), (1000, 50_000))
 CASES = {
     "format 2": BatchSettings(),
     "format 2, batches of 64 KB": BatchSettings(batch_bytes=65536),
-    "format 2, elided": BatchSettings(elide_attributes=True),
     **{f"format 2, {codec.name.lower()}": BatchSettings(codec=codec) for codec in Compression if codec},
 }
 

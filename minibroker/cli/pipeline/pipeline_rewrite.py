@@ -34,10 +34,6 @@ LARGEST_BATCH_BYTES = 1 << 20  # accepted and returned by every broker with defa
     "--batch-size", "batch_bytes", type=click.IntRange(1, LARGEST_BATCH_BYTES), metavar="BYTES",
     help="Combine records into batches of this many bytes before compression.  [default: unchanged]",
 )  # fmt: skip
-@click.option(
-    "--elide/--no-elide", "elide", default=None,
-    help="Leave out the attributes byte of records, or restore it.  [default: unchanged]",
-)  # fmt: skip
 @make_json_option("Print a JSON object.")
 @pipeline_shared.add_engine_option
 @pipeline_shared.add_spark_options
@@ -48,7 +44,6 @@ def rewrite(
     compression: str | None,
     level: int | None,
     batch_bytes: int | None,
-    elide: bool | None,
     as_json: bool,
     engine: pipeline_shared.Engine,
     master: str,
@@ -57,7 +52,7 @@ def rewrite(
     """Copy a log directory in message format 2, with another codec or batch size.
 
     Offsets, timestamps, producers, transactions and leader epochs stay the same, and a broker can serve the new
-    directory. Kafka's own topics are copied; topic configs that name a format or codec are updated. After a kill, run
+    directory. Kafka's own topics are copied; topic configs that name a format or codec are listed. After a kill, run
     it again with the same options to continue; when all is done, that does nothing.
 
     \b
@@ -69,7 +64,7 @@ def rewrite(
     from minibroker.protocol.records.compression import Compression
 
     codec = None if compression is None else Compression[compression.upper()]
-    settings = RewriteSettings(codec, level, batch_bytes, elide)
+    settings = RewriteSettings(codec, level, batch_bytes)
     with Rewriting(path, output, settings, topics) as rewriting:  # it refuses what cannot be, before Spark starts
         if rewriting.finished is None:
             locally = pipeline_shared.runs_locally(
@@ -96,7 +91,7 @@ def print_report(report: Report) -> None:
         if space.lost_bytes:
             click.echo(f"{space.topic}: {space.lost_bytes} bytes at the end were torn by a crash, and are gone")
     for topic, name, value in report.configs:
-        click.echo(f"{topic}: {name} {'is' if report.configs_changed else 'must be set to'} {value}")
+        click.echo(f"{topic}: {name} must be set to {value} on the broker")
     copied = "1 other log was" if len(report.copied) == 1 else f"{len(report.copied)} other logs were"
     click.echo(f"{report.target} is complete; {copied} copied to it")
 

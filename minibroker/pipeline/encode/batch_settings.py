@@ -21,15 +21,13 @@ class BatchSettings:
 
     A batch has at most `batch_bytes` before compression and at most `batch_records` records, but at least one. `level`
     is the codec's; None is its default. With `timestamp_type` 1 (log append time), a batch ends where the timestamp
-    changes, as all its records share one. `elide_attributes` leaves out the attributes byte of each record (bit 7 of
-    the batch's attributes, KIP-931). Raises `EncodeError` for contradicting settings.
+    changes, as all its records share one. Raises `EncodeError` for contradicting settings.
     """
 
     codec: Compression = Compression.NONE
     level: int | None = None
     batch_bytes: int = 16384
     batch_records: int | None = None
-    elide_attributes: bool = False
     timestamp_type: int = CREATE_TIME
 
     def __post_init__(self) -> None:

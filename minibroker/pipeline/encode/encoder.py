@@ -3,7 +3,7 @@
 It makes the bytes of many records at once, then a header before each batch; records never become objects. `cutting.py`
 cuts the batches. The layout of records is drawn in `minibroker.protocol.records.record`.
 
-    |varints: length, (attributes 0), timestamp delta, offset delta, key length|key|value length|value|headers|
+    |varints: length, attributes 0, timestamp delta, offset delta, key length|key|value length|value|headers|
 
 Each part is a column of binary values. When they are joined row by row, one buffer has the data, record after record.
 It is the payload of the batches.
@@ -26,7 +26,6 @@ from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatc
 from minibroker.protocol.records.batch import (
     CRC_POSITION,
     CRC_START,
-    ELIDED_BIT,
     HEADER,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -72,12 +71,12 @@ def encode_origins(
         return
     columns = cutting.make_columns(rows, base_offset)
     blocks = None if columns.headers is None else encode_header_blocks(columns.headers)
-    sizes = bound_sizes(columns, blocks, settings.elide_attributes)
+    sizes = bound_sizes(columns, blocks)
     writer = _Writer(columns, settings, origins)
     for chunk in cutting.iterate_chunks(columns, sizes, settings, origins):
         start, end, starts = chunk
         some = None if blocks is None else blocks.slice(start, end)
-        payloads = encode_records(columns.slice(start, end), some, starts, settings.elide_attributes)
+        payloads = encode_records(columns.slice(start, end), some, starts)
         yield from writer.batches(chunk, payloads)
 
 
@@ -89,11 +88,7 @@ class _Writer:
         self._settings = settings
         self._origins = origins
         self._next = 0  # the index of the next origin
-        self._attributes = (
-            settings.codec
-            | (TIMESTAMP_TYPE_BIT if settings.timestamp_type == LOG_APPEND_TIME else 0)
-            | (ELIDED_BIT if settings.elide_attributes else 0)
-        )
+        self._attributes = settings.codec | (TIMESTAMP_TYPE_BIT if settings.timestamp_type == LOG_APPEND_TIME else 0)
 
     def batches(self, chunk: cutting.Chunk, payloads: Iterator[memoryview]) -> Iterator[EncodedBatch]:
         """Yield the batches of a chunk."""
@@ -183,7 +178,7 @@ def _flatten_headers(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryAr
     return keys.cast(pa.binary()), values.cast(pa.binary())
 
 
-def bound_sizes(columns: cutting.Columns, blocks: HeaderBlocks | None, is_elided: bool) -> Int64s:
+def bound_sizes(columns: cutting.Columns, blocks: HeaderBlocks | None) -> Int64s:
     """Return the largest size of each row as a record in any batch, in bytes. Raises `EncodeError` from 2 GiB on."""
     span = int(columns.offsets[-1] - columns.offsets[0])
     times = columns.timestamps_ms
@@ -192,16 +187,14 @@ def bound_sizes(columns: cutting.Columns, blocks: HeaderBlocks | None, is_elided
     bodies = _measure_sizes(cutting.measure_lengths(columns.key)) + _measure_sizes(
         cutting.measure_lengths(columns.value)
     )
-    bodies += deltas + (0 if is_elided else 1) + (1 if blocks is None else blocks.sizes)
+    bodies += deltas + 1 + (1 if blocks is None else blocks.sizes)
     sizes = bodies + measure_varints(encode_zigzag(bodies))
     if sizes.max() > _MAX_PAYLOAD_BYTES:
         raise EncodeError(f"a record of {sizes.max()} bytes: a batch holds less than 2 GiB")
     return sizes
 
 
-def encode_records(
-    columns: cutting.Columns, blocks: HeaderBlocks | None, starts: Int64s, is_elided: bool
-) -> Iterator[memoryview]:
+def encode_records(columns: cutting.Columns, blocks: HeaderBlocks | None, starts: Int64s) -> Iterator[memoryview]:
     """Return the records of each of the batches that begin at the rows `starts`, of which the first is 0."""
     counts = np.diff(starts, append=len(columns))
     timestamp_deltas = encode_zigzag(columns.timestamps_ms - np.repeat(columns.timestamps_ms[starts], counts))
@@ -213,10 +206,8 @@ def encode_records(
         + _measure_sizes(key_lengths)
         + _measure_sizes(value_lengths)
     )
-    bodies += (0 if is_elided else 1) + (1 if blocks is None else blocks.sizes)
-    head = [timestamp_deltas, offset_deltas, encode_zigzag(key_lengths)]
-    if not is_elided:
-        head.insert(0, np.zeros(len(columns), np.uint64))
+    bodies += 1 + (1 if blocks is None else blocks.sizes)
+    head = [np.zeros(len(columns), np.uint64), timestamp_deltas, offset_deltas, encode_zigzag(key_lengths)]
     joined = cutting.join_columns(
         encode_varint_rows([encode_zigzag(bodies), *head]),
         columns.key,

@@ -23,7 +23,6 @@ from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartit
 from minibroker.pipeline.rewriting import rewrite_settings
 from minibroker.protocol.records.batch import (
     COMPRESSION_MASK,
-    ELIDED_BIT,
     HEADER_BYTES,
     MAGIC,
     MAX_SEQUENCE,
@@ -32,7 +31,6 @@ from minibroker.protocol.records.batch import (
 )
 from minibroker.protocol.records.building import assemble_batch
 from minibroker.protocol.records.compression import compress, decompress
-from minibroker.protocol.records.restarting import elide_attributes_of_payload, restore_attributes_of_payload
 
 COLUMNS = ("key", "value", "offset", "timestampMs", "headers")
 ENCODED_COLUMNS = ["timestamp" if name == "timestampMs" else name for name in COLUMNS]  # in ms, too
@@ -169,7 +167,6 @@ class Converter:
             target.codec,
             self._settings.level,
             rewrite_settings.UNBOUNDED_BYTES if target.way is rewrite_settings.Way.ALONE else batch_bytes,
-            elide_attributes=target.elide,
             timestamp_type=timestamp_type,
         )
 
@@ -245,15 +242,8 @@ def _find_producer(stretch: Stretch, offset: int) -> Producer:
 
 
 def recode_batch(source: Source, level: int | None) -> bytearray:
-    """Return the batch with the same records under another codec, or with or without their attributes byte."""
-    header, target = source.header, source.target
+    """Return the batch with the same records under another codec."""
+    header, codec = source.header, source.target.codec
     payload = decompress(header.compression, memoryview(source.data)[HEADER_BYTES:], MAX_BATCH_BYTES)
-    elision = header.attributes & ELIDED_BIT
-    if target.elide and not elision:
-        shorter = elide_attributes_of_payload(bytes(payload), header.record_count)
-        if shorter is not None:
-            payload, elision = shorter, ELIDED_BIT
-    elif elision and not target.elide:
-        payload, elision = restore_attributes_of_payload(bytes(payload), header.record_count), 0
-    attributes = header.attributes & ~(COMPRESSION_MASK | ELIDED_BIT) | target.codec | elision
-    return assemble_batch(header._replace(attributes=attributes), compress(target.codec, payload, level))
+    attributes = header.attributes & ~COMPRESSION_MASK | codec
+    return assemble_batch(header._replace(attributes=attributes), compress(codec, payload, level))

@@ -9,10 +9,11 @@ from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import Any
 
+from minibroker.pipeline.directory.cluster_metadata import read_metadata
 from minibroker.pipeline.engines import Engine, Here
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentRewriter, SegmentTask
-from minibroker.pipeline.rewriting.topic_configs import Change, update_configs
+from minibroker.pipeline.rewriting.topic_configs import Change, list_changes
 from minibroker.pipeline.rewriting.workspace import Plan, Workspace, make_plan
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
@@ -48,17 +49,12 @@ class TopicSpace:
 
 @dataclass(frozen=True)
 class Report:
-    """The topics that were rewritten, the logs that were copied, and the changes of configs.
-
-    `configs_changed` is whether the changes were made. If not, the metadata is
-    elsewhere and must be changed there.
-    """
+    """The topics that were rewritten, the logs that were copied, and the configs to set on a broker."""
 
     target: str
     topics: Sequence[TopicSpace]
     copied: Sequence[str]
     configs: Sequence[Change]
-    configs_changed: bool
 
     @property
     def total(self) -> TopicSpace:
@@ -73,7 +69,6 @@ class Report:
             "topics": [vars(each) | {"ratio": each.ratio} for each in self.topics],
             "copied": list(self.copied),
             "configs": [change._asdict() for change in self.configs],
-            "configs_changed": self.configs_changed,
         }
 
 
@@ -83,7 +78,7 @@ def parse_report(target: str, parsed: Mapping[str, Any]) -> Report:
         TopicSpace(**{name: value for name, value in each.items() if name != "ratio"}) for each in parsed["topics"]
     ]
     configs = [Change(**each) for each in parsed["configs"]]
-    return Report(target, topics, tuple(parsed["copied"]), configs, parsed["configs_changed"])
+    return Report(target, topics, tuple(parsed["copied"]), configs)
 
 
 def measure_space(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> list[TopicSpace]:
@@ -163,8 +158,8 @@ class Rewriting:
         for log in plan.copied:
             workspace.copy_log(plan, log)
         workspace.copy_files(plan)
-        configs, are_made = update_configs(self.target, plan.topics, self.settings, is_clean=plan.is_clean)
-        report = Report(self.target, measure_space(segments), plan.copied, configs, are_made)
+        configs = list_changes(read_metadata(self.source).configs, plan.topics, self.settings)
+        report = Report(self.target, measure_space(segments), plan.copied, configs)
         workspace.end(plan, self.settings, report.as_json())
         return report
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodeError
-from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, ELIDED_BIT, MAGIC, MAX_SEQUENCE, BatchHeader
+from minibroker.protocol.records.batch import DELETE_HORIZON_BIT, MAGIC, MAX_SEQUENCE, BatchHeader
 from minibroker.protocol.records.compression import Compression
 
 DEFAULT_BATCH_BYTES = 16384
@@ -23,14 +23,13 @@ class RewriteSettings:
     """The form of all batches, which have format 2. None leaves a property of each batch as it is.
 
     `level` is the codec's. Without `batch_bytes` each batch stays one batch, and messages of formats 0 and 1 are joined
-    to batches of 16384 bytes. `elide` leaves out the attributes byte of records, or restores it. Raises `EncodeError`
+    to batches of 16384 bytes. Raises `EncodeError`
     for contradicting settings.
     """
 
     codec: Compression | None = None
     level: int | None = None
     batch_bytes: int | None = None
-    elide: bool | None = None
 
     def __post_init__(self) -> None:
         if self.level is not None and self.codec is None:
@@ -42,7 +41,7 @@ class Way(Enum):
     """How a batch is rewritten."""
 
     COPY = "its bytes stay"
-    RECODE = "its records stay as they are, under another codec, or with or without their attributes"
+    RECODE = "its records stay as they are, under another codec"
     ALONE = "its records are one batch again"
     JOIN = "its records are batched again, with those of its neighbours"
 
@@ -52,16 +51,13 @@ class Target(NamedTuple):
 
     way: Way
     codec: Compression
-    elide: bool
 
 
 def choose_target(header: BatchHeader, settings: RewriteSettings) -> Target:
     """Return the target of a batch by its header."""
     codec = Compression(header.compression) if settings.codec is None else settings.codec
-    was_elided = header.magic == MAGIC and header.attributes & ELIDED_BIT != 0
-    elide = was_elided if settings.elide is None else settings.elide
-    is_same = codec == header.compression and elide == was_elided and (settings.level is None or not codec)
-    return Target(_choose_rewrite_way(header, is_same, settings), codec, elide)
+    is_same = codec == header.compression and (settings.level is None or not codec)
+    return Target(_choose_rewrite_way(header, is_same, settings), codec)
 
 
 def _choose_rewrite_way(header: BatchHeader, is_same: bool, settings: RewriteSettings) -> Way:

@@ -142,7 +142,7 @@ def _compute_digest(source: str, tasks: Iterable[SegmentTask]) -> str:
 
 
 STATE = ".rewrite"
-VERSION = 2
+VERSION = 3
 KEPT = {LEADER_EPOCH_CHECKPOINT, ABORTED_TRANSACTIONS_CHECKPOINT, PARTITION_METADATA}
 OTHERS = {
     "version": "a rewriting by another version of minibroker",

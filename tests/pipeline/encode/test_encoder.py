@@ -16,7 +16,6 @@ from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartit
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, check_batch
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
-from minibroker.protocol.records.elision import elide_attributes
 from minibroker.protocol.records.payload import iterate_records
 from minibroker.protocol.records.record import Record
 from minibroker.protocol.records.validation import Rules, check_records
@@ -81,15 +80,6 @@ def test_a_change_of_log_append_time_ends_a_batch(records: list[Record]) -> None
         is_far = after.base_offset - before.base_offset > 2**31 - 1 or after.last_offset - before.base_offset >= 2**31
         assert is_far or before.max_timestamp != after.max_timestamp
     assert all(header.timestamp_type == LOG_APPEND_TIME for header in headers)
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@given(records=st.lists(_fields, min_size=1, max_size=20).map(lambda all: [Record(i, *f) for i, f in enumerate(all)]))
-def test_elided_attributes_equal_those_of_the_brokers_codec(codec: Compression, records: list[Record]) -> None:
-    (batch,) = encode_rows(rows_of(records), BatchSettings(codec=codec, batch_bytes=UNBOUNDED, elide_attributes=True))
-    full = build_batch(records, compression=codec)
-    assert batch.data == elide_attributes(full, check_batch(full))
-    assert list(iterate_records(batch.data)) == records
 
 
 @pytest.mark.parametrize(("codec", "level"), LEVELS)
@@ -197,9 +187,9 @@ def test_a_batch_does_not_end_before_its_last_record() -> None:
         list(encode_origins(rows_of(SMALL), BatchSettings(), [Origin(0, last_offset=3)]))
 
 
-@given(records=compacted(), codec=st.sampled_from(CODECS), elide=st.booleans())
-def test_the_pipelines_decoder_reads_encoded_batches(codec: Compression, records: list[Record], elide: bool) -> None:
-    settings = BatchSettings(codec, batch_bytes=500, elide_attributes=elide)
+@given(records=compacted(), codec=st.sampled_from(CODECS))
+def test_the_pipelines_decoder_reads_encoded_batches(codec: Compression, records: list[Record]) -> None:
+    settings = BatchSettings(codec, batch_bytes=500)
     rows = rows_of(records)
     partition = TopicPartition("orders", 0)
     request = ReadRequest("records", ("key", "value", "offset", "timestampMs", "headers"))

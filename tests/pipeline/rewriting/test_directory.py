@@ -9,7 +9,7 @@ import pytest
 
 from minibroker.pipeline.rewriting.directory import Report, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
-from minibroker.protocol.records.batch import ELIDED_BIT, set_checksum
+from minibroker.protocol.records.batch import set_checksum
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
 from minibroker.protocol.records.payload import get_uncompressed_payload
@@ -37,11 +37,9 @@ NEW = {
     "gzip": RewriteSettings(codec=Compression.GZIP, level=9),
     "snappy in larger batches": RewriteSettings(Compression.SNAPPY, batch_bytes=1000),
     "lz4": RewriteSettings(Compression.LZ4),
-    "zstd elided": RewriteSettings(Compression.ZSTD, level=9, elide=True),
-    "elided": RewriteSettings(elide=True),
-    "not elided": RewriteSettings(elide=False),
+    "zstd": RewriteSettings(Compression.ZSTD, level=9),
     "small batches": RewriteSettings(batch_bytes=150),
-    "large batches elided": RewriteSettings(Compression.NONE, batch_bytes=100_000, elide=True),
+    "large batches": RewriteSettings(Compression.NONE, batch_bytes=100_000),
 }
 
 
@@ -87,8 +85,6 @@ def test_format_2_keeps_records_producers_transactions_epochs_and_offsets(
     for header, data in batches_of(new):
         if settings.codec is not None and not header.is_control and header.record_count:
             assert header.compression == settings.codec
-        if settings.elide is not None and not header.is_control and header.record_count:
-            assert bool(header.attributes & ELIDED_BIT) == settings.elide
         if settings.batch_bytes and header.record_count > 1 and header.delete_horizon_ms is None:
             assert header.compression or len(data) <= settings.batch_bytes
 

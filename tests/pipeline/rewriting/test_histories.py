@@ -34,8 +34,7 @@ def history_in(directory: Path, seed: int, *, compacted: bool) -> None:
 def settings_by(chance: Random) -> RewriteSettings:
     """Any settings."""
     codec = chance.choice([None, *Compression])
-    elide = chance.choice([None, False, True])
-    return RewriteSettings(codec, None, chance.choice([None, 100, 1000, 100_000]), elide)
+    return RewriteSettings(codec, None, chance.choice([None, 100, 1000, 100_000]))
 
 
 @pytest.mark.parametrize("compacted", [False, True])

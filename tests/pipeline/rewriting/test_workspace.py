@@ -119,7 +119,7 @@ def test_another_rewrite_is_not_continued(old: Path, tmp_path: Path) -> None:
     with Rewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
         SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)(rewriting.list_left_segments()[0])
     with pytest.raises(RewriteError, match="a rewriting with other settings"):
-        rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(elide=True))
+        rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(batch_bytes=100))
     with (old / "orders-0" / "00000000000000000000.log").open("ab") as file:
         file.write(b"more")
     with pytest.raises(RewriteError, match="has changed since"):
@@ -127,7 +127,7 @@ def test_another_rewrite_is_not_continued(old: Path, tmp_path: Path) -> None:
 
 
 def test_a_rewrite_rejected_at_its_start_does_not_block_the_next(old: Path, tmp_path: Path) -> None:
-    Rewriting(str(old), str(tmp_path / "new"), RewriteSettings(elide=True)).__enter__().__exit__(None, None, None)
+    Rewriting(str(old), str(tmp_path / "new"), RewriteSettings(batch_bytes=100)).__enter__().__exit__(None, None, None)
     rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
     assert (tmp_path / "new" / "orders-1").is_dir()
     with pytest.raises(RewriteError, match="no topic nothing"):

@@ -19,7 +19,7 @@ from tests.pipeline.verifying.test_clean import History
     "settings",
     [
         RewriteSettings(codec=Compression.ZSTD, batch_bytes=4096),
-        RewriteSettings(codec=Compression.NONE, elide=True),
+        RewriteSettings(codec=Compression.NONE),
     ],
 )
 def test_a_rewritten_directory_has_no_findings(settings: RewriteSettings, compacted: bool, tmp_path: Path) -> None:
