@@ -37,7 +37,7 @@ WHERE: Final = ("path", SERVERS)
 WHICH: Final = ("subscribe", "subscribePattern", "assign")
 STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "commitOffsetsToGroup")
+STREAM_ONLY: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 RECORDS_ONLY: Final = ("includeHeaders",)
 EVERYWHERE: Final = (
     "startingOffsetsByTimestampStrategy",
@@ -82,7 +82,6 @@ class ReadOptions:
     max_trigger_delay_ms: int = DEFAULT_MAX_TRIGGER_DELAY_MS
     mode: Mode = "FAILFAST"
     verify_crc: bool = False
-    commit_offsets_to_group: str | None = None
     ignored: tuple[str, ...] = ()
 
 
@@ -121,7 +120,6 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
         max_trigger_delay_ms=_parse_trigger_delay(given),
         mode=given.get_word("mode", MODES),
         verify_crc=given.get_word("verify", ("none", "crc")) == "crc",
-        commit_offsets_to_group=_choose_group(given, servers),
         ignored=ignored,
     )
     _check_trigger(parsed)
@@ -213,32 +211,11 @@ def _parse_trigger_delay(given: GivenOptions) -> int:
     return DEFAULT_MAX_TRIGGER_DELAY_MS if text is None else values.parse_duration_ms("maxTriggerDelay", text)
 
 
-def _choose_group(given: GivenOptions, servers: str | None) -> str | None:
-    name = "commitOffsetsToGroup"
-    if name not in given:
-        return None
-    if servers is None:
-        raise OptionError(f"{name}: only with {SERVERS}")
-    return _get_only(given, (name,))[1]
-
-
 def _check_batch_edges(starting: Position | None, ending: Position | None) -> None:
-    """Refuse ranges that cannot contain anything, as Spark's own source does."""
+    """Refuse ranges from the end, or to the beginning, as Spark's own source does. Planning refuses those behind."""
     for position, edge, word in ((starting, LATEST, "latest"), (ending, EARLIEST, "earliest")):
         if position is not None and position.unit == "offset":
             _refuse_default_position(position, edge, word)
-    if starting is None or ending is None or starting.unit != ending.unit:
-        return
-    if starting.each is not None and ending.each is not None:
-        if starting.each.keys() != ending.each.keys():
-            raise OptionError(f"{starting.option} and {ending.option} name different partitions")
-        for partition, start in starting.each.items():
-            if 0 <= ending.each[partition] < start:
-                raise OptionError(
-                    f"{partition}: {starting.option} {start} is after {ending.option} {ending.each[partition]}"
-                )
-    elif (first := starting.everywhere) is not None and (last := ending.everywhere) is not None and 0 <= last < first:
-        raise OptionError(f"{starting.option} {first} is after {ending.option} {last}")
 
 
 def _refuse_default_position(position: Position, edge: int, word: str) -> None:

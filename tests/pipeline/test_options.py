@@ -109,7 +109,6 @@ def test_stream_limits_are_parsed() -> None:
         ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol: only with kafka.bootstrap.servers"),
         ({"subscribes": "a"}, "unknown option subscribes; did you mean subscribe?"),
         ({"nonsense": "a"}, "unknown option nonsense; there are path, "),
-        ({"commitOffsetsToGroup": "g"}, "commitOffsetsToGroup: not an option of a batch query of records"),
         ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger: not an option of a batch query of records"),
         ({"startingOffsets": "latest"}, "startingOffsets: it cannot be latest in a batch query"),
         ({"endingOffsets": "earliest"}, "endingOffsets: it cannot be earliest in a batch query"),
@@ -129,15 +128,6 @@ def test_stream_limits_are_parsed() -> None:
         ({"startingTimestamp": "yesterday"}, "startingTimestamp: 'yesterday' is not a whole number from 0 on"),
         ({"startingTimestamp": "-1"}, "startingTimestamp: '-1' is not a whole number from 0 on"),
         ({"startingTimestamp": "9" * 19}, "startingTimestamp: "),
-        ({"startingTimestamp": "9", "endingTimestamp": "5"}, "startingTimestamp 9 is after endingTimestamp 5"),
-        (
-            {"startingOffsets": '{"a":{"0":9}}', "endingOffsets": '{"a":{"0":5}}'},
-            "a-0: startingOffsets 9 is after endingOffsets 5",
-        ),
-        (
-            {"startingOffsets": '{"a":{"0":9}}', "endingOffsets": '{"a":{"1":9}}'},
-            "startingOffsets and endingOffsets name different partitions",
-        ),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "startingOffsetsByTimestampStrategy: 'guess' is none of"),
         ({"failOnDataLoss": "no"}, "failOnDataLoss: 'no' is none of true, false"),
         ({"minPartitions": "0"}, "minPartitions: '0' is not a whole number from 1 on"),

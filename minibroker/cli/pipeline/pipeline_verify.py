@@ -33,23 +33,12 @@ HEAD: Final = ("file", "offset", "position", "kind", "severity", "what is wrong"
     urls=True,
 )
 @click.option("--topic", "topics", metavar="NAME", multiple=True, help="Only this topic. Can be repeated.")
-@click.option("--checks", metavar="CHECK,...", help="Only these checks; --list-checks lists them.")
+@click.option("--checks", metavar="CHECK,...", help="Only these checks.")
 @click.option("--skip", metavar="CHECK,...", help="Skip these checks. records and compaction are the most expensive.")
 @click.option(
     "--compacted", metavar="NAME", multiple=True, help="A compacted topic that the directory does not mark as such."
 )
-@click.option(
-    "--all", "each", is_flag=True, help="Print each finding; by default one row for those of a kind in a file."
-)
 @click.option("--strict", is_flag=True, help="Count notes, such as open transactions, for the exit status.")
-@click.option(
-    "--list-checks",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=lambda context, _, wanted: _print_checks(context, wanted),
-    help="List the checks and exit.",
-)
 @make_server_option("Ask the broker that uses the directory which open transactions hang.")
 @add_client_setting_options
 @add_timeout_option
@@ -62,7 +51,6 @@ def verify(
     checks: str | None,
     skip: str | None,
     compacted: tuple[str, ...],
-    each: bool,
     strict: bool,
     servers: str | None,
     client: tuple[tuple[str, str], ...],
@@ -75,8 +63,8 @@ def verify(
     """Look for damage and contradictions in a log directory: minibroker's, or Apache Kafka's own.
 
     It is a second opinion, which uses none of the broker's start-up checks. Of each partition, likely causes are
-    printed first, and what may follow from them last. The exit status is 1 if something is wrong, 0 if nothing is, and
-    2 if the directory cannot be read.
+    printed first, and what may follow from them last; --json prints each finding of a kind in a file. The exit status
+    is 1 if something is wrong, 0 if nothing is, and 2 if the directory cannot be read.
 
     \b
     Example:
@@ -99,7 +87,7 @@ def verify(
         for finding in found:
             print(json.dumps(make_row(finding)))
     else:
-        _print_findings(found, each)
+        _print_findings(found)
     return int(any(strict or finding.severity != "note" for finding in found))
 
 
@@ -154,19 +142,9 @@ def _split_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _print_checks(context: click.Context, wanted: bool) -> None:
-    """Handle `--list-checks`: print the checks and exit."""
-    if not wanted:
-        return
-    from minibroker.pipeline.verifying.findings import CHECKS
-
-    print_table(("check", "looks at"), CHECKS.items())
-    context.exit()
-
-
-def _print_findings(findings: Sequence[Finding], each: bool) -> None:
+def _print_findings(findings: Sequence[Finding]) -> None:
     if findings:
-        print_table(HEAD, map(_make_cells, findings) if each else _group_findings(findings))
+        print_table(HEAD, _group_findings(findings))
     counts = Counter(finding.kind for finding in findings)
     said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     click.echo(

@@ -1,25 +1,19 @@
-"""The pipeline's client: `minibroker.client` with Spark's settings, the partitions of topics, and offsets of groups."""
+"""The pipeline's client: `minibroker.client` with Spark's settings, and the partitions of topics."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 from minibroker.client import blocking
-from minibroker.client.client_errors import ClientError, SettingError, check_error_code
+from minibroker.client.client_errors import ClientError, SettingError
 from minibroker.client.connection_settings import INT32_MAX, ClientSettings, Settings
-from minibroker.client.coordinator_requests import ask_coordinator
 from minibroker.pipeline.java import read_store_as_pem
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.protocol.errors import ErrorCode
-from minibroker.protocol.messages.offsets import OffsetCommitRequest
-
-log: Final = logging.getLogger(__name__)
 
 CLIENT_ID: Final = "minibroker-pipeline"
-NEWEST_WITH_NAMES: Final = 9  # of OffsetCommit: later versions have topic ids
 # Spark's own connector refuses these too. The text says what to do instead.
 REFUSED: Final = {
     "auto.offset.reset": "use the option startingOffsets",
@@ -91,25 +85,3 @@ class Client(blocking.Client):
                 self.check(topic.error_code, f"topic {topic.name}")
             found += [TopicPartition(topic.name, each.partition_index) for each in topic.partitions]
         return found
-
-
-def commit_offsets(client: Client, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit the next offsets to read, for tools that show the lag of groups. Log a warning if it fails.
-
-    Spark itself goes on from its checkpoint, and never reads these offsets.
-    """
-    of_topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    of_partition = of_topic.OffsetCommitRequestPartition
-    by_topic: dict[str, list[OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        row = of_partition(partition_index=partition, committed_offset=offset, committed_metadata="")
-        by_topic.setdefault(topic, []).append(row)
-    topics = [of_topic(name=topic, partitions=rows) for topic, rows in by_topic.items()]
-    request = OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
-    try:
-        answer = ask_coordinator(client, "group", group, request, highest=NEWEST_WITH_NAMES)
-        for topic in answer.topics:
-            for each in topic.partitions:
-                check_error_code(each.error_code, f"{topic.name}-{each.partition_index}")
-    except ClientError as error:
-        log.warning("offsets are not committed to group %s: %s", group, error)

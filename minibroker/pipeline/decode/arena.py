@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from minibroker.pipeline.array_types import UInt8s
-from minibroker.protocol.records.compression import Compression, decompress
+from minibroker.protocol.records.compression import decompress
 
 Buffer = bytes | bytearray | memoryview
 
@@ -18,12 +18,6 @@ MAX_BATCH_BYTES: Final = 512 << 20
 """Limit on the decompressed size of one batch."""
 
 _PADDING: Final = 16  # readable bytes behind the last one
-_LZ4_MAX_RATIO: Final = 255
-_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
-_LZ4_FLAGS: Final = 0x28  # the byte after the magic: independent blocks, and the size of the content
-_LZ4_INDEPENDENT: Final = 0x20
-_MIN_ROOM: Final = 1 << 16
-_ROOM_RATIO: Final = 8
 
 
 class Arena:
@@ -51,28 +45,7 @@ class Arena:
 
     def decompress(self, codec: int, compressed: memoryview) -> int:
         """Append decompressed data, and return where it starts. Raises what the protocol's `decompress` raises."""
-        is_harmless = codec != Compression.LZ4 or _is_harmless_lz4(compressed, self._max_batch_bytes)
-        if codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD) and is_harmless:
-            start = self._decompress_into_buffer(codec, compressed)
-            if start >= 0:
-                return start
         return self.append(decompress(codec, compressed, self._max_batch_bytes))
-
-    def _decompress_into_buffer(self, codec: int, compressed: memoryview) -> int:
-        """Decompress directly into the buffer. Return -1 for damaged data, and for data that expands too much."""
-        import cramjam
-
-        room = min(max(_ROOM_RATIO * len(compressed), _MIN_ROOM), self._max_batch_bytes)
-        self._reserve_bytes(room)
-        into = self.data[self.used : len(self.data) - _PADDING][: self._max_batch_bytes]
-        variant = getattr(cramjam, Compression(codec).name.lower())
-        try:
-            size: int = variant.decompress_into(compressed, into)
-        except cramjam.DecompressionError:
-            return -1
-        start = self.used
-        self.used += size
-        return start
 
     def _reserve_bytes(self, size: int) -> None:
         needed = self.used + size + _PADDING
@@ -80,13 +53,3 @@ class Arena:
             grown: UInt8s = np.empty(needed + size // 2, np.uint8)
             grown[: self.used] = self.data[: self.used]
             self.data = grown
-
-
-def _is_harmless_lz4(compressed: memoryview, limit_bytes: int) -> bool:
-    """Return whether a frame may be decompressed at once: it has no content size and cannot exceed the limit."""
-    return (
-        len(compressed) * _LZ4_MAX_RATIO <= limit_bytes
-        and bytes(compressed[:4]) == _LZ4_MAGIC
-        and len(compressed) > 4
-        and compressed[4] & _LZ4_FLAGS == _LZ4_INDEPENDENT
-    )

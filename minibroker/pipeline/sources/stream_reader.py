@@ -10,8 +10,6 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming import datasource
 
 import minibroker.pipeline.planning as planning
-from minibroker.pipeline.brokers.broker_source import BrokerSource
-from minibroker.pipeline.brokers.client import commit_offsets
 from minibroker.pipeline.log_source import LogSource, ReadRequest
 from minibroker.pipeline.option_values import warn_of_ignored
 from minibroker.pipeline.options import ReadOptions
@@ -31,7 +29,6 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
         self._latest: Offsets | None = None
         self._until: Offsets | None = None  # the end of a query with the trigger `availableNow`
         self._last_batch_s: float | None = None
-        self._committed: JsonOffsets | None = None
 
     @with_plain_errors
     def initialOffset(self) -> JsonOffsets:
@@ -50,10 +47,9 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
 
     @with_plain_errors
     def latestOffset(self, start: JsonOffsets, limit: datasource.ReadLimit) -> JsonOffsets:
-        """Return where the next batch ends; `start` if there is none yet. All batches up to `start` are finished."""
+        """Return where the next batch ends; `start` if there is none yet."""
         if self._latest is None:
             warn_of_ignored(self._options.ignored)
-        self._commit_to_group(start)
         if self._until is None:
             self._latest = planning.find_present_offsets(self._options, self._source)
         else:
@@ -65,17 +61,6 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
         if isinstance(limit, datasource.ReadMaxRows):
             end = planning.limit_ends(begin, end, limit.max_rows, self._source)
         return make_json_offsets(end)
-
-    def _commit_to_group(self, finished: JsonOffsets) -> None:
-        """Commit offsets to a group, if one is named, unless it has them. The checkpoint has them anyway.
-
-        Spark's own call to commit a batch comes with the next one, and so never for the last one.
-        """
-        group = self._options.commit_offsets_to_group
-        if group is not None and finished != self._committed:
-            assert isinstance(self._source, BrokerSource)
-            commit_offsets(self._source.client, group, parse_json_offsets(finished))
-            self._committed = finished
 
     def _has_to_wait(self, start: Offsets, end: Offsets) -> bool:
         """Return whether there are fewer than `minOffsetsPerTrigger` offsets, and the last batch is too recent."""

@@ -58,12 +58,11 @@ def test_findings_are_a_table_with_causes_first_and_status_1(run: Any) -> None:
     assert result.stderr == "3 findings: 1 checkpoint, 1 crc, 1 open-transaction\n"
 
 
-def test_findings_of_one_kind_are_summarized_per_file_unless_all_are_requested(run: Any) -> None:
+def test_findings_of_one_kind_are_summarized_per_file_but_in_json(run: Any) -> None:
     more = tuple(CRC._replace(offset=offset, position=offset * 70) for offset in range(10, 15))
     result = run(findings=(*more, CRC))
     assert len(result.stdout.splitlines()) == 3
     assert result.stdout.rstrip().endswith("(and 5 more of this kind)")
-    assert len(run("--all", findings=(*more, CRC)).stdout.splitlines()) == 8
     assert len(run("--json", findings=(*more, CRC)).stdout.splitlines()) == 6
 
 
@@ -112,9 +111,3 @@ def test_verify_warns_of_a_running_broker(run: Any, tmp_path: Path) -> None:
         result = run()
         process.communicate(b"\n")
     assert (result.exit_code, result.stderr.splitlines()[0]) == (0, in_use)
-
-
-def test_the_checks_are_listed(run: Any) -> None:
-    result = run("--list-checks")
-    assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()[2:]] == list(CHECKS)

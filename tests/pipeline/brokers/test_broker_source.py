@@ -11,10 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as AdminPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from minibroker.client import blocking
 from minibroker.client.client_errors import ClientError
@@ -29,10 +28,8 @@ from minibroker.pipeline.log_source import (
     Split,
     TopicPartition,
 )
-from minibroker.pipeline.options import parse_options
 from minibroker.pipeline.schemas import BATCHES, RECORDS, choose_columns
 from minibroker.pipeline.selection import TopicSelection
-from minibroker.pipeline.sources.stream_reader import StreamReader
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.message_set import build_message_set
@@ -72,28 +69,6 @@ def test_a_rejecting_broker_is_asked_only_once(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(ClientError, match="cannot connect to 127.0.0.1:1: Connection refused; 127.0.0.1:2: "):
             source.partitions()
     assert asked == [("127.0.0.1", 1), ("127.0.0.1", 2)] * 2
-
-
-def test_a_group_gets_the_offsets_of_a_stream(
-    broker: RunningBroker, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    options = {"subscribe": topic, "kafka.bootstrap.servers": broker.bootstrap_servers, "commitOffsetsToGroup": "g"}
-    parsed = parse_options(options, "records", "stream")
-    reader = StreamReader(parsed, RECORDS_REQUEST, BrokerSource(broker.bootstrap_servers, parsed.selection))
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-
-    def committed() -> dict[int, int]:
-        found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result()
-        return {each.partition: each.offset for each in found.topic_partitions}
-
-    reader.latestOffset({topic: {"0": 7, "1": 3}}, ReadAllAvailable())  # a batch has ended there
-    assert committed() == {0: 7, 1: 3}
-    admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions("g", [AdminPartition(topic, 0, 1)])])["g"].result()
-    reader.latestOffset({topic: {"0": 7, "1": 3}}, ReadAllAvailable())
-    assert committed() == {0: 1, 1: 3}  # without another batch there is nothing to commit
-    reader.latestOffset({"gone": {"0": 7}}, ReadAllAvailable())  # the query goes on
-    assert caplog.messages == ["offsets are not committed to group g: gone-0: UNKNOWN_TOPIC_OR_PARTITION"]
-    reader.stop()
 
 
 @pytest.fixture

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 
 from tests.pipeline.sink.committed import create_topic
 from tests.running import RunningBroker, running_broker
@@ -65,19 +63,6 @@ def test_a_broker_is_read_as_a_stream(spark: SparkSession, broker: RunningBroker
     assert query.awaitTermination(100)
     assert [progress.numInputRows for progress in query.recentProgress] == [49, 101]
     assert spark.read.parquet(str(tmp_path / "out")).distinct().count() == COUNT // 2
-
-
-def test_a_group_gets_the_offsets_of_all_batches_of_a_stream(spark: SparkSession, broker: RunningBroker) -> None:
-    options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"}
-    options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "200", "commitOffsetsToGroup": "tools"}
-    frame = spark.readStream.format("minibroker").schema("offset long").options(**options).load()
-    query = frame.writeStream.format("noop").trigger(availableNow=True).start()
-    assert query.awaitTermination(100)
-    assert query.lastProgress is not None
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("tools")])["tools"].result()
-    committed = {str(each.partition): each.offset for each in found.topic_partitions}
-    assert {"orders": committed} == json.loads(query.lastProgress.sources[0].latestOffset)
 
 
 def test_both_tables_are_available_without_registration(spark: SparkSession, broker: RunningBroker) -> None:
