@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from minibroker.pipeline.array_types import Bools, Int64s
+from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.arena import Arena
 from minibroker.pipeline.decode.arrow import Rows
 from minibroker.pipeline.decode.batch_headers import Headers, Place
@@ -66,10 +66,8 @@ Decoded = Iterator[pa.RecordBatch | Damage]
 class ChunkDecoder:
     """Decodes chunks."""
 
-    def __init__(
-        self, arena: Arena, rows: Rows, wanted: Wanted, offsets: OffsetRange, chunk_bytes: int, fails_fast: bool
-    ) -> None:
-        self._arena = arena
+    def __init__(self, rows: Rows, wanted: Wanted, offsets: OffsetRange, chunk_bytes: int, fails_fast: bool) -> None:
+        self.data: UInt8s = np.empty(0, np.uint8)  # with the records of the batches
         self._rows = rows
         self._wanted = wanted
         self._offsets = offsets
@@ -82,7 +80,7 @@ class ChunkDecoder:
         if not len(batches.start):
             return
         counts = batches.headers.record_count
-        starts, sound = find_record_starts(self._arena.data, batches.start, batches.end, counts)
+        starts, sound = find_record_starts(self.data, batches.start, batches.end, counts)
         if not sound.all():
             yield from self._decode_around(batches, np.flatnonzero(~sound))
             return
@@ -107,7 +105,7 @@ class ChunkDecoder:
             (headers.last_offset >= self._offsets.end).any()
         )
         found = read_fields(
-            self._arena.data, starts, _spread_by_batch(has_attributes, batch), max(wanted.depth, 2 if is_cut else 1)
+            self.data, starts, _spread_by_batch(has_attributes, batch), max(wanted.depth, 2 if is_cut else 1)
         )
         fields = Fields(
             len(starts),
@@ -150,7 +148,7 @@ class ChunkDecoder:
 
     def make_rows(self, fields: Fields) -> Decoded:
         """Yield the rows of the records within the range of offsets."""
-        rows = self._rows.of_records(self._arena.data, fields)
+        rows = self._rows.of_records(self.data, fields)
         first, end = self._offsets.start, self._offsets.end
         offsets = fields.offsets
         if offsets is not None and len(offsets) and (offsets.min() < first or offsets.max() >= end):
@@ -160,7 +158,7 @@ class ChunkDecoder:
 
     def _describe_damage(self, batches: Batches, index: int) -> Damage:
         one = batches.between(index, index + 1)
-        payload = self._arena.data[int(one.start[0]) : int(one.end[0])].tobytes()
+        payload = self.data[int(one.start[0]) : int(one.end[0])].tobytes()
         header = one.headers.make_header(0)
         return Damage(
             header.base_offset,
@@ -217,7 +215,7 @@ class Gathering:
         self._max_batch_bytes = max_batch_bytes
         self._arena = Arena(chunk_bytes, max_batch_bytes)
         fails_fast = request.mode == "FAILFAST"
-        self._decoder = ChunkDecoder(self._arena, rows, wanted, offsets, chunk_bytes, fails_fast)
+        self._decoder = ChunkDecoder(rows, wanted, offsets, chunk_bytes, fails_fast)
         self._parts: list[Batches] = []
 
     def add(self, view: memoryview, headers: Headers, place: Place) -> Given:
@@ -234,21 +232,26 @@ class Gathering:
             elif kinds[first] == Kind.COMPRESSED:
                 yield from self._decompress_batches(view, some, place)
             else:
-                self._copy_batches(view, some, place)
+                yield from self._take_plain_batches(view, some, place)
             if self._arena.used >= self._chunk_bytes:
                 yield from self.flush()
 
-    def flush(self) -> Given:
-        """Decode what was gathered."""
+    def flush(self, data: UInt8s | None = None) -> Given:
+        """Decode what was gathered in the arena, or else in `data`."""
+        self._decoder.data = self._arena.data if data is None else data
         if self._parts:
             yield from self._decoder.records(Batches.joined(self._parts))
         self._arena.clear()
         self._parts = []
         self._decoder.places.clear()
 
-    def _copy_batches(self, view: memoryview, headers: Headers, place: Place) -> None:
-        """Copy all batches at once, with their headers and what is between them."""
+    def _take_plain_batches(self, view: memoryview, headers: Headers, place: Place) -> Given:
+        """Decode batches where they are if they are enough; else copy them, with their headers and what is between."""
         first, last = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
+        if not self._parts and 2 * (last - first) >= self._chunk_bytes:
+            self._note_batches(headers, headers.position + HEADER_BYTES, headers.position + headers.size, place)
+            yield from self.flush(np.frombuffer(view, np.uint8))
+            return
         start = headers.position - first + self._arena.append(view[first:last])
         self._note_batches(headers, start + HEADER_BYTES, start + headers.size, place)
 
