@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.record_starts import BEYOND, decode_zigzag, read_varints, read_varlongs
-from minibroker.protocol.records.varints import MAX_VARINT_BYTES, MalformedVarint, read_unsigned
 
 
 class Wanted(NamedTuple):
@@ -68,9 +67,8 @@ class Fields:
     headers: HeaderParts | None = None
 
 
-_FEW: Final = 8  # records that are faster to read one by one
 _MIN_HEADER_BYTES: Final = 2  # the lengths of key and value
-_MAX_HEADERS: Final = 1 << 22  # of one record: more count as damage, as their positions take memory
+_MAX_HEADERS: Final = 1 << 16  # of one record: more count as damage, as each takes a step
 
 
 class RecordFields(NamedTuple):
@@ -127,7 +125,7 @@ def _read_headers(data: UInt8s, at: Int64s, end: Int64s) -> tuple[HeaderParts, I
     impossible = (raw & 1 != 0) | (count > (end - at) // _MIN_HEADER_BYTES) | (count > _MAX_HEADERS)
     if impossible.any():
         count[impossible], at[impossible] = 0, BEYOND
-    return _Headers(data, count).read(at, end)
+    return _Headers(data, count).read(at)
 
 
 class _Headers:
@@ -142,15 +140,13 @@ class _Headers:
         self._values = np.zeros((2, total), np.int64)
         self._null_values = np.zeros(total, np.bool_)
 
-    def read(self, at: Int64s, end: Int64s) -> tuple[HeaderParts, Int64s]:
+    def read(self, at: Int64s) -> tuple[HeaderParts, Int64s]:
         active = np.flatnonzero(self._count)
         index = 0
-        while len(active) >= _FEW:
+        while len(active):
             at[active] = self._read_next_header(at[active], self._first[active] + index)
             index += 1
             active = active[self._count[active] > index]
-        for record in active.tolist():
-            at[record] = self._read_headers_one_by_one(record, index, int(at[record]), int(end[record]))
         null_values = self._null_values if self._null_values.any() else None
         return HeaderParts(
             self._count, Parts(self._keys[0], self._keys[1], None), Parts(self._values[0], self._values[1], null_values)
@@ -167,25 +163,3 @@ class _Headers:
         if values.is_null is not None:
             self._null_values[slots] = values.is_null
         return at
-
-    def _read_headers_one_by_one(self, record: int, index: int, at: int, end: int) -> int:
-        """Read the headers of one record from `index` on. Return the position after them."""
-        if at >= end:
-            return BEYOND
-        body = self._data[at:end].tobytes()
-        first, position = int(self._first[record]), 0
-        try:
-            for slot in range(first + index, first + int(self._count[record])):
-                raw, position = read_unsigned(body, position, MAX_VARINT_BYTES)
-                if raw & 1:
-                    return BEYOND
-                self._keys[:, slot] = at + position, raw >> 1
-                position += raw >> 1
-                raw, position = read_unsigned(body, position, MAX_VARINT_BYTES)
-                length = 0 if raw & 1 else raw >> 1
-                self._values[:, slot] = at + position, length
-                self._null_values[slot] = bool(raw & 1)
-                position += length
-        except MalformedVarint:
-            return BEYOND
-        return at + position
