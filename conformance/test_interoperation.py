@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from conformance.clients import CLIENTS, Client, run
@@ -16,31 +14,20 @@ def name_of(client: Client) -> str:
     return client.name
 
 
-@pytest.fixture(scope="session")
-def written(broker: Broker, specifications: dict[str, str]) -> Callable[[Client], str]:
-    """Has a client write its records, once, and returns the prefix of its topics."""
-    done: dict[str, str] = {}
-
-    def write(client: Client) -> str:
-        if client.name not in done:
-            prefix = f"by-{client.name}"
-            run(client, "write", broker.bootstrap_servers, prefix, specifications[client.name])
-            done[client.name] = prefix
-        return done[client.name]
-
-    return write
+@pytest.fixture(scope="module")
+def written(broker: Broker, specifications: dict[str, str]) -> list[str]:
+    """By each client in turn the prefix of the topics that it has written, and the file with their records."""
+    arguments = []
+    for client in CLIENTS:
+        of_client = [f"by-{client.name}", specifications[client.name]]
+        run(client, "write", broker.bootstrap_servers, *of_client)
+        arguments += of_client
+    return arguments
 
 
 @pytest.mark.parametrize("reader", CLIENTS, ids=name_of)
-@pytest.mark.parametrize("writer", CLIENTS, ids=name_of)
-def test_a_client_consumes_what_another_produced(
-    writer: Client,
-    reader: Client,
-    written: Callable[[Client], str],
-    broker: Broker,
-    specifications: dict[str, str],
-) -> None:
-    run(reader, "read", broker.bootstrap_servers, written(writer), specifications[writer.name])
+def test_a_client_consumes_what_every_client_produced(reader: Client, written: list[str], broker: Broker) -> None:
+    run(reader, "read", broker.bootstrap_servers, *written)
 
 
 @pytest.mark.parametrize("client", ADMINISTRATORS, ids=name_of)

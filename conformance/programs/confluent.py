@@ -1,6 +1,6 @@
 """librdkafka through confluent-kafka: writes or reads the records of a specification, as every program here does.
 
-    python3 -m conformance.programs.confluent write|read BOOTSTRAP PREFIX SPEC
+    python3 -m conformance.programs.confluent write|read BOOTSTRAP [PREFIX SPEC]...
 
 The specification's format is in `spec.py`; who calls this with what is in `clients.py`.
 """
@@ -142,7 +142,14 @@ class Reader:
             )
 
 
-def main(action: str, bootstrap: str, prefix: str, spec: str) -> int:
+def main(action: str, bootstrap: str, *rest: str) -> int:
+    return max(
+        write_or_read(action, bootstrap, prefix, spec) for prefix, spec in zip(rest[::2], rest[1::2], strict=True)
+    )
+
+
+def write_or_read(action: str, bootstrap: str, prefix: str, spec: str) -> int:
+    """Write or read the topics of a prefix; return the status to exit with."""
     records = read_file(Path(spec))
     if action == "write":
         create_topics(bootstrap, prefix)

@@ -1,6 +1,6 @@
 """kcat: writes or reads the records of a specification, or asks what its other modes answer.
 
-    python3 -m conformance.programs.kcat write|read BOOTSTRAP PREFIX SPEC
+    python3 -m conformance.programs.kcat write|read BOOTSTRAP [PREFIX SPEC]...
     python3 -m conformance.programs.kcat admin BOOTSTRAP PREFIX
 
 kcat itself is a program without a language: this drives it. It has no command to create a topic: the broker creates
@@ -150,21 +150,22 @@ def queried(bootstrap: str, topic: str, timestamp: int) -> int:
     return int(printed.split()[-1])
 
 
-def main(action: str, bootstrap: str, prefix: str, *rest: str) -> int:
+def main(action: str, bootstrap: str, *rest: str) -> int:
     try:
         if action == "admin":
-            print(f"kcat: {check_other_modes(bootstrap, f'{prefix}-modes')} answers as expected")
+            print(f"kcat: {check_other_modes(bootstrap, f'{rest[0]}-modes')} answers as expected")
             return 0
-        records = read_file(Path(rest[0]))
-        for name, codec in TOPICS.items():
-            if action == "write":
-                write(bootstrap, f"{prefix}-{name}", codec, records, idempotent=name != "plain")
-            else:
-                read(bootstrap, f"{prefix}-{name}", records)
+        for prefix, spec in zip(rest[::2], rest[1::2], strict=True):
+            records = read_file(Path(spec))
+            for name, codec in TOPICS.items():
+                if action == "write":
+                    write(bootstrap, f"{prefix}-{name}", codec, records, idempotent=name != "plain")
+                else:
+                    read(bootstrap, f"{prefix}-{name}", records)
+            print(f"kcat: {action} of {len(records)} records in each of {len(TOPICS)} topics")
     except Differs as difference:
         print(difference)
         return 1
-    print(f"kcat: {action} of {len(records)} records in each of {len(TOPICS)} topics")
     return 0
 
 

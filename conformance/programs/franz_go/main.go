@@ -1,7 +1,7 @@
 // franz-go: writes or reads the records of a specification, or exercises the admin API or transactions, or belongs to a
 // group, or logs in, or belongs to share groups.
 //
-//	franz-go write|read BOOTSTRAP PREFIX SPEC
+//	franz-go write|read BOOTSTRAP [PREFIX SPEC]...
 //	franz-go admin|transact BOOTSTRAP PREFIX
 //	franz-go member BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
 //	franz-go secured
@@ -67,17 +67,23 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 1 && args[0] == "sharing" {
 		return sharing(os.Stdin)
 	}
-	if len(args) != 4 {
-		return fmt.Errorf("usage: franz-go write|read BOOTSTRAP PREFIX SPEC, or admin|transact BOOTSTRAP PREFIX, or member")
+	if len(args) < 4 || len(args)%2 != 0 {
+		return fmt.Errorf("usage: franz-go write|read BOOTSTRAP [PREFIX SPEC]..., or admin|transact BOOTSTRAP PREFIX, or member")
 	}
-	records, err := readSpec(args[3])
-	if err != nil {
-		return err
+	for place := 2; place < len(args); place += 2 {
+		records, err := readSpec(args[place+1])
+		if err != nil {
+			return err
+		}
+		writeOrRead := readAll
+		if args[0] == "write" {
+			writeOrRead = writeAll
+		}
+		if err := writeOrRead(ctx, args[1], args[place], records); err != nil {
+			return err
+		}
 	}
-	if args[0] == "write" {
-		return writeAll(ctx, args[1], args[2], records)
-	}
-	return readAll(ctx, args[1], args[2], records)
+	return nil
 }
 
 func writeAll(ctx context.Context, bootstrap, prefix string, records []specified) error {

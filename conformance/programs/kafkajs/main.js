@@ -1,7 +1,6 @@
 // KafkaJS: writes the records of a specification, reads them back, or exercises the admin API. Its consumer needs a group.
 //
-//   node main.js write BOOTSTRAP PREFIX SPEC
-//   node main.js read BOOTSTRAP PREFIX SPEC
+//   node main.js write|read BOOTSTRAP [PREFIX SPEC]...
 //   node main.js admin BOOTSTRAP PREFIX
 //   node main.js secured
 //
@@ -21,7 +20,6 @@ const TOPICS = ['none', 'gzip', 'snappy', 'lz4', 'zstd', 'plain']
 const RECORDS_A_SEND = 50
 
 async function write(kafka, prefix, records) {
-  await codecs.plugIn()
   const admin = kafka.admin()
   await admin.connect()
   const configEntries = [{ name: 'retention.ms', value: '-1' }]
@@ -65,7 +63,6 @@ function* inBatches(records) {
 }
 
 async function read(kafka, prefix, records) {
-  await codecs.plugIn()
   const topics = TOPICS.map(name => `${prefix}-${name}`)
   await reader.read(kafka, `${prefix}-${process.pid}-${Date.now()}`, topics, records)
   const admin = kafka.admin()
@@ -86,13 +83,17 @@ async function compareEnds(admin, prefix, records) {
   }
 }
 
-async function main([action, bootstrap, prefix, spec]) {
+async function main([action, bootstrap, ...rest]) {
   if (action === 'secured') return secured.run()
   const kafka = new Kafka({ clientId: 'conformance', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING })
-  if (action === 'admin') return administer(kafka, `${prefix}-admin`)
-  const records = readSpec(spec)
-  if (action === 'read') return read(kafka, prefix, records)
-  return write(kafka, prefix, records)
+  if (action === 'admin') return administer(kafka, `${rest[0]}-admin`)
+  await codecs.plugIn()
+  const summaries = []
+  for (let place = 0; place < rest.length; place += 2) {
+    const writeOrRead = action === 'read' ? read : write
+    summaries.push(await writeOrRead(kafka, rest[place], readSpec(rest[place + 1])))
+  }
+  return summaries.join(', ')
 }
 
 main(process.argv.slice(2)).then(

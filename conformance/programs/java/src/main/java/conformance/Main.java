@@ -12,7 +12,7 @@ import org.apache.kafka.clients.admin.Admin;
  * a group, or sends or receives a record and says what became of it, or logs in.
  *
  * <pre>
- * Main write|read BOOTSTRAP PREFIX SPEC
+ * Main write|read BOOTSTRAP [PREFIX SPEC]...
  * Main admin|transact BOOTSTRAP PREFIX
  * Main member BOOTSTRAP GROUP TOPIC ASSIGNOR [INSTANCE]
  * Main send BOOTSTRAP TOPIC VALUE
@@ -70,12 +70,16 @@ public final class Main {
         if (action.equals("transact")) {
             return Transactions.exercise(bootstrap, prefix);
         }
-        List<Specified> records = Specified.read(Path.of(args[3]));
-        if (action.equals("write")) {
-            Writer.write(bootstrap, prefix, records);
-        } else {
-            new Reader(prefix, records).read(bootstrap);
+        int count = 0;
+        for (int place = 2; place < args.length; place += 2) {
+            List<Specified> records = Specified.read(Path.of(args[place + 1]));
+            if (action.equals("write")) {
+                Writer.write(bootstrap, args[place], records);
+            } else {
+                new Reader(args[place], records).read(bootstrap);
+            }
+            count += records.size();
         }
-        return String.format("%s of %d records in each of %d topics", action, records.size(), TOPICS.size());
+        return String.format("%s of %d records in each of %d topics", action, count, TOPICS.size());
     }
 }
