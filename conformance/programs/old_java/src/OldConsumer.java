@@ -15,7 +15,7 @@ import org.apache.kafka.common.TopicPartition;
  * Kafka's consumer of any version since 0.9: what newer ones have is looked for by reflection.
  *
  *     OldConsumer BOOTSTRAP COUNT TOPIC:FORMAT ...           there are COUNT records in all of them together
- *     OldConsumer BOOTSTRAP COUNT GROUP TOPIC:FORMAT ...     the same as a member of a group, which commits
+ *     OldConsumer BOOTSTRAP COUNT GROUP TOPIC:FORMAT ...     the same, and again as a member of a group, which commits
  */
 public final class OldConsumer {
     private OldConsumer() {}
@@ -23,7 +23,8 @@ public final class OldConsumer {
     public static void main(String[] arguments) throws Exception {
         boolean member = !arguments[2].contains(":");
         List<String> topics = List.of(arguments).subList(member ? 3 : 2, arguments.length);
-        read(arguments[0], Integer.parseInt(arguments[1]), member ? arguments[2] : null, topics);
+        read(arguments[0], Integer.parseInt(arguments[1]), null, topics);
+        if (member) read(arguments[0], Integer.parseInt(arguments[1]), arguments[2], topics);
     }
 
     private static void read(String bootstrap, int count, String group, List<String> topics) throws Exception {
