@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,33 +48,44 @@ def test_the_python_example_passes(python: Path, tmp_path: Path) -> None:
     run(tmp_path, str(python / "python"), "-P", "-m", "pytest", *options, PYTHONDONTWRITEBYTECODE="1")
 
 
-def test_the_go_example_passes(tmp_path: Path) -> None:
-    run(copied("go", tmp_path), "go", "test", "./...")
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Copies a project, and installs what it needs, both once."""
+    directory = tmp_path_factory.mktemp("projects")
+
+    @functools.cache
+    def copy(name: str) -> Path:
+        project = copied(name, directory)
+        if name == "node":
+            run(project, "npm", "ci", "--no-audit", "--no-fund")
+        if name == "spring-boot":
+            install_kit_for_java()
+        return project
+
+    return copy
 
 
-def test_the_nodejs_example_passes(tmp_path: Path) -> None:
-    project = copied("node", tmp_path)
-    run(project, "npm", "ci", "--no-audit", "--no-fund")
-    run(project, "npm", "test", KAFKAJS_NO_PARTITIONER_WARNING="1")
+def test_the_go_example_passes(project: Callable[[str], Path]) -> None:
+    run(project("go"), "go", "test", "./...")
 
 
-def test_the_spring_boot_example_passes(tmp_path: Path) -> None:
-    install_kit_for_java()
-    run(copied("spring-boot", tmp_path), *MAVEN_TEST)
+def test_the_nodejs_example_passes(project: Callable[[str], Path]) -> None:
+    run(project("node"), "npm", "test", KAFKAJS_NO_PARTITIONER_WARNING="1")
+
+
+def test_the_spring_boot_example_passes(project: Callable[[str], Path]) -> None:
+    run(project("spring-boot"), *MAVEN_TEST)
 
 
 @pytest.mark.parametrize(
-    ("project", "command"), [("go", ("go", "test", "./...")), ("node", ("npm", "test")), ("spring-boot", MAVEN_TEST)]
+    ("name", "command"), [("go", ("go", "test", "./...")), ("node", ("npm", "test")), ("spring-boot", MAVEN_TEST)]
 )
-def test_a_broker_that_cannot_start_reports_the_reason(project: str, command: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_reports_the_reason(
+    name: str, command: tuple[str, ...], project: Callable[[str], Path], tmp_path: Path
+) -> None:
     broker = tmp_path / "minibroker"
     broker.write_text(f"#!/bin/sh\necho '{REASON}' >&2\nexit 2\n")
     broker.chmod(0o755)
-    directory = copied(project, tmp_path)
-    if project == "spring-boot":
-        install_kit_for_java()
-    if project == "node":
-        run(directory, "npm", "ci", "--no-audit", "--no-fund")
-    done = ended(directory, tmp_path, *command)
+    done = ended(project(name), tmp_path, *command)
     said = done.stdout + done.stderr
     assert done.returncode != 0 and REASON in said and "did not start" in said, said
