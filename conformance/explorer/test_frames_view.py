@@ -158,26 +158,14 @@ def test_a_frame_links_to_what_it_changed(explorer: Explorer, broker: Broker) ->
     expect(page.get_by_role("listbox", name="Records")).to_contain_text("0x3c696d67")
 
 
-def test_every_view_is_accessible_in_light_and_dark(both: Explorer, broker: Broker) -> None:
+def test_hostile_values_are_accessible_in_light_and_dark(both: Explorer, broker: Broker) -> None:
+    """Each view with values that do no harm is so by its recorded layout, in `test_layouts.py`."""
     page = both.open(f"#/frames/{produced(broker)}")
     expect(page.get_by_role("listbox", name="Fields of the request")).to_be_visible()
     assert inaccessible(page) == []
-    for place, shown in PLACES.items():
-        both.open(place)
-        expect(page.get_by_text(shown).first).to_be_visible()
-        assert inaccessible(page) == [], place
-
-
-PLACES = {
-    "#/topics/orders": "high watermark",
-    "#/files/orders-0%2F00000000000000000000.log": "batch [0]",
-    "#/transactions/billing": "CompleteCommit",
-    "#/try/Produce/9": "topic_data",
-    "#/controls": "take a snapshot",
-    "#/lessons/produce": "Send Produce to the topic lesson",
-    "#/topics/orders/configs": "retention.ms",
-    "#/topics/orders/0/0": "leader epoch",
-}
+    both.open("#/topics/orders/0/0")
+    expect(page.get_by_text("leader epoch").first).to_be_visible()
+    assert inaccessible(page) == []
 
 
 def test_a_produce_is_composed_sent_and_answered(explorer: Explorer, broker: Broker) -> None:
