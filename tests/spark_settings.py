@@ -10,8 +10,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from tests.class_archives import archive_options
-
 ROOT = Path(__file__).parents[1]
 # A JVM that lives for two minutes never gets to see the optimising compiler: half the start, and half the CPU.
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -20,7 +18,10 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 @cache
 def short_lived() -> str:
     """Return the options of a JVM of Spark, the driver's or another, with an archive of what a session loads."""
-    import pyspark  # not imported where tests with Spark are skipped
+    # Not imported where tests with Spark are skipped, as on Windows, which has no fcntl.
+    import pyspark
+
+    from tests.class_archives import archive_options
 
     def run_session(options: list[str]) -> None:
         command = [sys.executable, "-m", "tests.spark_session", " ".join((SHORT_LIVED, *options))]
