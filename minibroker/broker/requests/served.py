@@ -11,7 +11,6 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from minibroker.named_tuples import NamedTuple
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import parse_versions
@@ -100,39 +99,23 @@ Handler = Callable[["RequestContext", Any], Message | Coroutine[Any, Any, Messag
 AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 
 
-class _Handling(NamedTuple):
-    handler: Handler
-    durable: bool
-    lasting: bool
-
-
-_HANDLINGS: dict[ApiKey, _Handling] = {}
-
-
 class Served:
-    """A supported API. Its handler's file is imported when anything but the versions is used."""
+    """A supported API. `durable` and `lasting`, as `handles` has them, are known once `handler` was used."""
 
-    def __init__(self, key: ApiKey, served: range, family: str) -> None:
+    durable = False
+    lasting = False
+
+    def __init__(self, key: ApiKey, versions: range, family: str) -> None:
         self.key = key
-        self.versions = served
+        self.versions = versions
         self._family = family
 
     @cached_property
-    def _handling(self) -> _Handling:
-        import_module(f"minibroker.broker.handlers.{self._family}")
-        return _HANDLINGS[self.key]
-
-    @cached_property
     def handler(self) -> Handler:
-        return self._handling.handler
-
-    @property
-    def durable(self) -> bool:
-        return self._handling.durable
-
-    @property
-    def lasting(self) -> bool:
-        return self._handling.lasting
+        """Return the handler; its file, which is imported now, registers it."""
+        import_module(f"minibroker.broker.handlers.{self._family}")
+        handler: Handler = vars(self)["handler"]
+        return handler
 
 
 SERVED: Final[dict[int, Served]] = {
@@ -150,9 +133,10 @@ def handles(key: ApiKey, *, durable: bool = False, lasting: bool = False) -> Cal
     """
 
     def register_handler(handler: AnyHandler) -> AnyHandler:
-        if key in _HANDLINGS:
+        served = SERVED[key]
+        if "handler" in vars(served):
             raise ValueError(f"{key.name} has a handler already")
-        _HANDLINGS[key] = _Handling(handler, durable, lasting)
+        served.handler, served.durable, served.lasting = handler, durable, lasting
         return handler
 
     return register_handler
