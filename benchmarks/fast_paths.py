@@ -27,7 +27,6 @@ def sections(seconds: float) -> list[Section]:
         ("commit_template", _commit(seconds)),
         ("lasting_answers", _metadata(seconds)),
         ("plain_fetch", _fetch(seconds)),
-        ("first_slice", _list_offsets(seconds)),
     ]
     cases = [case for path, measure in rows for case in _pair(path, measure)]
     return [Section("fast paths", "Fast paths: one connection, 16 in flight", exchanges.RATE_COLUMNS, cases)]
@@ -85,13 +84,5 @@ def _fetch(seconds: float) -> Measure:
             with wire.Client(server) as client:
                 client.produce(topic, wire.batch([b"x" * 100]))
             return _pinged(server, wire.fetch_request(topic, 1000), wire.fetch_error_at(topic), seconds)
-
-    return measure
-
-
-def _list_offsets(seconds: float) -> Measure:
-    def measure(server: Server) -> Sample:
-        with wire.topic(server) as topic:
-            return _pinged(server, wire.list_offsets_request(topic, -1), wire.list_offsets_error_at(topic), seconds)
 
     return measure

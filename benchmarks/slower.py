@@ -11,7 +11,6 @@ from typing import Any
 
 from minibroker.broker.handlers import commit_template, fetch, produce
 from minibroker.broker.requests.answers import LastingAnswers
-from minibroker.broker.requests.routes import Route
 from minibroker.broker.requests.served import SERVED
 from minibroker.cli.main import main
 from minibroker.protocol.apis import ApiKey
@@ -39,11 +38,6 @@ def without_plain_produce() -> None:
 
 def without_plain_fetch() -> None:
     SERVED[ApiKey.FETCH].handler = fetch._fetch_in_steps
-
-
-def without_first_slice() -> None:
-    attempt = Route.run_handler
-    Route.run_handler = lambda route, context, request, slicer=None: attempt(route, context, request)  # type: ignore[method-assign, assignment, misc]
 
 
 PATHS: dict[str, Callable[[], None]] = {

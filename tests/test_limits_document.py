@@ -14,7 +14,7 @@ from minibroker.broker.groups.streams import streams_validation as validation
 from minibroker.broker.handlers import acl_requests, delegation_tokens, fetch, watching
 from minibroker.broker.monitoring import line_limit, metrics
 from minibroker.broker.network import busy_polling, framing, http_server, pipelines, purgatory, tls_layer, unread
-from minibroker.broker.requests import answers, down_conversion, namings, routes
+from minibroker.broker.requests import down_conversion, namings, routes
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
 from minibroker.explorer import explorer_routes, log_pages, trying
@@ -63,7 +63,7 @@ PHRASES = [
     f"| bytes of a string | {primitives.MAX_STRING_BYTES:,} |",
     f"| memory for what is in a frame {LARGE_FRAME} | {mib(routes.ALLOWED_BYTES)}, and "
     f"{routes.ALLOWED_BYTES_A_BYTE} bytes for each byte",
-    f"without records sent from files | {mib(answers.MAX_ANSWER_BYTES)} |",
+    f"without records sent from files | {mib(routes.MAX_ANSWER_BYTES)} |",
     f"| partitions that one Metadata creates on demand | {placement.MAXIMUM_PARTITIONS_PER_REQUEST:,} |",
     f"| ACLs that one request creates or deletes | {acl_requests.MAX_CHANGES:,} |",
     f"each for every filter that matches it | {acl_requests.MAX_MATCHES:,} |",

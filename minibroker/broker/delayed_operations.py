@@ -9,7 +9,7 @@ A handler that must wait is a coroutine. It awaits one of three things:
 `DelayedOperation` drives the coroutine. `close` ends it wherever it waits: `finally` and `with` in the handler release
 what it holds. State is consistent at each `await`.
 
-    request --> begin --- one slice is enough ---> result
+    request --> run_or_delay --- one slice is enough ---> result
                   |
                   +--> paused: a slice each turn of the loop, all operations in turn --+--> answered
                   +--> promise --> resolved: goes on at once ---------------------------+
@@ -109,31 +109,6 @@ async def sleep(clock: Clock, delay_ms: float) -> None:
         timer.cancel()
 
 
-class Begun:
-    """A coroutine whose first slice has run; `await` runs what is left of it. `is_paused`: that only needs its turn."""
-
-    __slots__ = ("_awaits", "_coroutine", "is_paused")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], awaits: Any) -> None:
-        self.is_paused = awaits.__class__ is not Promise
-        self._coroutine = coroutine
-        self._awaits = awaits
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        try:
-            yield self._awaits
-        except GeneratorExit:
-            self._coroutine.close()
-            raise
-        except Exception as error:
-            try:
-                awaits = self._coroutine.throw(error)
-            except StopIteration as end:
-                return end.value
-            yield awaits
-        return (yield from self._coroutine.__await__())
-
-
 class Stage(Enum):
     """How far a request has come."""
 
@@ -148,6 +123,10 @@ class Request(Protocol):
     stage: Stage
     was_paused: bool  # whether it has needed more than a slice
 
+    @property
+    def key(self) -> int:
+        """Return the API."""
+
     def release_frame_before_wait(self) -> None:
         """Release or copy what is valid for a moment only, as the request waits for a promise."""
 
@@ -156,48 +135,34 @@ class Request(Protocol):
 
 
 class DelayedOperation(Generic[Result]):
-    """Drives the coroutine of a request. `answered` gets its result or `failed` its error, once, unless it is closed.
+    """Drives the coroutine of a request that waits. `answered` gets the result, or `failed` the error, once."""
 
-    If the first slice is enough, `run_first_slice` itself returns the result or raises the error, and calls neither.
-    """
-
-    __slots__ = (
-        "_answered",
-        "_coroutine",
-        "_failed",
-        "_is_paused",
-        "_is_running",
-        "_key",
-        "_promise",
-        "_request",
-        "_slicer",
-        "done",
-    )
+    __slots__ = ("_answered", "_coroutine", "_failed", "_is_running", "_promise", "_request", "_slicer", "done")
 
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, Result],
+        awaited: Any,
         slicer: Slicer,
         answered: Callable[[Result], object],
         failed: Callable[[Exception], object],
-        request: Request | None = None,
-        key: int | None = None,
+        request: Request | None,
     ) -> None:
-        """`key` is the API of `request`."""
+        """`awaited` is the promise at which the first slice has ended, or else it only needs its turn."""
         self.done = False
         self._coroutine = coroutine
         self._slicer = slicer
         self._answered: Callable[[Result], object] | None = answered
         self._failed = failed
         self._request = request
-        self._key = key
-        self._is_running = self._is_paused = False
+        self._is_running = False
         self._promise: Promise[Any] | None = None  # that it awaits
+        self._wait_for(awaited)
 
     @property
     def holds_decoded_request(self) -> bool:
         """Return whether the decoded request stays in memory until what it waits for; a Produce has no use for it."""
-        return self._promise is not None and self._key is not None and self._key != ApiKey.PRODUCE
+        return self._promise is not None and self._request is not None and self._request.key != ApiKey.PRODUCE
 
     @property
     def must_complete_without_client(self) -> bool:
@@ -206,35 +171,28 @@ class DelayedOperation(Generic[Result]):
 
     @property
     def _may_change_cluster_state(self) -> bool:
-        return self._request is not None and self._request.stage is Stage.RUNNING and self._key not in READS
-
-    def run_first_slice(self, *, is_paused: bool = False) -> Result | DelayedOperation[Result]:
-        """Run the first slice; return the result or raise the error, or return this operation if it waits.
-
-        With `is_paused` the slice is over at the first pause.
-        """
-        try:
-            self._run_slice(None, until=-1.0 if is_paused else 0.0)
-        except StopIteration as end:
-            self.done = True
-            result: Result = end.value
-            return result
-        except BaseException:
-            self.done = True
-            raise
-        return self
+        request = self._request
+        return request is not None and request.stage is Stage.RUNNING and request.key not in READS
 
     def resume(self, error: Exception | None = None, *, in_turn: bool = False) -> None:
-        """Run a slice, in which what is awaited raises `error`, if there is one."""
-        if self.done:
+        """Run a slice, in which what is awaited raises `error`, if there is one.
+
+        `in_turn` it goes on after a pause, unless it awaits a promise by now: a new cluster may have run it before.
+        """
+        if self.done or (in_turn and self._promise is not None):
             return
+        until = self._slicer.get_slice_deadline(in_turn=True) if in_turn else 0.0
+        self._promise, self._is_running = None, True  # for ever, if it ends in this slice
         try:
-            self._run_slice(error, until=self._slicer.get_slice_deadline(in_turn=True) if in_turn else 0.0)
+            awaited = self._slicer.run_slice(self._coroutine, error, until, self)
         except StopIteration as end:
             self._end_with_result(end.value)
         except Exception as raised:
             self.done = True
             self._failed(raised)
+        else:
+            self._is_running = False
+            self._wait_for(awaited)
 
     def _end_with_result(self, result: Result) -> None:
         if self.done:
@@ -249,26 +207,9 @@ class DelayedOperation(Generic[Result]):
         except Exception as error:
             self._failed(error)
 
-    def _run_slice(self, error: Exception | None, *, until: float) -> None:
-        """Run until the coroutine awaits a promise, or its slice is over. Raises StopIteration with the result.
-
-        It is over at `until`; with 0, that is found out at the first pause.
-        """
-        coroutine, slicer = self._coroutine, self._slicer
-        self._promise, self._is_running = None, True
-        slicer.slices += 1
-        try:
-            awaited = coroutine.send(None) if error is None else coroutine.throw(error)
-            while awaited.__class__ is not Promise and not self.done:
-                slicer.steps += 1
-                until = until or slicer.get_slice_deadline(in_turn=False)
-                if slicer.is_slice_over(until, is_waiting=awaited is WAITING):
-                    break
-                awaited = coroutine.send(None)
-        finally:
-            self._is_running = False
+    def _wait_for(self, awaited: Any) -> None:
         if self.done:
-            coroutine.close()  # which it could not do itself
+            self._coroutine.close()  # which it could not do itself
         elif awaited.__class__ is not Promise:
             self._queue_next_slice()
         elif self._answered is None:
@@ -283,24 +224,15 @@ class DelayedOperation(Generic[Result]):
             self._request.was_paused = True
         if self._answered is None and not self._may_change_cluster_state:
             self.close()
-        elif not self._is_paused:
-            self._is_paused = True
+        else:
             self._slicer.queue_work(self)
 
-    # --- for the slicer -------------------------------------------------------------------------
-
-    def run_slice(self) -> None:
-        """Go on after a pause."""
-        self._is_paused = False
-        self.resume(in_turn=True)
-
-    def stop_paused_operation(self) -> None:
-        """Stay paused, as the broker stops or gets another cluster."""
-        self._is_paused = False
-        if self._answered is None:
-            self.close()
-
     # --- its end --------------------------------------------------------------------------------
+
+    def close_unless_client_waits(self) -> None:
+        """End it, as the broker stops or gets another cluster, if no connection has it and would do so."""
+        if self._request is None or self._answered is None:
+            self.close()
 
     def drop_for_lost_client(self) -> None:
         """End it, as the client has gone; what changes something goes on until it waits for more than its turn."""
@@ -336,41 +268,12 @@ class DelayedOperation(Generic[Result]):
         stage = Stage.ANSWERING if self._request is None else self._request.stage
         if stage is Stage.COMING:
             return self._promise is not None  # held by a hook, rather than being decoded
-        if stage is Stage.ANSWERING or self._key == ApiKey.PRODUCE:
+        if self._request is None or stage is Stage.ANSWERING or self._request.key == ApiKey.PRODUCE:
             return False
         if self._promise is not None:
             self._promise.operation = None
         self.resume(ClusterReplaced())
         return True
-
-
-class _Work:
-    """Steps that nobody waits for."""
-
-    __slots__ = ("_slicer", "_steps")
-
-    def __init__(self, slicer: Slicer, steps: Steps[Any]) -> None:
-        self._slicer = slicer
-        self._steps = steps
-
-    def run_slice(self) -> None:
-        """Run steps until the slice is over."""
-        slicer = self._slicer
-        slicer.slices += 1
-        until = slicer.get_slice_deadline(in_turn=True)
-        try:
-            while True:
-                slicer.steps += 1
-                waits = next(self._steps) is WAITING
-                if slicer.is_slice_over(until, is_waiting=waits):
-                    slicer.queue_work(self)
-                    return
-        except StopIteration:
-            return
-
-    def stop_paused_operation(self) -> None:
-        """Run no further step; state is consistent wherever steps stop."""
-        self._steps.close()
 
 
 class Slicer:
@@ -389,32 +292,51 @@ class Slicer:
         self.steps = 0
         self.now = now
         self._call_soon = call_soon
-        self._queue: deque[DelayedOperation[Any] | _Work] = deque()
+        self._queue: deque[DelayedOperation[Any]] = deque()
 
-    def run_first_coroutine_slice(self, coroutine: Coroutine[Any, Any, Result]) -> Result | Begun:
-        """Run the first slice of a coroutine; return or raise what it does, or return what goes on with it."""
-        self.slices += 1
-        until = 0.0
+    def run_or_delay(
+        self,
+        coroutine: Coroutine[Any, Any, Result],
+        answered: Callable[[Result], object],
+        failed: Callable[[Exception], object],
+        request: Request | None = None,
+    ) -> Result | DelayedOperation[Result]:
+        """Run the first slice of a coroutine. Return its result or raise its error, or return what goes on with it."""
         try:
-            awaits = coroutine.send(None)
-            while awaits.__class__ is not Promise:
-                self.steps += 1
-                until = until or self.get_slice_deadline(in_turn=False)
-                if self.is_slice_over(until, is_waiting=awaits is WAITING):
-                    break
-                awaits = coroutine.send(None)
+            awaited = self.run_slice(coroutine)
         except StopIteration as end:
             result: Result = end.value
             return result
-        return Begun(coroutine, awaits)
+        return DelayedOperation(coroutine, awaited, self, answered, failed, request)
 
     def run_steps_in_slices(self, steps: Steps[Any]) -> None:
         """Run steps that nobody waits for; the first slice now, unless others wait for their turn."""
-        work = _Work(self, steps)
+        work = in_slices(steps)
         if self._queue:
-            self.queue_work(work)
+            DelayedOperation(work, None, self, _ignore_result, _log_failure, None)
         else:
-            work.run_slice()
+            self.run_or_delay(work, _ignore_result, _log_failure)
+
+    def run_slice(
+        self,
+        coroutine: Coroutine[Any, Any, Any],
+        error: Exception | None = None,
+        until: float = 0.0,
+        operation: DelayedOperation[Any] | None = None,
+    ) -> Any:
+        """Run a coroutine until it awaits a promise, or its slice is over; return what it awaits. Raises StopIteration.
+
+        The slice is over at `until`; with 0, that is found out at the first pause. `operation` may close itself.
+        """
+        self.slices += 1
+        awaited = coroutine.send(None) if error is None else coroutine.throw(error)
+        while awaited.__class__ is not Promise and (operation is None or not operation.done):
+            self.steps += 1
+            until = until or self.get_slice_deadline(in_turn=False)
+            if self.is_slice_over(until, is_waiting=awaited is WAITING):
+                break
+            awaited = coroutine.send(None)
+        return awaited
 
     def get_slice_deadline(self, *, in_turn: bool) -> float:
         """Return when a slice that begins now is over: at once outside of the turns, if others wait for theirs."""
@@ -424,7 +346,7 @@ class Slicer:
         """Return whether a slice is over: its time is up, or, with `is_waiting`, others must work first."""
         return self._call_soon is not None and (is_waiting or self.now() >= deadline)
 
-    def queue_work(self, work: DelayedOperation[Any] | _Work) -> None:
+    def queue_work(self, work: DelayedOperation[Any]) -> None:
         """Have `work` run its next slice in its turn."""
         self._queue.append(work)
         if len(self._queue) == 1 and self._call_soon is not None:
@@ -432,10 +354,9 @@ class Slicer:
 
     def drop_queued_work(self) -> None:
         """Run nothing that is queued, when the broker stops or gets another cluster."""
-        works = list(self._queue)
-        self._queue.clear()
-        for work in works:
-            work.stop_paused_operation()
+        queue, self._queue = self._queue, deque()
+        for work in queue:
+            work.close_unless_client_waits()
 
     def _run_queue(self) -> None:
         if not self._queue:
@@ -443,8 +364,14 @@ class Slicer:
         work = self._queue.popleft()
         left = len(self._queue)
         try:
-            work.run_slice()
-        except Exception:
-            log.exception("work in slices failed")  # which must not affect what remains
-        if left and self._call_soon is not None:  # else `queue` has asked for the next turn
-            self._call_soon(self._run_queue)
+            work.resume(in_turn=True)
+        finally:
+            if left and self._call_soon is not None:  # else `queue_work` has asked for the next turn
+                self._call_soon(self._run_queue)
+
+
+def _ignore_result(_: object) -> None: ...
+
+
+def _log_failure(error: Exception) -> None:
+    log.error("work in slices failed", exc_info=error)

@@ -162,10 +162,10 @@ class Conversation:
             return
         if not pending.is_known:
             interceptors = [each for each in interceptors if isinstance(each, self._proxy.witnesses_of_bytes)]
-        context = route = cast(Any, pending)
+        context = cast(Any, pending)
         request = Stranger() if pending.request is None else pending.request
         ask = partial(self._ask_node, pending)
-        pending.call = Call(context, route, pending.correlation_id, request, frame.toreadonly(), ask, interceptors)
+        pending.call = Call(context, request, frame.toreadonly(), ask, interceptors)
         self._run_request_hooks(pending, pending.call)
 
     def on_request_begins(self, head: memoryview, size_bytes: int) -> None:
@@ -215,21 +215,16 @@ class Conversation:
 
     def _run_request_hooks(self, pending: Pending, call: Call) -> None:
         """Run the hooks of a request, and the handler behind them."""
-        delayed = DelayedOperation(
-            call.run_hooks_and_handler(),
-            Slicer(),
-            partial(self._finish_call, pending),
-            partial(self._fail_call_and_close, pending),
-        )
+        answered, failed = partial(self._finish_call, pending), partial(self._fail_call_and_close, pending)
         try:
-            outcome = delayed.run_first_slice()
+            outcome = Slicer().run_or_delay(call.run_hooks_and_handler(), answered, failed)
         except Exception as error:
             self._fail_call_and_close(pending, error)
             return
-        if outcome is not delayed:
+        if not isinstance(outcome, DelayedOperation):
             self._finish_call(pending, outcome)
             return
-        pending.delayed = delayed
+        pending.delayed = outcome
         if not pending.is_forwarded:
             self._held, self.client.splitter.held = pending, True
 

@@ -17,6 +17,7 @@ class Asked:
 
     stage = Stage.RUNNING
     was_paused = False
+    key: int = ApiKey.METADATA
 
     def release_frame_before_wait(self) -> None: ...
 
@@ -33,8 +34,9 @@ class Delaying:
         self._soon: list[Callable[[], None]] = []
         slicer = Slicer(self._soon.append, now=count().__next__)
         coroutine = self._work() if is_at_work else self._wait()
-        self.operation = DelayedOperation(coroutine, slicer, answered, _fail, Asked(), ApiKey.METADATA)
-        assert self.operation.run_first_slice() is self.operation
+        operation = slicer.run_or_delay(coroutine, answered, _fail, Asked())
+        assert isinstance(operation, DelayedOperation)
+        self.operation = operation
 
     async def _wait(self) -> list[Any]:
         try:

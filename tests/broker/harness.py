@@ -15,7 +15,7 @@ import pytest
 
 from minibroker.broker.assembly import Broker
 from minibroker.broker.configs.settings import Settings
-from minibroker.broker.delayed_operations import DelayedOperation
+from minibroker.broker.delayed_operations import DelayedOperation, Slicer
 from minibroker.broker.fetch_sessions import FetchSessions
 from minibroker.broker.metadata.nodes import Endpoint, Node
 from minibroker.broker.metadata.partitions import Partition
@@ -24,7 +24,7 @@ from minibroker.broker.network.framing import PREFIX, FrameBudget
 from minibroker.broker.network.output_items import CLOSE, Mark
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.dispatch import Dispatcher
-from minibroker.broker.requests.routes import Due, Unanswerable
+from minibroker.broker.requests.routes import Due, Route, Unanswerable
 from minibroker.broker.requests.served import SERVED, Served
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import Right
@@ -359,6 +359,13 @@ class Harness:
         self.cluster.turn.end()
 
     # --- asking ---------------------------------------------------------------------------------
+
+    def make_context(
+        self, key: int, version: int, connection: Connection | None = None, slicer: Slicer | None = None
+    ) -> RequestContext:
+        """The context of a request that no connection has sent."""
+        connection = connection or self.client().connection
+        return RequestContext(self.cluster, connection, Route(SERVED[key], version), 0, "test", slicer or Slicer())
 
     def client(
         self,

@@ -9,7 +9,6 @@ import pytest
 
 from minibroker.broker.delayed_operations import (
     SLICE_SECONDS,
-    Begun,
     ClusterReplaced,
     DelayedOperation,
     GivenUp,
@@ -51,13 +50,14 @@ class Loop:
         while self.soon:
             self.turn()
 
-    def operation(self, coroutine: Coroutine[Any, Any, Any], key: int = ApiKey.CREATE_TOPICS) -> DelayedOperation[Any]:
-        return DelayedOperation(coroutine, self.slicer, self.answers.append, self.failures.append, self.request, key)
+    def begin(self, coroutine: Coroutine[Any, Any, Any], key: int = ApiKey.CREATE_TOPICS) -> Any:
+        self.request.key = key
+        return self.slicer.run_or_delay(coroutine, self.answers.append, self.failures.append, self.request)
 
     def delayed(self, coroutine: Coroutine[Any, Any, Any], key: int = ApiKey.CREATE_TOPICS) -> DelayedOperation[Any]:
         """An operation that has begun, and waits."""
-        operation = self.operation(coroutine, key)
-        assert operation.run_first_slice() is operation
+        operation = self.begin(coroutine, key)
+        assert isinstance(operation, DelayedOperation)
         return operation
 
 
@@ -86,7 +86,7 @@ async def paused(times: int, promise: Promise[str] | None = None) -> str:
 
 
 def test_an_operation_that_fits_one_slice_returns_immediately(loop: Loop) -> None:
-    assert loop.operation(in_slices(steps([], "a", 1))).run_first_slice() == "a"
+    assert loop.begin(in_slices(steps([], "a", 1))) == "a"
     assert not (loop.soon or loop.answers)
 
 
@@ -128,7 +128,7 @@ def test_an_error_is_raised_in_the_first_slice_and_reported_in_a_later_one(loop:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        loop.operation(fail(1)).run_first_slice()
+        loop.begin(fail(1))
     assert not loop.failures
     loop.delayed(fail(7))
     loop.take_turns()
@@ -140,7 +140,7 @@ def test_a_response_that_cannot_be_sent_is_a_failure(loop: Loop) -> None:
         raise ValueError("a mistake")
 
     promise: Promise[str] = Promise()
-    DelayedOperation(paused(0, promise), loop.slicer, refuse, loop.failures.append).run_first_slice()
+    loop.slicer.run_or_delay(paused(0, promise), refuse, loop.failures.append)
     promise.resolve("x")
     assert [str(error) for error in loop.failures] == ["a mistake"]
 
@@ -160,7 +160,7 @@ def test_a_failing_operation_does_not_stop_others(loop: Loop, caplog: pytest.Log
 
 def test_all_steps_run_immediately_without_an_event_loop() -> None:
     slicer = Slicer(None, now=iter(range(1000)).__next__)
-    assert DelayedOperation(in_slices(steps([], "a", 100)), slicer, print, print).run_first_slice() == "a"
+    assert slicer.run_or_delay(in_slices(steps([], "a", 100)), print, print) == "a"
     told: list[str] = []
     slicer.run_steps_in_slices(steps(told, "b", 100))
     assert told[-1] == "b ends"
@@ -292,45 +292,6 @@ def test_dropped_queued_operations_with_a_client_run_again(loop: Loop) -> None:
     assert operation.rerun_in_new_cluster()
     loop.take_turns()
     assert (runs, loop.answers) == ([0, 1], ["2-"])
-
-
-def test_an_operation_that_starts_paused_runs_after_those_queued_before_it(loop: Loop) -> None:
-    told: list[str] = []
-    begun = loop.slicer.run_first_coroutine_slice(in_slices(steps(told, "a", 9)))
-    assert isinstance(begun, Begun) and begun.is_paused
-
-    async def rest() -> str:
-        return str(await begun)
-
-    operation = loop.operation(rest())
-    assert operation.run_first_slice(is_paused=True) is operation
-    assert told == ["a0", "a1", "a2"]
-    operation.close()
-    assert told == ["a0", "a1", "a2", "a ends"]
-
-
-def test_a_begun_coroutine_that_catches_an_error_may_wait_again(loop: Loop) -> None:
-    first: Promise[str] = Promise()
-    second: Promise[str] = Promise()
-
-    async def run() -> str:
-        try:
-            return await first
-        except ClusterReplaced:
-            return await second
-
-    begun = loop.slicer.run_first_coroutine_slice(run())
-    assert isinstance(begun, Begun) and not begun.is_paused
-
-    async def finish() -> str:
-        return str(await begun)
-
-    operation = loop.operation(finish())
-    operation.run_first_slice()
-    operation.resume(ClusterReplaced())
-    assert not loop.answers
-    second.resolve("again")
-    assert loop.answers == ["again"]
 
 
 @pytest.mark.parametrize(

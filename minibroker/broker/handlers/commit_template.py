@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from minibroker.broker.coordination.coordinator_logs import COORDINATOR_CODES
 from minibroker.broker.groups.commits import MARK, CommitTemplate
 from minibroker.broker.network.output_items import Refusal
-from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, make_answer_start
+from minibroker.broker.requests.routes import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, make_answer_start
 from minibroker.broker.turn import Wait, find_failure, find_pending_failure
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import KafkaError

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.network.output_items import Refusal
-from minibroker.broker.requests.answers import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, make_answer_start
 from minibroker.broker.requests.context import Reason, log_reason
+from minibroker.broker.requests.routes import SIZE, SIZE_AND_CORRELATION_ID, encode_answer, make_answer_start
 from minibroker.broker.security import audit
 from minibroker.broker.security.operations import WRITE_TOPIC
 from minibroker.broker.turn import find_pending_failure

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from minibroker.broker.configs.listener_settings import get_listener_setting
 from minibroker.broker.configs.settings import Settings, SettingsError
-from minibroker.broker.delayed_operations import DelayedOperation, Promise, Slicer, sleep
+from minibroker.broker.delayed_operations import Promise, Slicer, sleep
 from minibroker.broker.network.authentication_statistics import AuthenticationStatistics
 from minibroker.broker.network.framing import PREFIX
 from minibroker.broker.security.exchanges import (
@@ -376,12 +376,9 @@ class Authenticator:
         self._connection.close_after_answers()
         return None
 
-    def _begin_coroutine(self, coroutine: Coroutine[Any, Any, list[Any]]) -> Outcome:
+    def _begin_coroutine(self, coroutine: Coroutine[Any, Any, list[Any] | None]) -> Outcome:
         """Return the items to send, or what is not done yet."""
-        connection = self._connection
-        delayed: DelayedOperation[list[Any] | None]
-        delayed = DelayedOperation(coroutine, Slicer(), connection.send_delayed_answer, self._fail_connection)
-        return delayed.run_first_slice()
+        return Slicer().run_or_delay(coroutine, self._connection.send_delayed_answer, self._fail_connection)
 
     def _fail_connection(self, error: Exception) -> None:
         self._log_failure(error)

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from minibroker.broker.network.framing import PartialFrame
     from minibroker.broker.quotas.quota_manager import Usage
     from minibroker.broker.requests.interceptors import Call
+    from minibroker.broker.requests.routes import Route
     from minibroker.broker.security.principals import Principal
     from minibroker.broker.turn import Refuse
+    from minibroker.protocol.declare import Message
 
 Refusals = dict[ErrorCode, "Reason"]  # of one request
 
@@ -36,14 +38,16 @@ class RequestContext:
     """The context of a request: its node, client and version, and what its answer waits for."""
 
     __slots__ = (
+        "cache_place",
         "call",
         "client_id",
         "cluster",
+        "commits",
         "connection",
+        "correlation_id",
         "frame",
         "frame_is_kept",
         "is_own",
-        "keep_answer",
         "kept",
         "lasts",
         "long_arrays",
@@ -53,6 +57,7 @@ class RequestContext:
         "node",
         "refusals",
         "refuses_zstd",
+        "route",
         "slicer",
         "stage",
         "timeout",
@@ -63,7 +68,13 @@ class RequestContext:
     )
 
     def __init__(
-        self, cluster: Broker, connection: Connection, version: int, client_id: str | None, slicer: Slicer
+        self,
+        cluster: Broker,
+        connection: Connection,
+        route: Route,
+        correlation_id: int,
+        client_id: str | None,
+        slicer: Slicer,
     ) -> None:
         """`frame_is_kept` says whether the request's records stay valid until it is answered, and not only now.
 
@@ -72,7 +83,9 @@ class RequestContext:
         self.cluster = cluster
         self.connection = connection
         self.node: Node = connection.node
-        self.version = version
+        self.route = route
+        self.version = route.version
+        self.correlation_id = correlation_id
         self.client_id = client_id
         self.slicer = slicer
         self.frame: memoryview | None = None  # the request's bytes, during the first slice of its handler
@@ -89,10 +102,16 @@ class RequestContext:
         self.lost_change: KafkaError | None = None  # why a change of the metadata may be lost
         self.stage = Stage.COMING
         self.was_paused = False  # whether it has needed more than a slice
+        self.commits = 0  # of the cluster's metadata, when the handler began
         self.lasts = False
-        self.keep_answer: Callable[[list[Any]], None] | None = None  # if it can be cached
+        self.cache_place: Any = None  # of the answer, if it can be cached
         self.timeout: tuple[int, Callable[[], None]] | None = None
         self.usage: Usage | None = None  # if anybody has a quota
+
+    @property
+    def key(self) -> ApiKey:
+        """Return the API."""
+        return self.route.key
 
     # --- who asks, and what may they do ---------------------------------------------------------
 
@@ -140,19 +159,20 @@ class RequestContext:
         """Return the principal's allowed operations on a resource, as an int32 with a bit for each (KIP-430)."""
         return sum(1 << right.operation for right in OPERATIONS[resource_type] if self.allows(right, name))
 
-    def charge_and_throttle(self, *, produced: bool) -> int:
+    def charge_and_throttle(self, response: Message | None) -> None:
         """Charge the request to the client's quotas, and mute its connection if it exceeds them.
 
-        Return the throttle time in ms for the answer, which is sent at once (KIP-219).
+        The throttle time, in ms, is put into the answer, which is sent at once (KIP-219).
         """
         usage, self.usage = self.usage, None
         if usage is None:
-            return 0
-        throttle_ms = self.cluster.quotas.charge_request(self, usage, produced=produced)
+            return
+        throttle_ms = self.cluster.quotas.charge_request(self, usage, produced=self.route.key == ApiKey.PRODUCE)
         if throttle_ms:
             self.connection.mute()
             self.cluster.clock.call_later(throttle_ms, self.connection.unmute)
-        return throttle_ms
+            if response is not None and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = throttle_ms
 
     def charge_mutations(self, count: int, *, strict: bool) -> None:
         """Charge partitions that will be created or deleted. Raises KafkaError(THROTTLING_QUOTA_EXCEEDED)."""
@@ -219,8 +239,7 @@ class RequestContext:
         if self.call is not None and self.stage is Stage.COMING:
             self.call.copy_frame_for_hooks()  # a hook holds it
         self.frame = None
-        if self.kept is not None:
-            self.release_frame()
+        self.release_frame()
         self.connection.count_delayed_request_bytes()
 
     def report_answer_lost(self) -> None:
@@ -234,9 +253,9 @@ class RequestContext:
         if kept is not None:
             kept.close()
 
-    def reset_for_cluster(self, cluster: Broker) -> None:
-        """Forget what the handler has left, as it runs on `cluster` now."""
-        self.cluster = cluster
+    def begin_handler(self, cluster: Broker) -> None:
+        """Note that the handler runs on `cluster` now; forget what it left on an earlier one."""
+        self.stage, self.cluster, self.commits = Stage.RUNNING, cluster, cluster.commits
         self.waits = self.timeout = self.refusals = self.lost_change = None
         self.must_sync = self.lasts = False
 

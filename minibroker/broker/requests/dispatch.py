@@ -18,25 +18,21 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from minibroker.broker.delayed_operations import (
-    Begun,
-    ClusterReplaced,
-    DelayedOperation,
-    Slicer,
-    Stage,
-    in_slices,
-)
+from minibroker.broker.delayed_operations import ClusterReplaced, Slicer, Stage, in_slices
 from minibroker.broker.quotas.quota_manager import Metered, Usage
-from minibroker.broker.requests.answers import (
-    LastingAnswers,
-    add_sent_mark,
-    encode_answer,
-    encode_answer_in_steps,
-    make_answer_start,
-    set_throttle_time,
-)
+from minibroker.broker.requests.answers import LastingAnswers
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.routes import LARGE_FRAME_BYTES, Due, Route, Unanswerable, wait_until_written
+from minibroker.broker.requests.routes import (
+    LARGE_FRAME_BYTES,
+    Due,
+    Route,
+    Unanswerable,
+    encode_answer,
+    encode_response,
+    encode_response_in_steps,
+    make_answer_start,
+    wait_until_written,
+)
 from minibroker.broker.requests.routes import Outcome as HandlerOutcome
 from minibroker.broker.requests.served import SERVED, Served
 from minibroker.protocol import apis
@@ -51,7 +47,7 @@ if TYPE_CHECKING:
     from minibroker.broker.assembly import Broker
     from minibroker.broker.network.authenticator import Authenticator
     from minibroker.broker.network.connection import Connection, Outcome
-    from minibroker.broker.requests.interceptors import Interceptor
+    from minibroker.broker.requests.interceptors import Call, Interceptor
 
 log = logging.getLogger("minibroker.requests")
 closing = logging.getLogger("minibroker.connections")
@@ -111,25 +107,21 @@ class Dispatcher:
             route = self._routes[key, version] = Route(served, version)
         try:
             header, position = RequestHeader.decode_from(frame, route.header_version)
-            context = RequestContext(self.cluster, connection, version, header.client_id, self.slicer)
+            context = RequestContext(self.cluster, connection, route, correlation_id, header.client_id, self.slicer)
             if self.cluster.image.quotas:
                 context.usage = Usage(len(frame))
-            elif route.lasting and not self.interceptors and len(frame) <= route.large_bytes:
-                answer = self._find_cached_answer(context, correlation_id, frame[position:])
+            elif route.lasting and not self.interceptors and not route.is_large(frame):
+                answer = self._lasting.find_answer(context, frame[position:])
                 if answer is not None:
                     return answer
             # As in Kafka, ignore extra bytes: librdkafka 2.16 sends Metadata 13 for all topics with 3 bytes too many.
-            request: Message | None
-            if len(frame) <= route.large_bytes:
-                request, _ = route.request_class.decode_from(frame, version, position)
-            else:
-                request = _read_in_one_step(route, frame, position)
+            request = route.decode_in_one_step(frame, position)
         except MalformedMessage as error:
             raise Unanswerable(f"a request that cannot be read: {error}") from error
         if request is None or self.interceptors:
-            return self._begin_undecoded_request(context, route, correlation_id, request, frame, position)
+            return self._begin_undecoded_request(context, request, frame, position)
         context.frame = frame
-        return self._run_handler(context, route, correlation_id, request)
+        return self._run_decoded_request(context, request)
 
     def _run_request_by_template(
         self, connection: Connection, template: Any, correlation_id: int, frame: memoryview
@@ -140,22 +132,13 @@ class Dispatcher:
         outcome: Outcome = template.run_for_frame(self.cluster, correlation_id, frame)
         if outcome is None or not self.interceptors:
             return outcome
-        from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
-
-        context = RequestContext(self.cluster, connection, template.version, template.client_id, self.slicer)
         route = self._routes[template.key, template.version]
-        context.call = call = Call(context, route, correlation_id, None, frame, None, self.interceptors)
-        watched: Outcome = call.observe_undecoded_request(outcome)
+        context = RequestContext(self.cluster, connection, route, correlation_id, template.client_id, self.slicer)
+        watched: Outcome = self._make_call(context, None, frame).observe_undecoded_request(outcome)
         return watched
 
     def _begin_undecoded_request(
-        self,
-        context: RequestContext,
-        route: Route,
-        correlation_id: int,
-        request: Message | None,
-        frame: memoryview,
-        position: int,
+        self, context: RequestContext, request: Message | None, frame: memoryview, position: int
     ) -> Outcome:
         """Begin a request that is not decoded yet, as it is too large for one step, or that interceptors see."""
         if request is None:
@@ -164,12 +147,17 @@ class Dispatcher:
             if context.kept is None:
                 frame = memoryview(bytearray(frame))
         if self.interceptors:
+            self._make_call(context, request or context.route.request_class(), frame).has_copy = request is None
             if request is not None and are_all_observers_only(self.interceptors):
                 context.frame = frame  # for the template of the next one
-            coroutine = self._answer_through_interceptors(context, route, correlation_id, request, frame, position)
-        else:
-            coroutine = self._read_and_answer(context, route, correlation_id, frame, position)
-        return self._begin_request_coroutine(context, route, coroutine)
+        return self._begin_request(context, self._decode_and_run(context, request, frame, position))
+
+    def _make_call(self, context: RequestContext, request: Message | None, frame: memoryview) -> Call:
+        from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
+
+        handle = partial(self.run_handler_and_finish, context)
+        context.call = call = Call(context, request, frame, handle, self.interceptors)
+        return call
 
     def _refuse_during_exchange(
         self, authenticator: Authenticator, key: int, version: int, correlation_id: int, frame: memoryview
@@ -194,191 +182,118 @@ class Dispatcher:
             reason, encode_answer(response, version, route.answer_start, correlation_id)
         )
 
-    def _find_cached_answer(self, context: RequestContext, correlation_id: int, body: memoryview) -> list[Any] | None:
-        """Return the cached answer of a request, or None; then let the context cache it."""
-        connection = context.connection
-        host = None if self.cluster.authorizer is None else connection.host
-        asked = connection.node, connection.listener, connection.principal, host, context.version, bytes(body)
-        answer = self._lasting.find_answer(self.cluster, asked, correlation_id)
-        if answer is None:
-            context.keep_answer = self._lasting.make_cache_function(self.cluster, asked)
-        return answer
+    # --- running and answering ------------------------------------------------------------------
 
-    def _run_handler(self, context: RequestContext, route: Route, correlation_id: int, request: Message) -> Outcome:
+    def _run_decoded_request(self, context: RequestContext, request: Message) -> Outcome:
         """Run the handler; return its outcome as `execute` does. The answer of one that must wait comes later."""
-        commits = self.cluster.commits
-        try:
-            response = route.run_handler(context, request, self.slicer)
-        except BaseException:
-            context.release_frame()
-            raise
-        if context.kept is not None and not isinstance(response, Begun):
-            context.release_frame()
-        must_sync = context.must_sync or (route.durable and self.cluster.commits != commits)
-        if must_sync or not (response is None or isinstance(response, Message)):
-            context.stage = Stage.RUNNING
-            kept = None if route.key == ApiKey.PRODUCE else request
-            coroutine = self._answer_after_coroutine(context, route, correlation_id, kept, response, commits)
-            is_paused = isinstance(response, Begun) and response.is_paused
-            return self._begin_request_coroutine(context, route, coroutine, is_paused=is_paused)
-        if context.waits is not None and response is not None:
-            return Due(context, route, correlation_id, response)
+        response = self._run_handler(context, request)
+        if not (response is None or isinstance(response, Message)) or context.must_sync or _has_new_commits(context):
+            return self._begin_request(context, self._finish_response(context, request, response))
+        context.charge_and_throttle(response)
         if response is None:
-            context.charge_and_throttle(produced=True)
             return None
-        items = route.encode_answer(context, correlation_id, response)
-        if context.lasts and context.keep_answer is not None:
-            context.keep_answer(items)
+        if context.waits is not None:
+            return Due(context, response)
+        items = encode_response(context, response)
+        if context.lasts:
+            self._lasting.keep_answer(context, items)
         return items
 
-    def _begin_request_coroutine(
-        self,
-        context: RequestContext,
-        route: Route,
-        coroutine: Coroutine[Any, Any, list[Any] | None],
-        *,
-        is_paused: bool = False,
-    ) -> Outcome:
+    def _run_handler(self, context: RequestContext, request: Message) -> HandlerOutcome:
+        context.begin_handler(self.cluster)
+        return context.route.run_handler(context, request)
+
+    def _begin_request(self, context: RequestContext, running: Coroutine[Any, Any, Message | None]) -> Outcome:
         """Run a request up to where it waits; return the items of its answer, or what is not done yet."""
-        answered, fail = context.connection.send_delayed_answer, partial(fail_request, context, route)
-        delayed = DelayedOperation(coroutine, self.slicer, answered, fail, context, route.key)
-        return delayed.run_first_slice(is_paused=is_paused)
+        answered, failed = context.connection.send_delayed_answer, partial(fail_request, context)
+        return self.slicer.run_or_delay(self._answer(context, running), answered, failed, context)
 
-    # --- what waits -----------------------------------------------------------------------------
-
-    async def _answer_after_coroutine(
-        self,
-        context: RequestContext,
-        route: Route,
-        correlation_id: int,
-        request: Message | None,
-        outcome: HandlerOutcome,
-        commits: int,
-    ) -> list[Any] | None:
-        """Return the items of the answer, once the handler's coroutine has ended and all is written.
-
-        `request` is for running it again. That of a Produce, which never does, need not stay in memory.
-        """
+    async def _answer(self, context: RequestContext, running: Coroutine[Any, Any, Message | None]) -> list[Any] | None:
+        """Return the items of the answer, once `running` has returned the response."""
+        call = context.call
         try:
-            response = await self._finish_response(context, route, request, outcome, commits)
+            response = await running
+            context.stage = Stage.ANSWERING
+            context.charge_and_throttle(response)
             if response is None:
-                context.charge_and_throttle(produced=True)
+                if call is not None:
+                    call.report_answer_sent(0)
                 return None
+            if call is not None:
+                response = call.alter_response(response)
             if context.was_paused:
-                items = await self._encode_answer(context, route, correlation_id, set_throttle_time(context, response))
+                items = await self._encode_in_steps(context, response)
             else:
-                items = route.encode_answer(context, correlation_id, response)
-            if context.lasts and context.keep_answer is not None:
-                context.keep_answer(items)
-            return items
+                items = encode_response(context, response)
+            if context.lasts:
+                self._lasting.keep_answer(context, items)
+            return items if call is None else call.add_mark_to_answer(items)
+        except BaseException:
+            context.report_answer_lost()
+            raise
         finally:
-            if context.kept is not None:
-                context.release_frame()
+            context.release_frame()
+
+    async def _decode_and_run(
+        self, context: RequestContext, request: Message | None, frame: memoryview, position: int
+    ) -> Message | None:
+        """Run a request that interceptors see, or that is large and so not decoded yet; return its response."""
+        call = context.call
+        if request is None:
+            request = await self._decode_in_steps(context, frame, position)
+        frame = NOTHING
+        if call is not None:
+            call.request = request
+            return await call.run_hooks_and_handler()
+        context.may_take_apart = True
+        running = self.run_handler_and_finish(context, request)
+        request = None
+        return await running
+
+    async def _decode_in_steps(self, context: RequestContext, frame: memoryview, position: int) -> Message:
+        try:
+            request, context.long_arrays = await in_slices(context.route.decode_in_steps(frame, position))
+        except MalformedMessage as error:
+            raise Unanswerable(f"a request that cannot be read: {error}") from error
+        return request
+
+    def run_handler_and_finish(self, context: RequestContext, request: Message) -> Coroutine[Any, Any, Message | None]:
+        """Run the handler; the coroutine returns its response once what it reports is written."""
+        return self._finish_response(context, request, self._run_handler(context, request))
 
     async def _finish_response(
-        self, context: RequestContext, route: Route, request: Message | None, outcome: HandlerOutcome, commits: int
+        self, context: RequestContext, request: Message | None, outcome: HandlerOutcome
     ) -> Message | None:
         """Return the response of a handler once its coroutine has ended, and what it reports is written.
 
-        `commits` is the number of metadata changes when the handler began; those of others meanwhile count, too. If the
-        cluster is replaced while it waits, it runs again. Raises Unanswerable if a change may be lost.
+        If the cluster is replaced while it waits, it runs again; a Produce never does, and so need not stay in memory.
+        Raises Unanswerable if a change may be lost.
         """
+        if context.key == ApiKey.PRODUCE:
+            request = None
         while True:
             try:
                 try:
                     if outcome is None or isinstance(outcome, Message):
                         response = outcome
-                    elif isinstance(outcome, Begun):
-                        response = await outcome
                     else:
                         response = await (outcome if context.usage is None else Metered(context.usage, outcome))
                 except KafkaError as error:
-                    response = route.make_refusal(error)
-                if route.durable and context.cluster.commits != commits:
+                    response = context.route.make_refusal(error)
+                if _has_new_commits(context):
                     context.wait_for_metadata()
                 if context.waits is not None:
                     await wait_until_written(context)
-            except ClusterReplaced:
-                context.reset_for_cluster(self.cluster)
-                commits = self.cluster.commits
-                outcome = route.run_handler(context, request)
-            else:
                 context.stage = Stage.ANSWERING
                 return response
+            except ClusterReplaced:
+                assert request is not None
+                outcome = self._run_handler(context, request)
 
-    async def run_handler_and_finish(self, context: RequestContext, route: Route, request: Message) -> Message | None:
-        """Run the handler; return its response once what it reports is written."""
-        context.stage, context.cluster = Stage.RUNNING, self.cluster
-        commits = self.cluster.commits
-        return await self._finish_response(context, route, request, route.run_handler(context, request), commits)
-
-    async def _decode_large(self, context: RequestContext, route: Route, frame: memoryview, position: int) -> Message:
-        """Decode a large request in steps. Raises Unanswerable."""
-        try:
-            request, context.long_arrays = await in_slices(route.decode_in_steps(frame, position))
-        except MalformedMessage as error:
-            raise Unanswerable(f"a request that cannot be read: {error}") from error
-        return request
-
-    async def _read_and_answer(
-        self, context: RequestContext, route: Route, correlation_id: int, frame: memoryview, position: int
-    ) -> list[Any] | None:
-        """Answer a request that is too large to be decoded in one step."""
-        try:
-            request: Message | None = await self._decode_large(context, route, frame, position)
-            frame = NOTHING
-            context.may_take_apart = True
-            context.stage, context.cluster = Stage.RUNNING, self.cluster
-            commits = self.cluster.commits
-            outcome = route.run_handler(context, request)
-            if route.key == ApiKey.PRODUCE:
-                request = None
-            return await self._answer_after_coroutine(context, route, correlation_id, request, outcome, commits)
-        finally:
-            context.release_frame()
-
-    async def _answer_through_interceptors(
-        self,
-        context: RequestContext,
-        route: Route,
-        correlation_id: int,
-        request: Message | None,
-        frame: memoryview,
-        position: int,
-    ) -> list[Any] | None:
-        """Answer a request through the interceptors' hooks; without `request`, decode it first."""
-        from minibroker.broker.requests.interceptors import Call  # most brokers have no interceptors
-
-        handle = partial(self.run_handler_and_finish, context, route)
-        whole = route.request_class() if request is None else request
-        call = context.call = Call(context, route, correlation_id, whole, frame, handle, self.interceptors)
-        call.has_copy = request is None
-        try:
-            if request is None:
-                call.request = await self._decode_large(context, route, frame, position)
-            response = await call.run_hooks_and_handler()
-            context.stage = Stage.ANSWERING
-            if response is None:
-                context.charge_and_throttle(produced=True)
-                call.report_answer_sent(0)
-                return None
-            response = call.alter_response(set_throttle_time(context, response))
-            if context.was_paused:
-                return add_sent_mark(call, await self._encode_answer(context, route, correlation_id, response))
-            return add_sent_mark(call, encode_answer(response, route.version, route.answer_start, correlation_id))
-        except BaseException:
-            call.report_answer_lost()
-            raise
-        finally:
-            context.release_frame()
-
-    async def _encode_answer(
-        self, context: RequestContext, route: Route, correlation_id: int, response: Message
-    ) -> list[Any]:
+    async def _encode_in_steps(self, context: RequestContext, response: Message) -> list[Any]:
         """Return the frame of an answer to a request that took long: build it in steps, and so release both."""
         try:
-            steps = encode_answer_in_steps(response, route.version, route.answer_start, correlation_id)
-            items, long_arrays = await in_slices(steps)
+            items, long_arrays = await in_slices(encode_response_in_steps(context, response))
         except AnswerTooLarge as error:
             self.slicer.run_steps_in_slices(empty_arrays_in_steps((*context.long_arrays, *error.long_arrays)))
             raise Unanswerable(str(error)) from None
@@ -414,6 +329,11 @@ def _check_authenticated(connection: Connection, key: int) -> Authenticator | No
     raise Unanswerable(f"{_get_api_name(key)} {objection}")
 
 
+def _has_new_commits(context: RequestContext) -> bool:
+    """Return whether the metadata has changed since the handler of a durable API began; others' changes count, too."""
+    return context.route.durable and context.cluster.commits != context.commits
+
+
 def are_all_observers_only(interceptors: list[Interceptor]) -> bool:
     """Return whether none of the interceptors changes anything, or looks at decoded requests."""
     return all(interceptor.only_watches for interceptor in interceptors)
@@ -424,25 +344,12 @@ def _get_api_name(key: int) -> str:
     return apis.get_api_name(key) if key in KNOWN_KEYS else "an unknown API"
 
 
-def _read_in_one_step(route: Route, frame: memoryview, position: int) -> Message | None:
-    """Return the request in a large frame, or None if it has so many items that it takes more steps to decode."""
-    reading = route.decode_in_steps(frame, position)
-    try:
-        next(reading)
-    except StopIteration as end:
-        request: Message = end.value[0]
-        return request
-    reading.close()
-    return None
-
-
-def fail_request(context: RequestContext, route: Route, error: Exception) -> None:
+def fail_request(context: RequestContext, error: Exception) -> None:
     """Disconnect the client of a request that has failed outside of `execute`."""
     connection = context.connection
     if not (connection.is_gone and isinstance(error, Unanswerable)):
-        log_failure(
-            connection, context.client_id, {"api": apis.get_api_name(route.key), "version": route.version}, error
-        )
+        fields = {"api": apis.get_api_name(context.key), "version": context.version}
+        log_failure(connection, context.client_id, fields, error)
     connection.close_after_failure()
 
 

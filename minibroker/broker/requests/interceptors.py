@@ -14,10 +14,9 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from minibroker.broker.network.output_items import ObservedDue, Refusal
-from minibroker.broker.requests.answers import add_sent_mark
+from minibroker.broker.network.output_items import CLOSE, Mark, ObservedDue, Refusal
 from minibroker.broker.security.logins import Login, Verdict
-from minibroker.protocol.apis import ApiKey, get_api_name
+from minibroker.protocol.apis import get_api_name
 from minibroker.protocol.declare import Message
 
 if TYPE_CHECKING:
@@ -92,18 +91,6 @@ class Interceptor(Protocol):
         return None
 
 
-class Runs(Protocol):
-    """What a call needs of its route."""
-
-    key: ApiKey
-
-    def decode_request(self, frame: memoryview) -> Message:
-        """Return the request in a frame that was decoded before."""
-
-    def decode_response(self, frame: Any) -> Message:
-        """Return the response in the frame of an answer."""
-
-
 class Call:
     """A request on its way through the hooks.
 
@@ -118,7 +105,6 @@ class Call:
         "_interceptors",
         "_next",
         "_response",
-        "_route",
         "api_key",
         "context",
         "correlation_id",
@@ -132,21 +118,18 @@ class Call:
     def __init__(
         self,
         context: RequestContext,
-        route: Runs,
-        correlation_id: int,
         request: Any,
         frame: memoryview,
         handle: Callable[[Any], Coroutine[Any, Any, Message | None]] | None,
         interceptors: Sequence[Interceptor],
     ) -> None:
         self.context = context
-        self.api_key = route.key
-        self.correlation_id = correlation_id
+        self.api_key = context.key
+        self.correlation_id = context.correlation_id
         self.request = request
         self.frame = frame
         self.received_bytes = SIZE_BYTES + len(frame)
         self.started_ms = context.cluster.clock.monotonic_ms()
-        self._route = route
         self._handle = handle
         self._interceptors = tuple(interceptors)
         self._next = 0
@@ -177,17 +160,20 @@ class Call:
         return self.add_mark_to_answer(outcome) if isinstance(outcome, list) else ObservedDue(outcome, self)
 
     def add_mark_to_answer(self, items: list[Any]) -> list[Any]:
-        """Return the items of an answer to such a request, with a mark behind them."""
-        if isinstance(items, Refusal):
-            self.alter_response(self._route.decode_response(items[0]))
-        return add_sent_mark(self, items)
+        """Return the items of an answer after the hooks, with a mark behind them that reports when they are sent."""
+        if isinstance(items, Refusal):  # of a request that has run undecoded
+            self.alter_response(self.context.route.decode_response(items[0]))
+        items = self.alter_answer_frame(items)
+        end = items.index(CLOSE) if CLOSE in items else len(items)
+        items.insert(end, Mark(self, sum(map(_measure_item, items[:end]))))
+        return items
 
     def copy_frame_for_hooks(self) -> None:
         """Copy the request, whose bytes are overwritten while a hook holds it."""
         if not self.has_copy:
             self.has_copy = True
             self.frame = memoryview(bytearray(self.frame))
-            self.request = self._route.decode_request(self.frame)
+            self.request = self.context.route.decode_request(self.frame)
 
     def close_after_hook_failure(self, error: Exception) -> None:
         """Close the connection without an answer, as a hook has failed outside of the dispatcher."""
@@ -229,3 +215,9 @@ class Call:
             except Exception:
                 # The answer is already sent: a bug in a hook must not close the client's connection.
                 log.exception("%s failed at the end of a request", type(interceptor).__name__)
+
+
+def _measure_item(item: Any) -> int:
+    """Return the size of an item: bytes, or a region."""
+    size: int = len(item) if isinstance(item, bytes | bytearray) else item.size_bytes
+    return size

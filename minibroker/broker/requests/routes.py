@@ -1,33 +1,39 @@
 """Routes: how a version of an API is decoded, handled and answered, and when its answer may be sent.
 
-The dispatcher handles frames.
+The frame of an answer is its size, the correlation id and the message, with the file regions between its bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
 
-from minibroker.broker.delayed_operations import Begun, Promise, Slicer
-from minibroker.broker.requests.answers import encode_answer, make_answer_start, set_throttle_time
-from minibroker.broker.requests.context import RequestContext
+from minibroker.broker.delayed_operations import Promise
 from minibroker.broker.requests.served import Served
 from minibroker.broker.turn import find_failure
 from minibroker.protocol import apis, headers
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import KafkaError
-from minibroker.protocol.headers import RequestHeader
+from minibroker.protocol.headers import RequestHeader, ResponseHeader
+from minibroker.protocol.primitives import Output
 from minibroker.protocol.steps import Steps
+
+if TYPE_CHECKING:
+    from minibroker.broker.requests.context import RequestContext
 
 LARGE_FRAME_BYTES: Final = 4 << 10  # a smaller one is decoded within a millisecond
 LARGE_PRODUCE_BYTES: Final = 32 << 10  # mostly records, which are not decoded
 ALLOWED_BYTES_A_BYTE: Final = 5  # of memory for decoding a frame, per byte of it, and
 ALLOWED_BYTES: Final = 5 << 20  # the amount for any frame
+SIZE: Final = Struct(">i")
+SIZE_AND_CORRELATION_ID: Final = Struct(">ii")
+MAX_ANSWER_BYTES = 100 << 20  # the limit of requests, too
 
-
-Outcome = Message | Coroutine[Any, Any, Message | None] | Begun | None  # of an attempt
+Outcome = Message | Coroutine[Any, Any, Message | None] | None
+Handler = Callable[["RequestContext", Any], Outcome]
 
 
 class Unanswerable(Exception):
@@ -38,13 +44,13 @@ class Route:
     """The decoder, handler and encoder of a version of an API; created on first use."""
 
     __slots__ = (
+        "_large_bytes",
         "_response_class",
         "answer_start",
         "durable",
         "handler",
         "header_version",
         "key",
-        "large_bytes",
         "lasting",
         "request_class",
         "version",
@@ -52,30 +58,42 @@ class Route:
 
     def __init__(self, served: Served, version: int) -> None:
         self.key = served.key
-        self.handler = served.handler
+        self.handler: Handler = served.handler
         self.durable = served.durable
         self.lasting = served.lasting
         self.version = version
-        self.large_bytes = LARGE_PRODUCE_BYTES if served.key == ApiKey.PRODUCE else LARGE_FRAME_BYTES
+        self._large_bytes = LARGE_PRODUCE_BYTES if served.key == ApiKey.PRODUCE else LARGE_FRAME_BYTES
         self.request_class: type[Message] = apis.get_request_class(served.key)
         self._response_class: type[Message] = apis.get_response_class(served.key)
         self.header_version = headers.get_request_header_version(served.key, version)
         self.answer_start = make_answer_start(headers.get_response_header_version(served.key, version))
+
+    def is_large(self, frame: memoryview) -> bool:
+        """Return whether decoding may take more than one step."""
+        return len(frame) > self._large_bytes
+
+    def decode_in_one_step(self, frame: memoryview, position: int) -> Message | None:
+        """Return the request at `position`, or None if its items are too many for one step. Raises MalformedMessage."""
+        if not self.is_large(frame):
+            return self.request_class.decode_from(frame, self.version, position)[0]
+        reading = self.decode_in_steps(frame, position)
+        try:
+            next(reading)
+        except StopIteration as end:
+            request: Message = end.value[0]
+            return request
+        reading.close()
+        return None
 
     def decode_in_steps(self, frame: memoryview, position: int) -> Steps[tuple[Message, list[list[Any]]]]:
         """Decode the request at `position`; return it and its long arrays. Raises MalformedMessage."""
         allowed_bytes = ALLOWED_BYTES + ALLOWED_BYTES_A_BYTE * len(frame)
         return self.request_class.decode_in_steps(frame, self.version, position, allowed_bytes)
 
-    def run_handler(self, context: RequestContext, request: Any, slicer: Slicer | None = None) -> Outcome:
-        """Run the handler; return its answer, None for no answer, or the coroutine that it goes on with.
-
-        A coroutine begins with `slicer`, if there is one; it may need nothing more.
-        """
+    def run_handler(self, context: RequestContext, request: Any) -> Outcome:
+        """Run the handler; return its answer, None for no answer, or the coroutine that it goes on with."""
         try:
             outcome = self.handler(context, request)
-            if not (outcome is None or isinstance(outcome, Message) or slicer is None or context.usage is not None):
-                return slicer.run_first_coroutine_slice(outcome)
         except KafkaError as error:
             outcome = self.make_refusal(error)
         if context.usage is not None:
@@ -90,10 +108,6 @@ class Route:
         message = {"error_message": error.message} if "error_message" in fields else {}
         return self._response_class(error_code=error.code, **message)
 
-    def encode_answer(self, context: RequestContext, correlation_id: int, response: Message) -> list[Any]:
-        """Return the frame of an answer: bytes, and the file regions between them."""
-        return encode_answer(set_throttle_time(context, response), self.version, self.answer_start, correlation_id)
-
     def decode_request(self, frame: memoryview) -> Message:
         """Return the request in a frame that was decoded before."""
         _, position = RequestHeader.decode_from(frame, self.header_version)
@@ -104,16 +118,52 @@ class Route:
         return self._response_class.decode_from(frame, self.version, len(self.answer_start))[0]
 
 
+# --- encoding an answer -------------------------------------------------------------------------
+
+
+def make_answer_start(header_version: int) -> bytes:
+    """Return the start of answers with this header: space for size and correlation id, then the constant part."""
+    return bytes(SIZE.size) + ResponseHeader().encode(header_version)
+
+
+def encode_answer(response: Message, version: int, start: bytes, correlation_id: int) -> list[Any]:
+    """Return the frame of an answer that begins with `start`: bytes, and the file regions between them."""
+    out = Output()
+    out += start
+    response.encode_into(out, version)
+    return _finish_frame(out, correlation_id)
+
+
+def encode_response(context: RequestContext, response: Message) -> list[Any]:
+    """Return the frame of the answer to a request."""
+    return encode_answer(response, context.version, context.route.answer_start, context.correlation_id)
+
+
+def encode_response_in_steps(context: RequestContext, response: Message) -> Steps[tuple[list[Any], list[list[Any]]]]:
+    """Build the frame of an answer in steps, long arrays item by item; return it and these. Raises AnswerTooLarge."""
+    out = Output()
+    out += context.route.answer_start
+    long_arrays = yield from response.encode_in_steps(out, context.version, MAX_ANSWER_BYTES)
+    return _finish_frame(out, context.correlation_id), long_arrays
+
+
+def _finish_frame(out: Output, correlation_id: int) -> list[Any]:
+    size_bytes = out.size_bytes if out.regions else len(out)
+    SIZE_AND_CORRELATION_ID.pack_into(out, 0, size_bytes - SIZE.size, correlation_id)
+    return out.list_bytes_and_regions() if out.regions else [out]
+
+
+# --- when it may be sent ------------------------------------------------------------------------
+
+
 class Due:
     """An answer to send at the end of the turn, once what it reports is written."""
 
-    __slots__ = ("_context", "_correlation_id", "_response", "_route")
+    __slots__ = ("_context", "_response")
 
-    def __init__(self, context: RequestContext, route: Route, correlation_id: int, response: Message) -> None:
+    def __init__(self, context: RequestContext, response: Message) -> None:
         self._context = context
-        self._route = route
-        self._correlation_id = correlation_id
-        self._response = set_throttle_time(context, response)
+        self._response = response
 
     def list_answer_parts(self) -> list[Any]:
         """Return the items to send, once the turn has ended."""
@@ -122,7 +172,7 @@ class Due:
             failure = find_failure(wait)
             if failure is not None:
                 refuse(failure)
-        return encode_answer(self._response, self._route.version, self._route.answer_start, self._correlation_id)
+        return encode_response(self._context, self._response)
 
 
 async def wait_until_written(context: RequestContext) -> None:

@@ -6,17 +6,13 @@ start is fast.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from minibroker.protocol.apis import ApiKey
-from minibroker.protocol.declare import Message
 from minibroker.protocol.fields import parse_versions
-
-if TYPE_CHECKING:
-    from minibroker.broker.requests.context import RequestContext
 
 FAMILIES: Final = {
     "acl_requests": {ApiKey.DESCRIBE_ACLS: "0-3", ApiKey.CREATE_ACLS: "0-3", ApiKey.DELETE_ACLS: "0-3"},
@@ -95,7 +91,6 @@ FAMILIES: Final = {
     "unregistration": {ApiKey.UNREGISTER_BROKER: "0", ApiKey.UNREGISTER_CONTROLLER: "0"},
 }
 
-Handler = Callable[["RequestContext", Any], Message | Coroutine[Any, Any, Message | None] | None]
 AnyHandler = TypeVar("AnyHandler", bound=Callable[..., Any])
 
 
@@ -111,10 +106,10 @@ class Served:
         self._family = family
 
     @cached_property
-    def handler(self) -> Handler:
+    def handler(self) -> Callable[..., Any]:
         """Return the handler; its file, which is imported now, registers it."""
         import_module(f"minibroker.broker.handlers.{self._family}")
-        handler: Handler = vars(self)["handler"]
+        handler: Callable[..., Any] = vars(self)["handler"]
         return handler
 
 

@@ -20,9 +20,8 @@ from functools import partial
 from typing import Any, Final
 
 from minibroker.broker.metadata.features import ELIGIBLE_LEADER_REPLICAS, INITIAL, METADATA_VERSION, SHARE_VERSION
-from minibroker.broker.requests.answers import encode_answer, make_answer_start
 from minibroker.broker.requests.interceptors import Call, Interceptor
-from minibroker.broker.requests.routes import Unanswerable
+from minibroker.broker.requests.routes import Unanswerable, encode_answer, make_answer_start
 from minibroker.protocol.apis import ApiKey, get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode

@@ -67,10 +67,9 @@ async def execute_request(cluster: Broker, node: Node, request: Message, version
         node, next(iter(node.endpoints)), NoOutlet(), lambda *_: None, lambda _: None, FrameBudget(), 0, "inside:0"
     )
     version = served.versions[-1] if version is None else version
-    context = RequestContext(cluster, connection, version, CLIENT_ID, Slicer())
+    context = RequestContext(cluster, connection, Route(served, version), 0, CLIENT_ID, Slicer())
     context.is_own = True
     answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    coroutine = Dispatcher(cluster).run_handler_and_finish(context, Route(served, version), request)
-    delayed = DelayedOperation(coroutine, context.slicer, answered.set_result, answered.set_exception)
-    outcome = delayed.run_first_slice()
-    return outcome if outcome is not delayed else await answered
+    coroutine = Dispatcher(cluster).run_handler_and_finish(context, request)
+    outcome = context.slicer.run_or_delay(coroutine, answered.set_result, answered.set_exception)
+    return await answered if isinstance(outcome, DelayedOperation) else outcome

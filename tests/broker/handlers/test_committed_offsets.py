@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from minibroker.broker.coordination.runtime import RELOAD_MS
-from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.groups.offsets_of_group import CommittedOffset
 from minibroker.broker.handlers.committed_offsets import FIRST_WITH_SEVERAL_GROUPS, offset_fetch
-from minibroker.broker.requests.context import RequestContext
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.offsets import OffsetFetchRequest
 from tests.broker.delaying import steps_of
@@ -126,7 +125,7 @@ def test_a_long_list_of_partitions_is_processed_in_steps(
     if version < FIRST_WITH_SEVERAL_GROUPS:
         topic = OffsetFetchRequest.OffsetFetchRequestTopic(name="t", partition_indexes=indexes)
         request = OffsetFetchRequest(group_id="g", topics=[topic])
-    context = RequestContext(harness.cluster, harness.client().connection, version, None, Slicer())
+    context = harness.make_context(ApiKey.OFFSET_FETCH, version)
     assert sum(1 for _ in steps_of(offset_fetch(context, request))) >= passes * 900
 
 
@@ -192,7 +191,7 @@ def test_an_offset_whose_write_fails_is_never_returned(loop: Loop, version: int)
 
 def test_offset_fetch_during_a_reload_answers_an_error_to_retry(loop: Loop) -> None:
     harness = loop.harness
-    context = RequestContext(harness.cluster, harness.client().connection, 9, None, Slicer())
+    context = harness.make_context(ApiKey.OFFSET_FETCH, 9)
     steps = steps_of(offset_fetch(context, of_group_g(harness, 9)))
     committer = LoopClient(harness)
     committer.read((1, commit_request("g", ("t", 0, 6)), 9))

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.fetch_sessions import PARTITION_BYTES
 from minibroker.broker.handlers.fetch import fetch
-from minibroker.broker.requests.context import RequestContext
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.topics import CreatePartitionsRequest, DeleteTopicsRequest
 from minibroker.protocol.steps import run_all_steps
@@ -210,9 +209,7 @@ def test_a_session_epoch_is_used_once_even_by_concurrent_requests(harness: Harne
     many: dict[Where, int] = {("t", index): 0 for index in range(150)}
     session_id = harness.request(fetch_of(harness, many, session_epoch=0)).session_id
     request = fetch_of(harness, many, session_id=session_id, session_epoch=1)
-    contexts = [
-        RequestContext(harness.cluster, harness.client().connection, VERSIONS[-1], None, Slicer()) for _ in "ab"
-    ]
+    contexts = [harness.make_context(ApiKey.FETCH, VERSIONS[-1]) for _ in "ab"]
     first = steps_of(fetch(contexts[0], request))
     next(first)
     with pytest.raises(KafkaError) as refused:

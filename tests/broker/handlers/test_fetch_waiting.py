@@ -12,9 +12,9 @@ import pytest
 from minibroker.broker.delayed_operations import DelayedOperation, Slicer
 from minibroker.broker.handlers.fetch import fetch
 from minibroker.broker.handlers.watching import WATCHED_MAX
-from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.security.operations import READ_TOPIC, Right
 from minibroker.broker.security.principals import Principal
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
 from tests.broker.handlers.fetching import LAST_BY_NAME, VERSIONS, Where, answers_in, fetch_of, values_in
@@ -279,7 +279,7 @@ def test_a_fetch_cancelled_while_it_starts_to_wait_leaves_no_waiter(topics: Harn
     topics.create_topic("many", 120)
     client = topics.client()
     request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
-    context = RequestContext(topics.cluster, client.connection, VERSIONS[-1], None, Slicer())
+    context = topics.make_context(ApiKey.FETCH, VERSIONS[-1], client.connection)
     coroutine: Any = fetch(context, request)
     while not context.node.watched:
         coroutine.send(None)
@@ -302,14 +302,14 @@ class Fetching:
         self.failures: list[Exception] = []
         request = fetch_of(topics, MANY, max_wait_ms=WAIT_MS)
         request.topics[0].partitions *= times
-        context = RequestContext(topics.cluster, topics.client().connection, VERSIONS[-1], None, self.slicer)
+        context = topics.make_context(ApiKey.FETCH, VERSIONS[-1], slicer=self.slicer)
         self._coroutine: Any = fetch(context, request)
         while not waiters(topics, "many"):
             self._coroutine.send(None)
 
     def go_on(self) -> None:
-        operation = DelayedOperation(self._coroutine, self.slicer, self.answers.append, self.failures.append)
-        assert operation.run_first_slice() is operation
+        outcome = self.slicer.run_or_delay(self._coroutine, self.answers.append, self.failures.append)
+        assert isinstance(outcome, DelayedOperation)
         self.take_turns()
 
     def take_turns(self) -> None:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers.fetch import fetch as read
-from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.down_conversion import MAX_CONVERTED_BYTES, has_newer_format
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.messages.topics import DeleteTopicsRequest
@@ -332,7 +331,7 @@ def test_a_delayed_fetch_converts_in_steps(harness: Harness, version: int) -> No
 def test_a_log_truncated_during_conversion_is_read_again(harness: Harness, loss: str) -> None:
     harness.create_topic("t")
     harness.produce("t", *["a"] * MANY)
-    context = RequestContext(harness.cluster, harness.client().connection, 3, None, Slicer())
+    context = harness.make_context(ApiKey.FETCH, 3)
     steps = delaying.steps_of(read(context, fetch_of(harness, {("t", 0): 0})))
     for _ in range(3):
         next(steps)

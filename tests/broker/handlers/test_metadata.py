@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers.metadata import metadata
-from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.security.operations import OPERATIONS, ResourceType, Right
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.metadata import MetadataRequest
 from tests.broker.delaying import steps_of
@@ -193,7 +192,7 @@ def test_permissions_for_many_topics_are_looked_up_in_steps(
 ) -> None:
     for number in range(20):
         harness.create_topic(f"t{number}")
-    context = RequestContext(harness.cluster, harness.client().connection, VERSIONS[-1], None, Slicer())
+    context = harness.make_context(ApiKey.METADATA, VERSIONS[-1])
     looked_up: list[str] = []
 
     def allows(right: Right, name: str) -> bool:

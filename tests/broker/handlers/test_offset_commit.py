@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.groups.offsets_of_group import NO_EXPIRY, CommittedOffset
 from minibroker.broker.handlers.committed_offsets import offset_commit
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
-from minibroker.broker.requests.context import RequestContext
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.configs import IncrementalAlterConfigsRequest
 from minibroker.protocol.messages.metadata_records import TOPIC_RESOURCE
@@ -178,7 +177,7 @@ def test_a_commit_whose_fsync_takes_too_long_is_answered_with_a_retriable_error(
 def test_a_topic_deleted_during_a_long_commit_gets_no_offsets(harness: Harness, topic_id: bytes, version: int) -> None:
     by_id = version == BY_ID
     request = commit_request("g", *[(topic_id if by_id else "t", 0, 7)] * 350)
-    context = RequestContext(harness.cluster, harness.client().connection, version, None, Slicer())
+    context = harness.make_context(ApiKey.OFFSET_COMMIT, version)
     steps = steps_of(offset_commit(context, request))
     for _ in range(50):
         next(steps)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers.offset_deletion import offset_delete
 from minibroker.broker.metadata.partitions import GROUPS_TOPIC
-from minibroker.broker.requests.context import RequestContext
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.offsets import OffsetDeleteRequest
 from tests.broker.delaying import steps_of
@@ -83,7 +82,7 @@ def test_a_long_deletion_applies_to_a_group_recreated_meanwhile(
 ) -> None:
     asked = [Topic.OffsetDeleteRequestPartition(partition_index=index) for index in range(900)]
     request = OffsetDeleteRequest(group_id="g", topics=[Topic(name="t", partitions=asked)])
-    context = RequestContext(harness.cluster, harness.client().connection, 0, None, Slicer())
+    context = harness.make_context(ApiKey.OFFSET_DELETE, 0)
     steps = steps_of(offset_delete(context, request))
     next(steps)
     harness.cluster.groups.delete_group(harness.cluster.groups.groups["g"])

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers.transactional_offsets import txn_offset_commit
 from minibroker.broker.handlers.transactions import add_partitions_to_txn
-from minibroker.broker.requests.context import RequestContext
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
 from minibroker.protocol.messages.transactions import (
@@ -345,7 +344,7 @@ def test_a_topic_deleted_during_a_long_commit_gets_no_offsets(harness: Harness) 
         transactional_id="tx", group_id="g", producer_id=producer.producer_id, producer_epoch=producer.epoch
     )
     request.topics = [asked]
-    context = RequestContext(harness.cluster, harness.client().connection, 5, None, Slicer())
+    context = harness.make_context(ApiKey.TXN_OFFSET_COMMIT, 5)
     steps = steps_of(txn_offset_commit(context, request))
     for _ in range(50):
         next(steps)
@@ -369,5 +368,5 @@ def test_many_partitions_of_a_transaction_are_processed_in_steps(harness: Harnes
     transaction = Asked(transactional_id="tx", producer_id=producer.producer_id, producer_epoch=producer.epoch)
     transaction.topics, transaction.verify_only = [asked_topic], verify_only
     request = AddPartitionsToTxnRequest(transactions=[transaction])
-    context = RequestContext(harness.cluster, harness.client().connection, 5, None, Slicer())
+    context = harness.make_context(ApiKey.ADD_PARTITIONS_TO_TXN, 5)
     assert sum(1 for _ in steps_of(add_partitions_to_txn(context, request))) >= (200 if verify_only else 100)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.requests.routes import Unanswerable
 from minibroker.broker.security.operations import READ_GROUP, READ_TOPIC
+from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.cluster import ApiVersionsRequest
@@ -34,7 +34,7 @@ COUNT = 5_000
 
 def context_on(harness: Harness, node: int = 1) -> RequestContext:
     """The context of a request that came to this node."""
-    return RequestContext(harness.cluster, harness.client(node=node).connection, 0, "test", Slicer())
+    return harness.make_context(ApiKey.DESCRIBE_GROUPS, 0, harness.client(node=node).connection)
 
 
 def test_a_client_is_anonymous_until_it_has_authenticated(harness: Harness) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minibroker.broker.delayed_operations import Promise, Slicer
-from minibroker.broker.requests import answers
+from minibroker.broker.requests import routes
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.requests.routes import Route
 from minibroker.protocol.messages.metadata import MetadataRequest
@@ -80,7 +80,7 @@ def test_a_response_being_written_is_lost_if_the_client_disconnects(watched: Wat
 def test_a_too_large_response_closes_the_connection_and_is_logged(
     watched: Watched, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(answers, "MAX_ANSWER_BYTES", 20_000)
+    monkeypatch.setattr(routes, "MAX_ANSWER_BYTES", 20_000)
     sliced = Sliced(watched)
     sliced.client.send(UNKNOWN, 12)
     sliced.turns_until(lambda: sliced.client.closed)

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from minibroker.broker.delayed_operations import Slicer
 from minibroker.broker.handlers import committed_offsets
 from minibroker.broker.handlers import consumer_groups as consumer_group_handlers
 from minibroker.broker.handlers import metadata as metadata_handler
-from minibroker.broker.requests.context import RequestContext
 from minibroker.broker.security.acls import PatternType, Permission
 from minibroker.broker.security.operations import (
     ALTER_CLUSTER,
@@ -334,7 +332,7 @@ def steps_of(harness: Harness, request: Any, handler: Any, version: int) -> int:
     """How many steps a request of alice takes."""
     connection = harness.client().connection
     connection.principal = Principal("User", "alice")
-    outcome = handler(RequestContext(harness.cluster, connection, version, "test", Slicer()), request)
+    outcome = handler(harness.make_context(request.api_key, version, connection), request)
     return sum(1 for _ in delaying.steps_of(outcome))
 
 
