@@ -11,10 +11,10 @@ from minibroker.broker.control import placement
 from minibroker.broker.groups.classic import classic_group, members
 from minibroker.broker.groups.streams import streams_group, topology
 from minibroker.broker.groups.streams import streams_validation as validation
-from minibroker.broker.handlers import acl_requests, delegation_tokens, fetch, watching
+from minibroker.broker.handlers import acl_requests, delegation_tokens, down_conversion, fetch, watching
 from minibroker.broker.monitoring import line_limit, metrics
 from minibroker.broker.network import busy_polling, framing, http_server, pipelines, purgatory, tls_layer, unread
-from minibroker.broker.requests import down_conversion, namings, routes
+from minibroker.broker.requests import namings, routes
 from minibroker.broker.security import jwks, oauthbearer, scram
 from minibroker.broker.share import share_partitions
 from minibroker.explorer import explorer_routes, log_pages, trying

@@ -70,7 +70,7 @@ LATE: Final = (
     "minibroker.broker.configs.resource_configs",
     "zstandard",
     "cramjam",
-    "minibroker.broker.requests.down_conversion",
+    "minibroker.broker.handlers.down_conversion",
     *(f"minibroker.broker.handlers.{family}" for family in FAMILIES),
 )
 

@@ -29,11 +29,11 @@ from typing import Any, Final, TypeVar
 
 from minibroker.broker.delayed_operations import in_slices
 from minibroker.broker.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
+from minibroker.broker.handlers.down_conversion import Conversion
 from minibroker.broker.handlers.fetch_reading import FIRST_WITH_FORMAT_2, FIRST_WITH_TOPIC_IDS, Reading
 from minibroker.broker.handlers.long_fetch_reading import LongReading, make_long_reading
 from minibroker.broker.handlers.watching import WATCHED_MAX, Watch
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.down_conversion import Conversion
 from minibroker.broker.requests.served import handles
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.messages.fetch import FetchRequest, FetchResponse

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from minibroker.broker.configs.settings_table import RACK_AWARE
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchedPartition, FetchSession
+from minibroker.broker.handlers.down_conversion import (
+    MAX_CONVERTED_BYTES,
+    Conversion,
+    Converted,
+    Wanted,
+)
 from minibroker.broker.metadata.leaders import (
     find_preferred_read_replica,
     list_leader_endpoints,
@@ -18,12 +24,6 @@ from minibroker.broker.metadata.leaders import (
 from minibroker.broker.metadata.partitions import Partition
 from minibroker.broker.quotas.quota_manager import FETCHED
 from minibroker.broker.requests.context import RequestContext
-from minibroker.broker.requests.down_conversion import (
-    MAX_CONVERTED_BYTES,
-    Conversion,
-    Converted,
-    Wanted,
-)
 from minibroker.broker.security.operations import CLUSTER_ACTION, READ_TOPIC
 from minibroker.protocol.declare import Message
 from minibroker.protocol.errors import ErrorCode, KafkaError

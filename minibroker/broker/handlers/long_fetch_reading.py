@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from minibroker.broker.delayed_operations import in_slices, pause
 from minibroker.broker.fetch_sessions import INITIAL_EPOCH, FetchedPartition
+from minibroker.broker.handlers.down_conversion import Conversion, Converted, read_for_client_in_steps
 from minibroker.broker.handlers.fetch_reading import (
     PORTION,
     UNREADABLE,
@@ -19,7 +20,6 @@ from minibroker.broker.handlers.fetch_reading import (
     measure_answer_bytes,
 )
 from minibroker.broker.metadata.partitions import Partition
-from minibroker.broker.requests.down_conversion import Conversion, Converted, read_for_client_in_steps
 from minibroker.protocol.errors import ErrorCode, KafkaError
 from minibroker.protocol.messages.fetch import FetchResponse
 from minibroker.protocol.steps import Steps, remove_in_portions, split_into_portions

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from minibroker.broker.handlers.down_conversion import MAX_CONVERTED_BYTES, has_newer_format
 from minibroker.broker.handlers.fetch import fetch as read
-from minibroker.broker.requests.down_conversion import MAX_CONVERTED_BYTES, has_newer_format
 from minibroker.protocol.apis import ApiKey
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.produce import ProduceRequest
