@@ -114,21 +114,18 @@ class Turn:
         """Write the partition's log at the end of the turn, and then wake those who wait for its records."""
         known = self._logs.get(partition.log)
         self._logs[partition.log] = (partition, size_bytes if known is None else known[1] + size_bytes)
-        if not self._due:
-            self._schedule_turn_end()
+        self._schedule_turn_end()
 
     def add_listener(self, listener: TurnListener) -> None:
         """Call `on_turn_ended` of `listener` when everything is written."""
         self._listeners[listener] = None
-        if not self._due:
-            self._schedule_turn_end()
+        self._schedule_turn_end()
 
     def call_when_over(self, wait: Wait, then: Then) -> None:
         """Call `then` once the wait is over or has failed; now, if that is already known."""
         if wait.pending is not None and wait.pending.headers:
             self._waits.append((wait, then))
-            if not self._due:
-                self._schedule_turn_end()
+            self._schedule_turn_end()
         else:
             _call_when_wait_is_flushed(wait, then)
 
@@ -156,11 +153,10 @@ class Turn:
     def check_waiter_at_turn_end(self, waiter: Waiter) -> None:
         """Let `waiter` check again at the end of the turn."""
         self._woken[waiter] = None
-        if not self._due:
-            self._schedule_turn_end()
+        self._schedule_turn_end()
 
     def _schedule_turn_end(self) -> None:
-        if self._call_soon is not None:
+        if not self._due and self._call_soon is not None:
             self._due = True
             self._call_soon(self.end)
 
