@@ -51,7 +51,6 @@ UNREADABLE: Final = frozenset(  # errors found before a log is read; the request
 )
 LEADER_IS_ANOTHER: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
-Runs = list[tuple[str | bytes, list[FetchedPartition]]]  # the partitions that follow each other of the same topic
 Answered = tuple[FetchedPartition, PartitionAnswer, int]  # the last is the size of its records in bytes
 
 

@@ -102,8 +102,8 @@ class Call:
     __slots__ = (
         "_ended",
         "_handle",
+        "_hooks_left",
         "_interceptors",
-        "_next",
         "_response",
         "api_key",
         "context",
@@ -120,7 +120,7 @@ class Call:
         context: RequestContext,
         request: Any,
         frame: memoryview,
-        handle: Callable[[Any], Coroutine[Any, Any, Message | None]] | None,
+        handle: Callable[[Any], Coroutine[Any, Any, Message | None]],
         interceptors: Sequence[Interceptor],
     ) -> None:
         self.context = context
@@ -130,27 +130,24 @@ class Call:
         self.frame = frame
         self.received_bytes = SIZE_BYTES + len(frame)
         self.started_ms = context.cluster.clock.monotonic_ms()
-        self._handle = handle
+        self._handle: Callable[[Any], Coroutine[Any, Any, Message | None]] | None = handle  # None once it runs
         self._interceptors = tuple(interceptors)
-        self._next = 0
+        self._hooks_left = iter(self._interceptors)
         self._response: Message | None = None
         self._ended = False
         self.has_copy = False  # whether `frame` is the call's own
 
     async def run_hooks_and_handler(self) -> Message | None:
         """Call the remaining hooks, then the handler; return the response, or None for no answer."""
-        while self._next < len(self._interceptors):
-            interceptor = self._interceptors[self._next]
-            self._next += 1
+        for interceptor in self._hooks_left:  # one that awaits this runs those behind it
             response = interceptor.before_request(self)
             if not (response is None or isinstance(response, Message)):
                 response = await response
             if response is not None:
                 return response
-        if self._next == len(self._interceptors):  # else a hook has run it
-            self._next += 1
-            assert self._handle is not None  # else it has run already
-            self._response = await self._handle(self.request)
+        handle, self._handle = self._handle, None
+        if handle is not None:  # else a hook has run it
+            self._response = await handle(self.request)
         return self._response
 
     def observe_undecoded_request(self, outcome: Any) -> Any:
