@@ -210,22 +210,19 @@ class DelayedOperation(Generic[Result]):
     def _wait_for(self, awaited: Any) -> None:
         if self.done:
             self._coroutine.close()  # which it could not do itself
-        elif awaited.__class__ is not Promise:
-            self._queue_next_slice()
-        elif self._answered is None:
-            self.close()  # the client has gone
-        else:
+        elif awaited.__class__ is Promise:
             self._promise, awaited.operation = awaited, self
-            if self._request is not None:
+            if self._answered is None:
+                self.close()  # the client has gone
+            elif self._request is not None:
                 self._request.release_frame_before_wait()
-
-    def _queue_next_slice(self) -> None:
-        if self._request is not None:
-            self._request.was_paused = True
-        if self._answered is None and not self._may_change_cluster_state:
-            self.close()
         else:
-            self._slicer.queue_work(self)
+            if self._request is not None:
+                self._request.was_paused = True
+            if self._answered is None and not self._may_change_cluster_state:
+                self.close()
+            else:
+                self._slicer.queue_work(self)
 
     # --- its end --------------------------------------------------------------------------------
 

@@ -232,7 +232,7 @@ class Conversation:
         """Close the client's connection, as a hook wants it, or has failed."""
         assert pending.call is not None
         if not isinstance(error, Unanswerable):
-            pending.call.close_after_hook_failure(error)
+            pending.close_after_hook_failure(error)
             return
         log.info("closing %s: %s", self.peer, error)
         pending.call.report_answer_lost()
@@ -429,7 +429,7 @@ class Conversation:
             items = [pending.raw] if response is AS_IT_CAME else self._run_answer_hooks(pending, call, response)
             self.send_answers_in_order(pending, call.alter_answer_frame(items))
         except Exception as error:
-            call.close_after_hook_failure(error)
+            pending.close_after_hook_failure(error)
 
     def _run_answer_hooks(self, pending: Pending, call: Call, response: Message) -> list[Any]:
         is_own = response is not pending.message or self._proxy.has_struck(call)

@@ -6,6 +6,7 @@ under the same names: the node, the clock, what is known of topics and sessions,
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from minibroker.broker.clock import Clock
@@ -13,6 +14,7 @@ from minibroker.broker.delayed_operations import DelayedOperation, Promise
 from minibroker.broker.network.output_items import CLOSE
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.security.principals import ANONYMOUS
+from minibroker.protocol.apis import get_api_name
 from minibroker.protocol.declare import Message
 from minibroker.protocol.headers import RequestHeader, get_request_header_version
 from minibroker.proxy.frame_splitting import SIZE
@@ -21,6 +23,8 @@ from minibroker.proxy.upstream_nodes import Node
 
 if TYPE_CHECKING:
     from minibroker.proxy.conversation import Conversation
+
+log = logging.getLogger("minibroker.requests")
 
 
 class Known:
@@ -138,6 +142,15 @@ class Pending:
         _, position = RequestHeader.decode_from(frame, get_request_header_version(self.api_key, self.version))
         body = bytes(frame[:position]) + request.encode_with_unknown_tags(self.version)
         self.data = SIZE.pack(len(body)) + body
+
+    def close_after_hook_failure(self, error: Exception) -> None:
+        """Close the client's connection without an answer, as a hook has failed."""
+        fields = {**self.log_fields, "api": get_api_name(self.api_key), "client": self.client_id}
+        who = self.software or "unnamed client"
+        log.error("closing %s (%s): a request failed", self.peer, who, extra=fields, exc_info=error)
+        if self.call is not None:
+            self.call.report_answer_lost()
+        self.close_after_failure()
 
     def close_after_failure(self) -> None:
         """Close the client's connection once earlier answers are sent."""

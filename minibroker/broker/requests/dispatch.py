@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from minibroker.broker.network.connection import Connection, Outcome
     from minibroker.broker.requests.interceptors import Call, Interceptor
 
-log = logging.getLogger("minibroker.requests")
 closing = logging.getLogger("minibroker.connections")
 
 START: Final = Struct(">hhi")  # API key, API version, correlation id: the same in every request header

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from minibroker.broker.network.output_items import CLOSE, Mark, ObservedDue, Refusal
 from minibroker.broker.security.logins import Login, Verdict
-from minibroker.protocol.apis import get_api_name
 from minibroker.protocol.declare import Message
 
 if TYPE_CHECKING:
@@ -171,15 +170,6 @@ class Call:
             self.has_copy = True
             self.frame = memoryview(bytearray(self.frame))
             self.request = self.context.route.decode_request(self.frame)
-
-    def close_after_hook_failure(self, error: Exception) -> None:
-        """Close the connection without an answer, as a hook has failed outside of the dispatcher."""
-        connection = self.context.connection
-        fields = {**connection.log_fields, "api": get_api_name(self.api_key), "client": self.context.client_id}
-        who = connection.software or "unnamed client"
-        log.error("closing %s (%s): a request failed", connection.peer, who, extra=fields, exc_info=error)
-        self.report_answer_lost()
-        connection.close_after_failure()
 
     def alter_response(self, response: Message) -> Message:
         """Return the response to send in place of `response`."""
