@@ -294,6 +294,33 @@ def test_dropped_queued_operations_with_a_client_run_again(loop: Loop) -> None:
     assert (runs, loop.answers) == ([0, 1], ["2-"])
 
 
+def test_an_operation_that_runs_again_before_its_turn_is_not_resumed_by_the_queue(loop: Loop) -> None:
+    promise: Promise[str] = Promise()
+
+    async def run() -> str:
+        try:
+            return await paused(9)
+        except ClusterReplaced:
+            return await promise
+
+    operation = loop.delayed(run())
+    assert loop.soon and operation.rerun_in_new_cluster()
+    loop.take_turns()
+    assert not (loop.answers or loop.failures)
+    promise.resolve("again")
+    assert loop.answers == ["again"]
+
+
+def test_dropped_steps_that_nobody_waits_for_end(loop: Loop) -> None:
+    told: list[str] = []
+    loop.slicer.run_steps_in_slices(steps(told, "a", 9))
+    loop.slicer.run_steps_in_slices(in_turn := steps(told, "b", 9))
+    loop.slicer.drop_queued_work()
+    loop.take_turns()
+    assert told == ["a0", "a1", "a2", "a ends"]
+    in_turn.close()
+
+
 @pytest.mark.parametrize(
     ("key", "stage", "runs"),
     [

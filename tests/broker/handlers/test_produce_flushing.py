@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,13 @@ def test_a_produce_is_answered_after_the_fsync_whatever_the_acks(flushing: Flush
     assert flushing.sync() == 1
     assert outcomes(waiting.response()) == [(ErrorCode.NONE, 0)]
     assert flushing.sync() == 0
+
+
+def test_a_produce_that_waits_for_the_fsync_does_not_keep_its_request_in_memory(flushing: Flushing) -> None:
+    client = flushing.harness.client()
+    client.send(produce_request("every"), VERSION)
+    assert client.connection.has_delayed_request
+    assert not [each for each in gc.get_objects() if isinstance(each, ProduceRequest)]
 
 
 def test_acks_0_still_flushes_the_log(flushing: Flushing) -> None:
