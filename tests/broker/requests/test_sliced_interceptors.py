@@ -12,9 +12,10 @@ from minibroker.broker.requests import routes
 from minibroker.broker.requests.interceptors import Call
 from minibroker.broker.requests.routes import Route
 from minibroker.protocol.messages.metadata import MetadataRequest
+from minibroker.protocol.messages.produce import ProduceRequest
 from minibroker.protocol.steps import RELEASED_ITEMS
 from tests.broker.handlers.fetching import fetch_of
-from tests.broker.harness import Harness
+from tests.broker.harness import Harness, TopicData, batch, frame_of
 from tests.broker.requests.test_interceptors import Watched, hold
 
 
@@ -108,6 +109,39 @@ def test_replacing_the_state_closes_connections_whose_request_is_being_read(watc
     sliced.replace_state()
     assert sliced.client.closed and not sliced.connection.has_delayed_request
     assert watched.hooks() == [("first", "lost"), ("second", "lost")]
+
+
+def test_replacing_the_state_closes_connections_whose_response_a_hook_holds(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    held: Promise[None] = Promise()
+
+    async def hold_response(call: Call) -> Any:
+        response = await call.run_hooks_and_handler()
+        await held
+        return response
+
+    watched.first.on_before = hold_response
+    sliced = Sliced(watched)
+    sliced.client.send(MetadataRequest(topics=None), 12)
+    sliced.replace_state()
+    assert sliced.client.closed and not sliced.client.sent_bytes()
+    assert watched.hooks()[-2:] == [("first", "lost"), ("second", "lost")]
+    assert "a request failed" not in caplog.text, "nothing is thrown into the hook"
+
+
+def test_a_request_that_a_hook_holds_survives_the_next_use_of_its_buffer(watched: Watched) -> None:
+    watched.harness.create_topic("t")
+    held: Promise[None] = Promise()
+    watched.first.on_before = lambda call: hold(held)
+    records = TopicData.PartitionProduceData(index=0, records=memoryview(batch("v")))
+    request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[TopicData(name="t", partition_data=[records])])
+    scratch = memoryview(bytearray(frame_of(request, 9)))
+    watched.harness.client().connection.process_received_data(scratch, len(scratch))
+    scratch[:] = bytes(len(scratch))
+    held.resolve(None)
+    watched.harness.end_turn()
+    assert watched.harness.partition("t").log.log_end_offset == 1
 
 
 def test_a_hook_that_holds_a_large_request_does_not_have_it_decoded_again(
