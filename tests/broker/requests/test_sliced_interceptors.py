@@ -130,6 +130,15 @@ def test_replacing_the_state_closes_connections_whose_response_a_hook_holds(
     assert "a request failed" not in caplog.text, "nothing is thrown into the hook"
 
 
+def test_a_request_without_an_answer_that_a_hook_runs_is_run_once(watched: Watched) -> None:
+    watched.harness.create_topic("t")
+    watched.first.on_before = lambda call: call.run_hooks_and_handler()
+    records = TopicData.PartitionProduceData(index=0, records=memoryview(batch("v")))
+    request = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[TopicData(name="t", partition_data=[records])])
+    watched.harness.client().send(request, 9)
+    assert watched.harness.partition("t").log.log_end_offset == 1
+
+
 def test_a_request_that_a_hook_holds_survives_the_next_use_of_its_buffer(watched: Watched) -> None:
     watched.harness.create_topic("t")
     held: Promise[None] = Promise()
