@@ -60,7 +60,7 @@ def read(directory: Path, request: ReadRequest) -> None:
     source = DirectorySource(str(directory))
     bounds = source.find_bounds([PARTITION])[PARTITION]
     for split in source.make_splits([OffsetRange(PARTITION, *bounds)]):
-        for _ in source.read(split, request):
+        for _ in source.read_split(split, request):
             pass
 
 

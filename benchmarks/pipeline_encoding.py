@@ -14,8 +14,8 @@ from itertools import chain
 import pyarrow as pa
 
 from minibroker.cli.shared import print_table
-from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, Origin, Producer
-from minibroker.pipeline.encode.encoder import encode_origins, encode_rows
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, Producer, RowsOrigin
+from minibroker.pipeline.encode.encoder import encode_rows, encode_rows_of_origins
 from minibroker.pipeline.schemas import HEADERS
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
@@ -57,9 +57,10 @@ def interleaved(rows: pa.RecordBatch) -> list[EncodedBatch]:
     """Encode the rows as a log that three idempotent producers wrote to in turn, a hundred records at a time."""
     rows = rows.append_column("offset", pa.array(range(rows.num_rows), pa.int64()))
     origins = [
-        Origin(start, Producer(number % 3, 0, start), 0) for number, start in enumerate(range(0, rows.num_rows, 100))
+        RowsOrigin(start, Producer(number % 3, 0, start), 0)
+        for number, start in enumerate(range(0, rows.num_rows, 100))
     ]
-    return list(encode_origins(rows, BatchSettings(), origins))
+    return list(encode_rows_of_origins(rows, BatchSettings(), origins))
 
 
 def main() -> None:

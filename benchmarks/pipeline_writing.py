@@ -55,7 +55,7 @@ def ours_once(settings: SinkSettings, rows: pa.RecordBatch, batches: int) -> Non
     """One task exactly once, and the commit."""
     task = delivery.write_exactly_once(settings, (rows for _ in range(batches)), settings.topic or "", 0, 0)
     assert task.transaction is not None
-    delivery.commit(settings, [task.transaction])
+    delivery.commit_transactions(settings, [task.transaction])
 
 
 def librdkafka(settings: SinkSettings, rows: pa.RecordBatch, batches: int) -> None:

@@ -60,7 +60,7 @@ def rows(source: DirectorySource, partition: TopicPartition, request: ReadReques
     """All of a partition."""
     offsets = OffsetRange(partition, *source.find_bounds([partition])[partition])
     found = source.make_splits([offsets], splits)
-    return [row for split in found for table in source.read(split, request) for row in table.to_pylist()]
+    return [row for split in found for table in source.read_split(split, request) for row in table.to_pylist()]
 
 
 def source_of(written: Written, topic: str, **options: Any) -> DirectorySource:
@@ -144,8 +144,8 @@ def test_every_index_entry_is_usable(directory: Written) -> None:
     counts = {}
     for segment in list_segments(str(directory.path / "segments-0")):
         with closing(OpenSegment(segment)) as opened:
-            entries = list(zip(*opened._index, strict=True))
-            marks = [opened._find_indexed_place(number + 1, opened.start) for number in range(len(entries))]
+            entries = list(zip(*opened._indexed_offsets_and_positions, strict=True))
+            marks = [opened._find_indexed_boundary(number + 1, opened.start) for number in range(len(entries))]
             assert [(mark.next_offset - 1, mark.last_position) for mark in marks] == entries
             counts[segment.base_offset] = len(entries)
     assert sum(counts.values()) > 30

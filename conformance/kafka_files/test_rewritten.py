@@ -10,7 +10,7 @@ from conformance.kafka_files.conftest import Brokers, Written, complaints
 from conformance.kafka_files.contents import Topic, contents
 from conformance.kafka_files.scenario import COMMITTED, append, committed_offsets, write_again
 from conformance.kafka_files.test_there_and_back import objections
-from minibroker.pipeline.rewriting.directory import Report, rewrite_directory
+from minibroker.pipeline.rewriting.directory import RewriteReport, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.compression import Compression
 
@@ -22,7 +22,7 @@ REWRITTEN = {
 }
 
 
-def expected(before: Written, report: Report) -> dict[str, Topic]:
+def expected(before: Written, report: RewriteReport) -> dict[str, Topic]:
     """Return what clients saw, but for the codecs that topics are said to have."""
     topics = dict(before.contents)
     for topic, name, value in report.configs:

@@ -191,7 +191,7 @@ def test_a_topic_is_read_with_every_security_protocol(addresses: Addresses, way:
     (partition,) = log.partitions()
     bounds = log.find_bounds([partition])[partition]
     (split,) = log.make_splits([OffsetRange(partition, *bounds)])
-    values = [value for batch in log.read(split, ReadRequest("records", ("value",))) for value in batch["value"]]
+    values = [value for batch in log.read_split(split, ReadRequest("records", ("value",))) for value in batch["value"]]
     log.close()
     assert [int(value.as_py()) for value in values] == list(range(100))
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from minibroker.cli.pipeline.pipeline_command import pipeline
 from minibroker.pipeline.session import session
-from minibroker.pipeline.spark_errors import find_reason
+from minibroker.pipeline.spark_errors import find_reason_in_spark_error
 
 Answer = Mapping[str, Any]
 
@@ -88,7 +88,7 @@ def main(master: str, *settings: str) -> None:
         try:
             answer = action(**asked)
         except Exception as error:
-            answer = {"error": find_reason(str(error)), "type": type(error).__name__}
+            answer = {"error": find_reason_in_spark_error(str(error)), "type": type(error).__name__}
         print(json.dumps(answer), flush=True)
 
 

@@ -29,9 +29,9 @@ spark = SparkSession.builder.remote("local[2]").getOrCreate()
 READABLE = 'spark.conf.set("spark.sql.connect.serverStacktrace.enabled", "false")'
 MISTAKE = 'spark.read.format("minibroker").options(subscrib="orders", path="/nowhere").load()'
 VERIFIED = """
-from minibroker.pipeline.engines import OnSpark
+from minibroker.pipeline.engines import SparkEngine
 from minibroker.pipeline.verifying.verify_job import verify
-print(verify("minibroker-data", topics=["orders"], engine=OnSpark(spark)).num_rows)
+print(verify("minibroker-data", topics=["orders"], engine=SparkEngine(spark)).num_rows)
 """
 
 

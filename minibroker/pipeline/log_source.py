@@ -103,7 +103,7 @@ class LogSource(Protocol):
         """Split the ranges for tasks. Together they read each offset once. Raises `DataLoss`."""
         ...
 
-    def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    def read_split(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split, in the order of their offsets. Raises `DataLoss` and `CorruptData`."""
         ...
 

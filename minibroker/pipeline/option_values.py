@@ -37,7 +37,7 @@ class GivenOptions:
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._options
 
-    def get_rest(self) -> dict[str, str]:
+    def get_remaining_options(self) -> dict[str, str]:
         """Return the options that nobody has asked for."""
         return {name: value for name, value in self._options.items() if name not in self.known}
 
@@ -101,7 +101,7 @@ def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
     """Return partitions by topic, as in `{"orders": [0, 1]}`."""
     example = '{"orders": [0, 1]}'
     found = []
-    for topic, numbers in _parse_by_topic(option, text, example).items():
+    for topic, numbers in _parse_json_by_topic(option, text, example).items():
         if not isinstance(numbers, list) or not all(_is_partition(each) for each in numbers):
             raise OptionError(f"{option}: {text!r} is not like {example}")
         found += [TopicPartition(topic, each) for each in numbers]
@@ -113,19 +113,19 @@ def parse_partitions(option: str, text: str) -> tuple[TopicPartition, ...]:
 def parse_numbers_by_partition(option: str, text: str, least: int, example: str) -> dict[TopicPartition, int]:
     """Return a number from `least` on for each partition, as in `{"orders": {"0": 23}}`."""
     found: dict[TopicPartition, int] = {}
-    for topic, numbers in _parse_by_topic(option, text, example).items():
+    for topic, numbers in _parse_json_by_topic(option, text, example).items():
         if not isinstance(numbers, dict):
             raise OptionError(f"{option}: {text!r} is not like {example}")
         for partition, value in numbers.items():
             if not partition.isascii() or not partition.isdigit() or not _is_partition(int(partition[:11])):
                 raise OptionError(f"{option}: {partition!r} is not the number of a partition")
-            if not _is_whole(value) or not least <= value <= INT64_MAX:
+            if not _is_whole_number(value) or not least <= value <= INT64_MAX:
                 raise OptionError(f"{option}: {topic}-{partition} has {value!r}, not a whole number from {least} on")
             found[TopicPartition(topic, int(partition))] = value
     return dict(sorted(found.items()))
 
 
-def _parse_by_topic(option: str, text: str, example: str) -> Mapping[str, Any]:
+def _parse_json_by_topic(option: str, text: str, example: str) -> Mapping[str, Any]:
     try:
         parsed = json.loads(text)
     except (ValueError, RecursionError):
@@ -136,10 +136,10 @@ def _parse_by_topic(option: str, text: str, example: str) -> Mapping[str, Any]:
 
 
 def _is_partition(value: object) -> bool:
-    return _is_whole(value) and 0 <= value <= INT32_MAX  # type: ignore[operator]
+    return _is_whole_number(value) and 0 <= value <= INT32_MAX  # type: ignore[operator]
 
 
-def _is_whole(value: object) -> bool:
+def _is_whole_number(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -186,19 +186,19 @@ OF_READERS: Final = {name.lower(): name for name in (*OPTIONS, *(f"{KAFKA}{name}
 OF_WRITERS: Final = {f"{KAFKA}{name}": f"{KAFKA}{name}" for name in (*PRODUCER, *CLIENT)}
 
 
-def list_meaningless(options: Mapping[str, str], *, writing: bool = False) -> list[str]:
+def list_options_without_meaning(options: Mapping[str, str], *, writing: bool = False) -> list[str]:
     """Return the names among these options that have no meaning for a reader, or for a writer, sorted."""
     known = OF_WRITERS if writing else OF_READERS
     return sorted(known[name.lower()] for name in options if name.lower() in known)
 
 
-def drop_ignored(options: Mapping[str, str], ignored: Iterable[str]) -> dict[str, str]:
+def drop_ignored_options(options: Mapping[str, str], ignored: Iterable[str]) -> dict[str, str]:
     """Return the other options. Names may be in any case."""
     left_out = {name.lower() for name in ignored}
     return {name: value for name, value in options.items() if name.lower() not in left_out}
 
 
-def warn_of_ignored(ignored: Iterable[str]) -> None:
+def warn_of_ignored_options(ignored: Iterable[str]) -> None:
     """Log the names of such options, in one line."""
     names = ", ".join(ignored)
     if names:

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 import minibroker.pipeline.option_values as values
 from minibroker.pipeline.log_source import Mode, OptionError, Table, TopicPartition
-from minibroker.pipeline.option_values import GivenOptions, drop_ignored, list_meaningless
+from minibroker.pipeline.option_values import GivenOptions, drop_ignored_options, list_options_without_meaning
 from minibroker.pipeline.selection import TopicSelection
 from minibroker.suggestions import suggest_names
 
@@ -94,9 +94,9 @@ def list_allowed_options(table: Table, query: Query | None = None) -> tuple[str,
 
 def parse_options(options: Mapping[str, str], table: Table, query: Query | None = None) -> ReadOptions:
     """Return the options of a reader, for a batch query or a stream (None: not known yet). Raises `OptionError`."""
-    ignored = tuple(list_meaningless(options))
-    given = GivenOptions(drop_ignored(options, ignored))
-    _refuse_unknown(given, table, query)
+    ignored = tuple(list_options_without_meaning(options))
+    given = GivenOptions(drop_ignored_options(options, ignored))
+    _refuse_unknown_options(given, table, query)
     path, servers = _choose_path_or_servers(given)
     starting, ending = _parse_position(given, STARTING), _parse_position(given, ENDING)
     if query == "batch":
@@ -126,13 +126,13 @@ def parse_options(options: Mapping[str, str], table: Table, query: Query | None 
     return parsed
 
 
-def _list_given(given: GivenOptions, options: tuple[str, ...]) -> list[str]:
+def _list_given_options(given: GivenOptions, options: tuple[str, ...]) -> list[str]:
     return [name for name in options if name in given]
 
 
-def _get_only(given: GivenOptions, options: tuple[str, ...]) -> tuple[str, str]:
+def _get_only_given_option(given: GivenOptions, options: tuple[str, ...]) -> tuple[str, str]:
     """Return the one of these options that is given, and its value. Raises `OptionError` if none is, or several."""
-    names = _list_given(given, options)
+    names = _list_given_options(given, options)
     if len(names) != 1:
         what = f"{' and '.join(names)} cannot both be given" if names else "none is given"
         raise OptionError(f"exactly one of {', '.join(options)} is needed: {what}")
@@ -144,14 +144,14 @@ def _get_only(given: GivenOptions, options: tuple[str, ...]) -> tuple[str, str]:
 
 def _get_client_settings(given: GivenOptions) -> dict[str, str]:
     """Return the settings of Kafka's client, without `kafka.`."""
-    kafka = {name: text for name, text in given.get_rest().items() if name.startswith(KAFKA)}
+    kafka = {name: text for name, text in given.get_remaining_options().items() if name.startswith(KAFKA)}
     return {name.removeprefix(KAFKA): text for name, text in kafka.items() if name not in (SERVERS, KAFKA_ISOLATION)}
 
 
-def _refuse_unknown(given: GivenOptions, table: Table, query: Query | None) -> None:
+def _refuse_unknown_options(given: GivenOptions, table: Table, query: Query | None) -> None:
     allowed = list_allowed_options(table, query)
     known = {name.lower() for name in allowed}
-    unknown = [name for name in given.get_rest() if name not in known and not name.startswith(KAFKA)]
+    unknown = [name for name in given.get_remaining_options() if name not in known and not name.startswith(KAFKA)]
     if unknown:
         names = {name.lower(): name for name in NAMES}
         elsewhere = [names[name] for name in unknown if name in names]
@@ -163,7 +163,7 @@ def _refuse_unknown(given: GivenOptions, table: Table, query: Query | None) -> N
 
 
 def _choose_path_or_servers(given: GivenOptions) -> tuple[str | None, str | None]:
-    where, text = _get_only(given, WHERE)
+    where, text = _get_only_given_option(given, WHERE)
     if where == "path":
         settings = _get_client_settings(given)
         if settings:
@@ -173,7 +173,7 @@ def _choose_path_or_servers(given: GivenOptions) -> tuple[str | None, str | None
 
 
 def _parse_selection(given: GivenOptions) -> TopicSelection:
-    which, text = _get_only(given, WHICH)
+    which, text = _get_only_given_option(given, WHICH)
     if which == "assign":
         return TopicSelection(assigned=values.parse_partitions(which, text))
     if which == "subscribe":
@@ -183,7 +183,7 @@ def _parse_selection(given: GivenOptions) -> TopicSelection:
 
 def _parse_position(given: GivenOptions, options: tuple[str, ...]) -> Position | None:
     """Return the first given one of the options: a time for all, then times for each, then offsets."""
-    name = next(iter(_list_given(given, options)), None)
+    name = next(iter(_list_given_options(given, options)), None)
     if name is None:
         return None
     text = given.get_text(name) or ""
@@ -199,7 +199,7 @@ def _parse_position(given: GivenOptions, options: tuple[str, ...]) -> Position |
 
 
 def _parse_isolation_level(given: GivenOptions) -> IsolationLevel:
-    names = _list_given(given, ("isolation.level", KAFKA_ISOLATION))
+    names = _list_given_options(given, ("isolation.level", KAFKA_ISOLATION))
     levels = {given.get_word(name, ISOLATION_LEVELS) for name in names}
     if len(levels) > 1:
         raise OptionError(f"{' and '.join(names)} differ")
@@ -218,12 +218,12 @@ def _check_batch_edges(starting: Position | None, ending: Position | None) -> No
             _refuse_default_position(position, edge, word)
 
 
-def _refuse_default_position(position: Position, edge: int, word: str) -> None:
-    if position.everywhere == edge:
+def _refuse_default_position(position: Position, default_offset: int, word: str) -> None:
+    if position.everywhere == default_offset:
         raise OptionError(f"{position.option}: it cannot be {word} in a batch query")
     for partition, offset in (position.each or {}).items():
-        if offset == edge:
-            raise OptionError(f"{position.option}: {partition} cannot be {word} ({edge}) in a batch query")
+        if offset == default_offset:
+            raise OptionError(f"{position.option}: {partition} cannot be {word} ({default_offset}) in a batch query")
 
 
 def _check_trigger(options: ReadOptions) -> None:

@@ -24,7 +24,7 @@ NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 COMPRESSION_LEVEL: Final = 1  # most bytes are shared libraries, which compress badly
 
 
-def make_default_name() -> str:
+def make_default_file_name() -> str:
     """Return the name of the archive, which says for which Python it is."""
     return f"minibroker-py{sys.version_info.major}{sys.version_info.minor}.tar.gz"
 
@@ -36,10 +36,10 @@ def make_executor_settings(archive: str) -> dict[str, str]:
 
 def write_archive(path: Path, libraries: Iterable[str] = LIBRARIES) -> list[str]:
     """Write the archive; return names and versions of the libraries in it. Raises `PackageNotFoundError`, `OSError`."""
-    found = {each.metadata["Name"].lower(): each for each in _iterate_needed(libraries)}
+    found = {each.metadata["Name"].lower(): each for each in _iterate_needed_distributions(libraries)}
     with tarfile.open(path, "w:gz", compresslevel=COMPRESSION_LEVEL) as archive:
         for package in OURS:
-            _add_package(archive, _find_root() / package)
+            _add_package(archive, _find_package_root() / package)
         for library in found.values():
             for file in library.files or ():
                 if ".." not in file.parts and "__pycache__" not in file.parts:
@@ -47,20 +47,20 @@ def write_archive(path: Path, libraries: Iterable[str] = LIBRARIES) -> list[str]
     return sorted(f"{each.metadata['Name']} {each.version}" for each in found.values())
 
 
-def _find_root() -> Path:
+def _find_package_root() -> Path:
     return Path(__file__).parents[2]
 
 
 def _add_package(archive: tarfile.TarFile, package: Path) -> None:
-    def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    def exclude_bytecode(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
         return None if "__pycache__" in entry.name else entry
 
-    archive.add(package, package.name, filter=kept)
+    archive.add(package, package.name, filter=exclude_bytecode)
 
 
-def _iterate_needed(libraries: Iterable[str]) -> Iterator[Distribution]:
+def _iterate_needed_distributions(libraries: Iterable[str]) -> Iterator[Distribution]:
     """Yield the distributions of the libraries, and those that our package and they require."""
-    waiting = [*libraries, *OPTIONAL, *_list_required("minibroker")]
+    waiting = [*libraries, *OPTIONAL, *_list_required_distributions("minibroker")]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop().lower().replace("_", "-")
@@ -73,10 +73,10 @@ def _iterate_needed(libraries: Iterable[str]) -> Iterator[Distribution]:
             if name in libraries:
                 raise
             continue  # it is for another platform, or of an extra
-        waiting += _list_required(name)
+        waiting += _list_required_distributions(name)
 
 
-def _list_required(name: str) -> list[str]:
+def _list_required_distributions(name: str) -> list[str]:
     """Return the names of what a distribution requires, without its extras."""
     try:
         requirements = distribution(name).requires or []

@@ -18,21 +18,21 @@ Result = TypeVar("Result")
 Row = TypeVar("Row")
 
 
-def with_plain_errors(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def raise_plain_errors(method: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Return a function for Spark whose `PipelineError` and `ClientError` come without the frames below it."""
 
     @functools.wraps(method)
-    def plain(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def call_method(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         try:
             return method(*args, **kwargs)
         except (PipelineError, ClientError) as error:
             raise error.with_traceback(None) from None
 
-    return plain
+    return call_method
 
 
 def iterate_with_plain_errors(rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield the rows or batches of a task. Raise its errors as `with_plain_errors` does."""
+    """Yield the rows or batches of a task. Raise its errors as `raise_plain_errors` does."""
     try:
         yield from rows
     except (PipelineError, ClientError) as error:

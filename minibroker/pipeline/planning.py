@@ -36,7 +36,7 @@ def find_batch_ranges(options: ReadOptions, source: LogSource) -> list[OffsetRan
     found = []
     for partition in partitions:
         wanted = OffsetRange(partition, starts[partition], ends[partition])
-        there = limit_range(wanted, bounds[partition], options.fail_on_data_loss)
+        there = limit_range_to_bounds(wanted, bounds[partition], options.fail_on_data_loss)
         if there.start > there.end and there == wanted:
             raise OptionError(f"{partition}: starting offset {there.start} is after ending offset {there.end}")
         found.append(there)
@@ -55,7 +55,7 @@ def resolve_position(
     If no record is as late as a time, return the latest offset, or raise `OptionError` if `must_match`.
     """
     if position.each is not None:
-        _require_same(position, partitions)
+        _require_exact_partitions(position, partitions)
     each = position.each or dict.fromkeys(partitions, position.everywhere or 0)
     if position.unit == "timestamp":
         return _find_offsets_at_times(position, each, bounds, source, must_match)
@@ -86,24 +86,24 @@ def _find_offsets_at_times(
     return offsets
 
 
-def _require_same(position: Position, partitions: Iterable[TopicPartition]) -> None:
+def _require_exact_partitions(position: Position, partitions: Iterable[TopicPartition]) -> None:
     """Raise `OptionError` unless the position has offsets or times for exactly the partitions that are read."""
     named, read = set(position.each or ()), set(partitions)
     missing, foreign = sorted(read - named), sorted(named - read)
     if missing:
         edges = " (-2 is earliest, -1 latest)" if position.unit == "offset" else ""
         raise OptionError(
-            f"{position.option}: {_describe_are(missing)} missing; each partition that is read needs one{edges}"
+            f"{position.option}: {_describe_partitions(missing)} missing; each partition that is read needs one{edges}"
         )
     if foreign:
-        raise OptionError(f"{position.option}: {_describe_are(foreign)} not among what is read")
+        raise OptionError(f"{position.option}: {_describe_partitions(foreign)} not among what is read")
 
 
-def _describe_are(partitions: list[TopicPartition]) -> str:
+def _describe_partitions(partitions: list[TopicPartition]) -> str:
     return f"{', '.join(map(str, partitions))} {'is' if len(partitions) == 1 else 'are'}"
 
 
-def limit_range(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:
+def limit_range_to_bounds(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) -> OffsetRange:
     """Return the part of a range that still exists. Raises `DataLoss` if a part is missing and must not be."""
     partition, start, end = wanted
     if start < bounds.earliest:
@@ -117,55 +117,57 @@ def limit_range(wanted: OffsetRange, bounds: Bounds, fail_on_data_loss: bool) ->
     return OffsetRange(partition, start, end)
 
 
-def fail_or_warn_of_loss(what: str, fail_on_data_loss: bool) -> None:
+def fail_or_warn_of_loss(message: str, fail_on_data_loss: bool) -> None:
     """Raise `DataLoss`, or log a warning if lost offsets must not fail the query."""
     if fail_on_data_loss:
-        raise DataLoss(f"{what}; {REMEDY}")
-    log.warning("%s", what)
+        raise DataLoss(f"{message}; {REMEDY}")
+    log.warning("%s", message)
 
 
 def make_splits(options: ReadOptions, source: LogSource, ranges: Sequence[OffsetRange]) -> list[Split]:
     """Split the ranges for tasks. Raises `DataLoss`."""
     most = options.max_records_per_partition
-    pieces = [piece for each in ranges for piece in cut_into_pieces(each, most)] if most else list(ranges)
+    pieces = [piece for each in ranges for piece in cut_range_by_size(each, most)] if most else list(ranges)
     return source.make_splits(pieces, options.min_partitions or 0) if pieces else []
 
 
-def cut_into_pieces(whole: OffsetRange, most: int) -> list[OffsetRange]:
-    """Return a range in as few equal pieces of at most `most` offsets as possible."""
-    return divide_range(whole, -(-(whole.end - whole.start) // most))
+def cut_range_by_size(offsets: OffsetRange, max_size: int) -> list[OffsetRange]:
+    """Return a range in as few equal pieces of at most `max_size` offsets as possible."""
+    return divide_range_by_count(offsets, -(-(offsets.end - offsets.start) // max_size))
 
 
-def divide_range(whole: OffsetRange, count: int) -> list[OffsetRange]:
+def divide_range_by_count(offsets: OffsetRange, count: int) -> list[OffsetRange]:
     """Return a range in `count` pieces whose sizes differ by at most one offset; fewer if it has fewer offsets."""
-    partition, start, end = whole
+    partition, start, end = offsets
     size = end - start
     count = max(1, min(count, size))
     edges = [start + size * piece // count for piece in range(count + 1)]
     return [OffsetRange(partition, *pair) for pair in zip(edges, edges[1:], strict=False)]
 
 
-def divide_large_ranges(ranges: Sequence[OffsetRange], least: int) -> list[OffsetRange]:
-    """Return the ranges, large ones divided, so that there are about `least`, as Spark's own source does it.
+def divide_large_ranges(ranges: Sequence[OffsetRange], count_min: int) -> list[OffsetRange]:
+    """Return the ranges, large ones divided, so that there are about `count_min`, as Spark's own source does it.
 
     Small ranges stay whole and do not count in the proportion of the others. Rounding may give a few more or less.
     """
     ranges = [each for each in ranges if each.start < each.end]
-    if len(ranges) >= least:
+    if len(ranges) >= count_min:
         return ranges
     total = sum(each.end - each.start for each in ranges)
-    small = {each for each in ranges if _compute_share(each, total, least) == 1}
+    small = {each for each in ranges if _compute_piece_count(each, total, count_min) == 1}
     total -= sum(each.end - each.start for each in small)
-    for_large = max(least - len(small), 1)
+    for_large = max(count_min - len(small), 1)
     return [
         piece
         for each in ranges
-        for piece in ([each] if each in small else divide_range(each, _compute_share(each, total, for_large)))
+        for piece in (
+            [each] if each in small else divide_range_by_count(each, _compute_piece_count(each, total, for_large))
+        )
     ]
 
 
-def _compute_share(each: OffsetRange, total: int, pieces: int) -> int:
-    return max(1, int((each.end - each.start) / total * pieces + 0.5))
+def _compute_piece_count(offsets: OffsetRange, total: int, pieces: int) -> int:
+    return max(1, int((offsets.end - offsets.start) / total * pieces + 0.5))
 
 
 JsonOffsets = dict[str, dict[str, int]]
@@ -196,7 +198,7 @@ def find_initial_offsets(options: ReadOptions, source: LogSource) -> Offsets:
     return resolve_position(options.starting or FROM_NOW, partitions, bounds, source, options.no_match == "error")
 
 
-def find_present_offsets(options: ReadOptions, source: LogSource) -> Offsets:
+def find_end_offsets(options: ReadOptions, source: LogSource) -> Offsets:
     """Return the end of each partition of a stream that has begun. Raises `DataLoss` if a named topic is gone."""
     try:
         partitions = source.partitions(missing_ok=not options.fail_on_data_loss)
@@ -205,28 +207,28 @@ def find_present_offsets(options: ReadOptions, source: LogSource) -> Offsets:
     return {partition: bounds.latest for partition, bounds in source.find_bounds(partitions).items()}
 
 
-def measure_sizes(start: Offsets, end: Offsets, source: LogSource) -> Offsets:
+def count_offsets_by_partition(start: Offsets, end: Offsets, source: LogSource) -> Offsets:
     """Return how many offsets of each partition there are to read. A new one is read from its beginning."""
-    begins = start | find_beginnings(end.keys() - start.keys(), source)
+    begins = start | find_earliest_offsets(end.keys() - start.keys(), source)
     return {partition: end[partition] - begins[partition] for partition in end if end[partition] > begins[partition]}
 
 
-def find_beginnings(partitions: set[TopicPartition], source: LogSource) -> Offsets:
+def find_earliest_offsets(partitions: set[TopicPartition], source: LogSource) -> Offsets:
     """Return the earliest offset of each partition."""
     found = source.find_bounds(sorted(partitions)) if partitions else {}
     return {partition: bounds.earliest for partition, bounds in found.items()}
 
 
-def limit_ends(start: Offsets, end: Offsets, most: int, source: LogSource) -> Offsets:
-    """Return ends for about `most` offsets in all, each partition in proportion to what it has.
+def limit_end_offsets(start: Offsets, end: Offsets, count_max: int, source: LogSource) -> Offsets:
+    """Return ends for about `count_max` offsets in all, each partition in proportion to what it has.
 
     Each partition with new records gets at least one offset, so there may be a few more.
     """
-    there = measure_sizes(start, end, source)
+    there = count_offsets_by_partition(start, end, source)
     total = sum(there.values())
-    if total <= most:
+    if total <= count_max:
         return end
-    shares = {partition: most * size / total for partition, size in there.items()}
+    shares = {partition: count_max * size / total for partition, size in there.items()}
     taken = {partition: math.ceil(share) if share < 1 else math.floor(share) for partition, share in shares.items()}
     return {
         partition: offset if partition not in there else offset - there[partition] + taken[partition]
@@ -251,5 +253,5 @@ def find_stream_ranges(options: ReadOptions, source: LogSource, start: Offsets, 
         if wanted.end < wanted.start:
             fail_or_warn_of_loss(f"{partition} went back from offset {wanted.start} to {wanted.end}", fail)
             continue
-        found.append(limit_range(wanted, bounds[partition], fail))
+        found.append(limit_range_to_bounds(wanted, bounds[partition], fail))
     return [each for each in found if each.start < each.end]

@@ -57,7 +57,7 @@ def decoded(
     added = [StructField(name, StringType()) for name in (value, reason)]
     task = DecodingTask(_make_place(schemas), column, unknown)
     found = records.mapInArrow(task, StructType([*records.schema.fields, *added]))
-    return found if schema is None else _with_structs(found, value, reason, schema)
+    return found if schema is None else _replace_json_by_structs(found, value, reason, schema)
 
 
 def _check_columns(records: DataFrame, column: str, unknown: str) -> None:
@@ -87,7 +87,9 @@ def _make_place(schemas: str | Mapping[str, str] | GivenSchema) -> Place:
     return schemas
 
 
-def _with_structs(found: DataFrame, value: str, reason: str, schema: str | StructType) -> DataFrame:
+def _replace_json_by_structs(
+    rows: DataFrame, value_column: str, reason_column: str, schema: str | StructType
+) -> DataFrame:
     """Return the rows with structs instead of JSON; what is no such struct gets a reason."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StringType, StructField, StructType
@@ -96,10 +98,10 @@ def _with_structs(found: DataFrame, value: str, reason: str, schema: str | Struc
     if not isinstance(wanted, StructType):
         raise OptionError(f"schema has the columns of a struct, and is not {schema!r}")
     read = StructType([*wanted.fields, StructField(MISFIT, StringType())])
-    parsed = found.withColumn(value, F.from_json(value, read, {"columnNameOfCorruptRecord": MISFIT}))
-    misfit = F.col(f"{value}.{MISFIT}").isNotNull()
-    told = parsed.withColumn(reason, F.when(misfit, DOES_NOT_FIT).otherwise(F.col(reason)))
-    return told.withColumn(value, F.when(F.col(reason).isNull(), F.col(value).dropFields(MISFIT)))
+    parsed = rows.withColumn(value_column, F.from_json(value_column, read, {"columnNameOfCorruptRecord": MISFIT}))
+    misfit = F.col(f"{value_column}.{MISFIT}").isNotNull()
+    told = parsed.withColumn(reason_column, F.when(misfit, DOES_NOT_FIT).otherwise(F.col(reason_column)))
+    return told.withColumn(value_column, F.when(F.col(reason_column).isNull(), F.col(value_column).dropFields(MISFIT)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from minibroker.pipeline.log_opening import read_here
+from minibroker.pipeline.log_opening import read_in_this_process
 from minibroker.pipeline.log_source import PipelineError
 from minibroker.pipeline.options import ReadOptions, parse_options
 from minibroker.protocol.records.record import Record
@@ -38,7 +38,7 @@ class RegistryUnavailable(PipelineError):
     """A registry does not answer, or refuses to. The message is one line."""
 
 
-class FromRegistry:
+class RegistrySchemas:
     """Finds schemas in a registry with Confluent's API."""
 
     def __init__(self, client: SchemaSource) -> None:
@@ -49,20 +49,20 @@ class FromRegistry:
         """Forget what was not there."""
         self._missing.clear()
 
-    def find_schema(self, named: int | str) -> WireSchema:
+    def find_schema(self, id_or_guid: int | str) -> WireSchema:
         """Return the schema with an id or a GUID. Raises LookupError, RegistryUnavailable."""
-        if named in self._missing:
-            raise LookupError(named)
+        if id_or_guid in self._missing:
+            raise LookupError(id_or_guid)
         try:
-            return self._client.find_schema(named)
+            return self._client.find_schema(id_or_guid)
         except LookupError:
-            self._missing.add(named)
+            self._missing.add(id_or_guid)
             raise
         except RequestFailed as error:
             raise RegistryUnavailable(str(error)) from None
 
 
-class FromTopic:
+class TopicSchemas:
     """Finds schemas in the topic `_schemas`, which a task reads again at most once, if one is not there."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -88,7 +88,7 @@ class FromTopic:
 
 def _read_state(options: ReadOptions) -> SchemaState:
     state = SchemaState()
-    for batch in read_here(options, COLUMNS):
+    for batch in read_in_this_process(options, COLUMNS):
         for offset, key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             # As the registry does, skip what is none of its records: what named it has no schema then.
             with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -109,7 +109,9 @@ def get_known_schemas(place: Place) -> KnownSchemas:
     if isinstance(place, GivenSchema):
         return KnownSchemas(GivenDecoder(*place), lambda: None)
     source = (
-        FromRegistry(RegistryClient(place)) if isinstance(place, str) else FromTopic(make_topic_options(dict(place)))
+        RegistrySchemas(RegistryClient(place))
+        if isinstance(place, str)
+        else TopicSchemas(make_topic_options(dict(place)))
     )
     return KnownSchemas(Decoder(source), source.begin_task)
 

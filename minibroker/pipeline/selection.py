@@ -35,10 +35,10 @@ class TopicSelection:
         if missing_ok and (self.assigned or self.topics):
             return [each for each in there if each in self.assigned or each.topic in self.topics]
         if self.assigned:
-            _refuse_missing("assign", [str(each) for each in set(self.assigned) - set(there)])
+            _refuse_missing_names("assign", [str(each) for each in set(self.assigned) - set(there)])
             return sorted(set(self.assigned))
         if self.topics:
-            _refuse_missing("subscribe", set(self.topics) - {each.topic for each in there})
+            _refuse_missing_names("subscribe", set(self.topics) - {each.topic for each in there})
             return [each for each in there if each.topic in self.topics]
         search = _compile_pattern(self.pattern or "").search
         return [each for each in there if each.topic not in INTERNAL_TOPICS and search(each.topic)]
@@ -51,7 +51,7 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
         raise OptionError(f"subscribePattern: {pattern!r} is not a regular expression: {error}") from None
 
 
-def _refuse_missing(option: str, names: Iterable[str]) -> None:
+def _refuse_missing_names(option: str, names: Iterable[str]) -> None:
     missing = sorted(names)
     if missing:
         raise OptionError(f"{option}: there is no {', '.join(missing)}")

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from minibroker.pipeline.java import find_java, require_platform, set_java_home
+from minibroker.pipeline.java import find_java, require_java_for_platform, set_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def session(master: str | None = None, *, log_level: LogLevel = "error", **conf:
     that of the first session. Raises `minibroker.pipeline.java.JavaError` if there is no Java, and `SessionError` on
     Spark Connect.
     """
-    require_platform()
+    require_java_for_platform()
     from pyspark.sql import SparkSession, is_remote
 
     if is_remote() or (master or "").startswith(CONNECT):

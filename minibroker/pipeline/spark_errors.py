@@ -15,7 +15,7 @@ CAUSE: Final = re.compile(r"^(?:Caused by)?: (?P<name>[\w.$]+): (?P<message>.+)$
 ANSWERED: Final = re.compile(r"Failure executing: .+? Message: (?P<message>.+?)\. Received status: Status\(")
 
 
-def find_reason(text: str) -> str:
+def find_reason_in_spark_error(text: str) -> str:
     """Return the Python error of ours in Spark's text, else any Python error, else Java's cause.
 
     Spark wraps a task's error several times, with the stack traces of Java and of Python around it.

@@ -13,13 +13,13 @@ from types import SimpleNamespace
 from pyspark import daemon
 
 
-def print_unless_closed() -> None:
+def print_stack_unless_closed() -> None:
     """Print the stack of an error that ends a worker, unless Spark has closed the socket to which it writes."""
     if not isinstance(sys.exception(), BrokenPipeError):
         traceback.print_exc()
 
 
 if __name__ == "__main__":
-    quiet = SimpleNamespace(print_exc=print_unless_closed, format_exc=traceback.format_exc)
+    quiet = SimpleNamespace(print_exc=print_stack_unless_closed, format_exc=traceback.format_exc)
     vars(daemon)["traceback"] = quiet
     daemon.manager()

@@ -37,7 +37,7 @@ class StandIn:
     def make_splits(self, ranges: Sequence[OffsetRange], min_splits: int = 0) -> list[Split]:
         return [Split(each) for each in divide_large_ranges(ranges, min_splits)]
 
-    def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    def read_split(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         (topic, number), start, end = split.offsets
         offsets = range(start, end)
         columns = {

@@ -20,7 +20,9 @@ from minibroker.pipeline.packaging import make_executor_settings, write_archive
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pack no large libraries."""
     monkeypatch.setattr(packaging, "OPTIONAL", ())
-    monkeypatch.setattr(packaging, "_list_required", lambda name: ["py4j", "crc32c"] if name == "minibroker" else [])
+    monkeypatch.setattr(
+        packaging, "_list_required_distributions", lambda name: ["py4j", "crc32c"] if name == "minibroker" else []
+    )
 
 
 def test_a_python_without_our_packages_imports_them_from_the_archive(tmp_path: Path) -> None:

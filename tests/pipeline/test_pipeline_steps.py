@@ -67,7 +67,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def command(job: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
     """Return what runs a command of the document in the session of all tests."""
     monkeypatch.setattr(packaging.write_archive, "__defaults__", ((),))
-    monkeypatch.setattr(packaging, "_list_required", lambda name: [])
+    monkeypatch.setattr(packaging, "_list_required_distributions", lambda name: [])
 
     def run(line: str) -> str:
         program, group, *arguments = shlex.split(line)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from minibroker.pipeline.log_source import DataLoss, OptionError
-from minibroker.pipeline.plain_errors import iterate_with_plain_errors, with_plain_errors
+from minibroker.pipeline.plain_errors import iterate_with_plain_errors, raise_plain_errors
 
 
 def deep(error: Exception) -> int:
@@ -18,7 +18,7 @@ def deep(error: Exception) -> int:
         raise error  # noqa: B904 - what was being handled shall not be shown either
 
 
-@with_plain_errors
+@raise_plain_errors
 def called(error: Exception) -> int:
     return deep(error)
 

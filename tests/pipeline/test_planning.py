@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from minibroker.pipeline.log_source import DataLoss, OffsetRange, OptionError, Split
 from minibroker.pipeline.options import parse_options
 from minibroker.pipeline.planning import (
-    cut_into_pieces,
+    cut_range_by_size,
     divide_large_ranges,
-    divide_range,
+    divide_range_by_count,
     find_batch_ranges,
     make_splits,
 )
@@ -127,14 +127,14 @@ def test_dividing_covers_every_offset_once(whole: list[OffsetRange], least: int)
 
 @given(st.integers(0, 500), st.integers(1, 500), st.integers(1, 60))
 def test_divided_ranges_are_of_equal_size(start: int, size: int, count: int) -> None:
-    sizes = [each.end - each.start for each in divide_range(span("t-0", start, start + size), count)]
+    sizes = [each.end - each.start for each in divide_range_by_count(span("t-0", start, start + size), count)]
     assert len(sizes) == min(count, size)
     assert max(sizes) - min(sizes) <= 1
 
 
 @given(st.integers(1, 500), st.integers(1, 60))
 def test_no_divided_range_exceeds_the_maximum_size(size: int, most: int) -> None:
-    assert all(each.end - each.start <= most for each in cut_into_pieces(span("t-0", 0, size), most))
+    assert all(each.end - each.start <= most for each in cut_range_by_size(span("t-0", 0, size), most))
 
 
 def test_large_partitions_are_divided_more_often() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.schema_sources import FromRegistry, FromTopic, RegistryUnavailable, make_topic_options
+from minibroker.pipeline.schema_sources import RegistrySchemas, RegistryUnavailable, TopicSchemas, make_topic_options
 from minibroker.protocol.records.record import Record
 from minibroker.registry.decoding import WireSchema
 from minibroker.registry.registry_client import RegistryClient, RequestFailed
@@ -34,7 +34,7 @@ class StandIn:
 
 def test_a_task_requests_a_missing_schema_from_the_registry_once() -> None:
     registry = StandIn()
-    source = FromRegistry(registry)
+    source = RegistrySchemas(registry)
     source.begin_task()
     assert source.find_schema(1).text == USER.text
     for _ in range(3):
@@ -49,19 +49,19 @@ def test_a_task_requests_a_missing_schema_from_the_registry_once() -> None:
 
 def test_an_unresponsive_registry_is_an_error_of_one_line() -> None:
     with pytest.raises(RegistryUnavailable, match=r"^http://127.0.0.1:1: refused$"):
-        FromRegistry(StandIn(RequestFailed("http://127.0.0.1:1:\n refused"))).find_schema(1)
+        RegistrySchemas(StandIn(RequestFailed("http://127.0.0.1:1:\n refused"))).find_schema(1)
 
 
 def test_the_schemas_topic_has_schemas_by_id_and_guid_with_references(tmp_path: Path) -> None:
     write_schemas(tmp_path, USER, OWNED)
-    source = FromTopic(make_topic_options({"path": str(tmp_path)}))
+    source = TopicSchemas(make_topic_options({"path": str(tmp_path)}))
     assert source.find_schema(1) == WireSchema("AVRO", USER.text, {})
     assert source.find_schema(OWNED.guid) == WireSchema("AVRO", OWNED.text, {"User": USER.text})
 
 
 def test_a_task_reads_the_schemas_topic_again_once_for_a_missing_schema(tmp_path: Path) -> None:
     write_schemas(tmp_path, USER)
-    source = FromTopic(make_topic_options({"path": str(tmp_path)}))
+    source = TopicSchemas(make_topic_options({"path": str(tmp_path)}))
     source.begin_task()
     assert source.find_schema(1).kind == "AVRO"
     write_schemas(tmp_path, MONEY, start=1)
@@ -75,8 +75,8 @@ def test_a_registry_and_its_topic_have_the_same_schemas() -> None:
     with Broker(registry=True) as broker:
         broker.registry.register("users-value", USER.text)
         broker.registry.register("owned-value", OWNED.text, references=[("User", "users-value", 1)])
-        of_topic = FromTopic(make_topic_options({"kafka.bootstrap.servers": broker.bootstrap_servers}))
-        of_registry = FromRegistry(RegistryClient(broker.registry_url))
+        of_topic = TopicSchemas(make_topic_options({"kafka.bootstrap.servers": broker.bootstrap_servers}))
+        of_registry = RegistrySchemas(RegistryClient(broker.registry_url))
         for named in (1, 2, USER.guid):
             assert of_topic.find_schema(named) == of_registry.find_schema(named)
         for source in (of_topic, of_registry):
@@ -88,10 +88,10 @@ def test_a_registry_and_its_topic_have_the_same_schemas() -> None:
 def test_foreign_records_in_the_schemas_topic_are_skipped(tmp_path: Path) -> None:
     write_log(tmp_path, "_schemas", 0, [Record(0, NOW_MS, b"?", b"?"), Record(1, NOW_MS, None, b"{}")])
     write_schemas(tmp_path, USER, start=2)
-    assert FromTopic(make_topic_options({"path": str(tmp_path)})).find_schema(1).text == USER.text
+    assert TopicSchemas(make_topic_options({"path": str(tmp_path)})).find_schema(1).text == USER.text
 
 
 def test_a_log_without_the_schemas_topic_is_an_error(tmp_path: Path) -> None:
     write_log(tmp_path, "orders", 0, [Record(0, NOW_MS, None, b"x")])
     with pytest.raises(OptionError, match="there is no _schemas"):
-        FromTopic(make_topic_options({"path": str(tmp_path)})).find_schema(1)
+        TopicSchemas(make_topic_options({"path": str(tmp_path)})).find_schema(1)

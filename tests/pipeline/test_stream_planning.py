@@ -12,11 +12,11 @@ from minibroker.pipeline.log_source import DataLoss, OffsetRange, OptionError
 from minibroker.pipeline.options import ReadOptions, parse_options
 from minibroker.pipeline.planning import (
     Offsets,
+    count_offsets_by_partition,
     find_initial_offsets,
     find_stream_ranges,
-    limit_ends,
+    limit_end_offsets,
     make_json_offsets,
-    measure_sizes,
     parse_json_offsets,
 )
 from tests.cases import for_each
@@ -64,7 +64,7 @@ def test_a_stream_starts_at_the_latest_offset_by_default() -> None:
 
 def test_a_limit_is_divided_in_proportion() -> None:
     log = StandIn({"a-0": (0, 100), "a-1": (0, 300), "b-0": (0, 1), "b-1": (5, 5)})
-    end = limit_ends(at(a0=0, a1=0, b0=0, b1=5), latest_in(log), 40, log)
+    end = limit_end_offsets(at(a0=0, a1=0, b0=0, b1=5), latest_in(log), 40, log)
     assert end == at(a0=9, a1=29, b0=1, b1=5)
 
 
@@ -72,8 +72,8 @@ def test_a_limit_is_divided_in_proportion() -> None:
 def test_a_limit_is_obeyed_without_starving_partitions(log: StandIn, most: int) -> None:
     start = {each: bounds.earliest for each, bounds in log.logs.items()}
     latest = latest_in(log)
-    end = limit_ends(start, latest, most, log)
-    there = measure_sizes(start, latest, log)
+    end = limit_end_offsets(start, latest, most, log)
+    there = count_offsets_by_partition(start, latest, log)
     taken = {each: end[each] - start[each] for each in end}
     assert {each for each, offsets in taken.items() if offsets} == set(there)
     assert all(start[each] <= end[each] <= latest[each] for each in latest)
@@ -85,7 +85,7 @@ def test_successive_batches_read_every_record_once(log: StandIn, most: int) -> N
     position: Offsets = {}  # all partitions are new
     log = StandIn({f"{each.topic}-{each.partition}": (0, bounds.latest) for each, bounds in log.logs.items()})
     read: list[OffsetRange] = []
-    while position != (end := limit_ends(position, latest_in(log), most, log)):
+    while position != (end := limit_end_offsets(position, latest_in(log), most, log)):
         read += ranges(log, position, end)
         position = end
     for each, bounds in log.logs.items():

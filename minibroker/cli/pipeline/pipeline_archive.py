@@ -18,7 +18,7 @@ from minibroker.cli.shared import INTERRUPTED, make_assignments_option, make_jso
 
 if TYPE_CHECKING:
     from minibroker.pipeline.archiving.archive_job import LogArchive
-    from minibroker.pipeline.archiving.archive_tables import Totals
+    from minibroker.pipeline.archiving.archive_tables import WrittenTotals
     from minibroker.pipeline.options import ReadOptions
 
 CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
@@ -147,19 +147,19 @@ def _make_decoder(source: pipeline_shared.Source, registry: str | None) -> Any:
     return ValueDecoder(tuple(sorted(source.place().items())))
 
 
-def _run_archive(run: LogArchive, pause_s: float | None, compact: bool) -> tuple[Totals, bool]:
+def _run_archive(run: LogArchive, pause_s: float | None, compact: bool) -> tuple[WrittenTotals, bool]:
     """Run once, or again and again. Return what was written, and whether that is all."""
-    from minibroker.pipeline.archiving.archive_tables import Totals
+    from minibroker.pipeline.archiving.archive_tables import WrittenTotals
 
-    written = Totals()
+    written = WrittenTotals()
     try:
         while True:
             for totals in run.run():
-                written.add(totals)
+                written.add_totals(totals)
                 if sys.stderr.isatty():
                     click.echo(f"{written.records:,} records", err=True)
             if compact:
-                run.table.compact()
+                run.table.merge_small_files()
             if pause_s is None:
                 return written, True
             time.sleep(pause_s)
@@ -167,8 +167,8 @@ def _run_archive(run: LogArchive, pause_s: float | None, compact: bool) -> tuple
         return written, False  # report what is archived; the next run continues from there
 
 
-def _print_totals(run: LogArchive, written: Totals, as_json: bool) -> None:
-    in_all = run.table.count() if run.table.exists() else 0
+def _print_totals(run: LogArchive, written: WrittenTotals, as_json: bool) -> None:
+    in_all = run.table.count_records() if run.table.exists() else 0
     if as_json:
         answer: Mapping[str, Any] = {"archive": run.table.where, "written": written.as_json(), "in_all": in_all}
         click.echo(json.dumps(answer))

@@ -27,9 +27,9 @@ def package(out: Path | None) -> None:
     Example:
         minibroker pipeline package --out minibroker.tar.gz
     """
-    from minibroker.pipeline.packaging import make_default_name, make_executor_settings, write_archive
+    from minibroker.pipeline.packaging import make_default_file_name, make_executor_settings, write_archive
 
-    path = out or Path(make_default_name())
+    path = out or Path(make_default_file_name())
     try:
         libraries = write_archive(path)
     except PackageNotFoundError:

@@ -27,8 +27,8 @@ from minibroker.cli.places import Where, parse_offset_or_time
 from minibroker.cli.shared import make_assignments_option, make_json_option, parse_assignment, print_table
 
 if TYPE_CHECKING:
-    from minibroker.pipeline.archiving.archive_tables import Archived
-    from minibroker.pipeline.archiving.archived_topics import Prepared
+    from minibroker.pipeline.archiving.archive_tables import ArchivedPartition
+    from minibroker.pipeline.archiving.archived_topics import PreparedTopics
     from minibroker.pipeline.archiving.replay_task import ReplayTask
 
 COMMIT_RECORDS: Final = 100_000
@@ -108,7 +108,7 @@ def replay(
 
     from minibroker.pipeline.archiving.archive_job import find_newest_note
     from minibroker.pipeline.archiving.archive_tables import list_archived_partitions
-    from minibroker.pipeline.archiving.archived_topics import choose_configs
+    from minibroker.pipeline.archiving.archived_topics import choose_target_configs
     from minibroker.pipeline.archiving.replay_job import Part, make_replay_id, replay_archive, replay_settings
     from minibroker.pipeline.archiving.replay_task import ReplayTask
 
@@ -122,7 +122,7 @@ def replay(
     whole = archive if "://" in archive or catalog else str(Path(archive).resolve())  # wherever the command runs
     name = replay_id or make_replay_id(whole, targets, repartition, part)
     task = ReplayTask(settings, name, targets, repartition, commit_records)
-    kept = choose_configs(find_newest_note(table).configs, targets, {each.partition.topic for each in archived})
+    kept = choose_target_configs(find_newest_note(table).configs, targets, {each.partition.topic for each in archived})
     prepared = _prepare_topics(task, archived, dict(configs), partitions, kept)
     for remark in prepared.remarks:
         click.echo(remark, err=True)
@@ -147,7 +147,7 @@ def parse_edge(where: Where | None) -> int | datetime | None:
     return where.number if where.kind == "offset" else datetime.fromtimestamp(where.number / 1000, UTC)
 
 
-def _choose_topics(archived: list[Archived], topics: tuple[str, ...]) -> list[Archived]:
+def _choose_topics(archived: list[ArchivedPartition], topics: tuple[str, ...]) -> list[ArchivedPartition]:
     """Return the archived records of the topics, of all if none are named."""
     found = {each.partition.topic for each in archived}
     for topic in topics:
@@ -158,7 +158,7 @@ def _choose_topics(archived: list[Archived], topics: tuple[str, ...]) -> list[Ar
     return [each for each in archived if not topics or each.partition.topic in topics]
 
 
-def _map_targets(archived: list[Archived], topic_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
+def _map_targets(archived: list[ArchivedPartition], topic_map: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """Return the named targets. Only replayed topics may have one, to catch misspelt names."""
     found = {each.partition.topic for each in archived}
     for topic, target in topic_map:
@@ -171,11 +171,11 @@ def _map_targets(archived: list[Archived], topic_map: tuple[tuple[str, str], ...
 
 def _prepare_topics(
     task: ReplayTask,
-    archived: list[Archived],
+    archived: list[ArchivedPartition],
     configs: Mapping[str, str],
     partitions: int | None,
     kept: Mapping[str, Mapping[str, str]],
-) -> Prepared:
+) -> PreparedTopics:
     from minibroker.pipeline.archiving.archived_topics import prepare_topics
     from minibroker.pipeline.archiving.replay_job import find_needed_topics
     from minibroker.pipeline.sink.delivery import connect_client
@@ -187,7 +187,7 @@ def _prepare_topics(
         return prepare_topics(client, needed, configs, any_count=task.repartition, archived=kept)
 
 
-def _make_row(task: ReplayTask, archived: Archived, written: int, is_whole: bool) -> tuple[Any, ...]:
+def _make_row(task: ReplayTask, archived: ArchivedPartition, written: int, is_whole: bool) -> tuple[Any, ...]:
     """Return a row of the report. Of a part, nobody has counted what was there already."""
     topic, partition = archived.partition
     already = archived.records - written if is_whole else None

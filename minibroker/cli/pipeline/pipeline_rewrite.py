@@ -14,7 +14,7 @@ from minibroker.cli.pipeline import pipeline_shared
 from minibroker.cli.shared import make_json_option, print_table
 
 if TYPE_CHECKING:
-    from minibroker.pipeline.rewriting.directory import Report, TopicSpace
+    from minibroker.pipeline.rewriting.directory import RewriteReport, TopicSpace
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 HEAD = ("topic", "partitions", "segments", "batches", "records", "bytes before", "bytes after", "left")
@@ -59,19 +59,21 @@ def rewrite(
     Example:
         minibroker pipeline rewrite --path old-data --output new-data --compression zstd
     """
-    from minibroker.pipeline.rewriting.directory import Rewriting, rewrite_begun
+    from minibroker.pipeline.rewriting.directory import DirectoryRewriting, finish_rewriting
     from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
     from minibroker.protocol.records.compression import Compression
 
     codec = None if compression is None else Compression[compression.upper()]
     settings = RewriteSettings(codec, level, batch_bytes)
-    with Rewriting(path, output, settings, topics) as rewriting:  # it refuses what cannot be, before Spark starts
+    with DirectoryRewriting(
+        path, output, settings, topics
+    ) as rewriting:  # it refuses what cannot be, before Spark starts
         if rewriting.finished is None:
             locally = pipeline_shared.runs_locally(
-                engine, size_bytes=sum(task.size_bytes for task in rewriting.list_left_segments())
+                engine, size_bytes=sum(task.size_bytes for task in rewriting.list_unfinished_segments())
             )
             with pipeline_shared.start_engine(locally, master, conf) as runs:
-                report = rewrite_begun(rewriting, runs)
+                report = finish_rewriting(rewriting, runs)
         else:
             click.echo(f"{output} was complete already: nothing was done", err=True)
             report = rewriting.finished
@@ -81,7 +83,7 @@ def rewrite(
         print_report(report)
 
 
-def print_report(report: Report) -> None:
+def print_report(report: RewriteReport) -> None:
     """Print the size of each topic, and remarks."""
     rows = [_make_row(space) for space in report.topics]
     if len(rows) > 1:

@@ -33,7 +33,7 @@ from minibroker.cli.connecting import (
     require_connection,
 )
 from minibroker.cli.shared import make_assignments_option, parse_assignment
-from minibroker.pipeline.spark_errors import find_reason
+from minibroker.pipeline.spark_errors import find_reason_in_spark_error
 from minibroker.protocol.legible import join_lines
 from minibroker.quantities import format_bytes, format_number
 
@@ -168,22 +168,22 @@ def reads_locally(source: Source, options: ReadOptions, engine: Engine) -> bool:
         raise make_job_error(f"there is no topic to read in {source.path or source.servers}")
     if source.path is None:
         return runs_locally(engine, records=count_offsets_to_read(options))
-    from minibroker.pipeline.directory.finding import find_logs, measure_bytes, parse_paths
+    from minibroker.pipeline.directory.finding import find_logs, measure_log_bytes, parse_paths
 
     logs = find_logs(parse_paths(source.path))
-    return runs_locally(engine, size_bytes=sum(measure_bytes(logs[each]) for each in partitions))
+    return runs_locally(engine, size_bytes=sum(measure_log_bytes(logs[each]) for each in partitions))
 
 
 @contextmanager
 def start_engine(locally: bool, master: str, conf: tuple[tuple[str, str], ...]) -> Iterator[engines.Engine]:
     """Start what runs a job: threads of this process, or a Spark session."""
-    from minibroker.pipeline.engines import Here, OnSpark
+    from minibroker.pipeline.engines import LocalEngine, SparkEngine
 
     if locally:
-        yield Here()
+        yield LocalEngine()
         return
     with start_spark_session(master, conf) as spark:
-        yield OnSpark(spark)
+        yield SparkEngine(spark)
 
 
 class Directory(click.Path):
@@ -273,7 +273,7 @@ def explain_error(error: Exception) -> Exception:
     if isinstance(error, OSError):
         return make_job_error(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     if type(error).__module__.split(".")[0] in ("minibroker", "pyspark", "py4j"):
-        reason = find_reason(str(error))
+        reason = find_reason_in_spark_error(str(error))
         missing = MISSING.search(reason)
         return make_job_error(f"Spark's executors have no {missing[1]}: {SHIPPING}" if missing else reason)
     return error

@@ -82,10 +82,10 @@ def verify(
     if servers is not None:
         found = _select_hanging_transactions(found, Bootstrap(servers, client, connect_timeout_s))
     if as_json:
-        from minibroker.pipeline.verifying.verify_job import make_row
+        from minibroker.pipeline.verifying.verify_job import make_finding_row
 
         for finding in found:
-            print(json.dumps(make_row(finding)))
+            print(json.dumps(make_finding_row(finding)))
     else:
         _print_findings(found)
     return int(any(strict or finding.severity != "note" for finding in found))

@@ -38,13 +38,13 @@ class ValueDecoder:
         """
         decoder, begin_task = get_known_schemas(self.place)
         begin_task()
-        shape = Shape()
+        shape = SeenFields()
         decoded = [(batch, *_decode_values(decoder, batch, shape)) for batch in rows]
         if not decoded:
             return
         try:
             schemas = [pa.schema([(DECODED, values.type)]) for _, values, _ in decoded]
-            whole = _make_writable(pa.unify_schemas(schemas, promote_options="permissive").field(0).type)
+            whole = _make_writable_type(pa.unify_schemas(schemas, promote_options="permissive").field(0).type)
         except pa.ArrowException as error:
             raise ArchiveError(f"the decoded values have no common type: {error}") from None
         for batch, values, reasons in decoded:
@@ -53,14 +53,14 @@ class ValueDecoder:
             yield batch.append_column(ERROR, reasons)
 
 
-class Shape:
+class SeenFields:
     """The fields that values have had so far. Who writes values chooses their names, so there is a limit."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], set[str]] = {}
         self._count = 0
 
-    def admit(self, path: tuple[str, ...], names: Set[str]) -> bool:
+    def allow_fields(self, path: tuple[str, ...], names: Set[str]) -> bool:
         """Return whether the struct at a path may have these fields, too, and note them if so."""
         known = self._known.setdefault(path, set())
         new = names - known
@@ -71,7 +71,9 @@ class Shape:
         return True
 
 
-def _decode_values(decoder: Decoder | GivenDecoder, batch: pa.RecordBatch, shape: Shape) -> tuple[pa.Array, pa.Array]:
+def _decode_values(
+    decoder: Decoder | GivenDecoder, batch: pa.RecordBatch, shape: SeenFields
+) -> tuple[pa.Array, pa.Array]:
     """Return the values as structs, and why there are none; nothing for null."""
     values: list[Any] = []
     reasons: list[str | None] = []
@@ -79,17 +81,19 @@ def _decode_values(decoder: Decoder | GivenDecoder, batch: pa.RecordBatch, shape
         value, reason = None, None
         try:
             found = decoder.decode(data, [(each["key"], each["value"]) for each in headers or ()])
-            value = _simplify(found if found is None or isinstance(found, dict) else {"value": found}, shape, ())
+            value = _make_column_value(
+                found if found is None or isinstance(found, dict) else {"value": found}, shape, ()
+            )
         except MissingLibrary as error:
             raise ArchiveError(str(error)) from None
         except DecodingError as error:
             reason = str(error)
         values.append(value)
         reasons.append(reason)
-    return _make_structs(values), pa.array(reasons, pa.string())
+    return _make_struct_array(values), pa.array(reasons, pa.string())
 
 
-def _make_structs(values: list[Any]) -> pa.Array:
+def _make_struct_array(values: list[Any]) -> pa.Array:
     """Return values as an Arrow array of structs."""
     try:
         return pa.array(values, None if any(values) else EMPTY)
@@ -97,7 +101,7 @@ def _make_structs(values: list[Any]) -> pa.Array:
         raise ArchiveError(f"the decoded values have no common type: {error}") from None
 
 
-def _simplify(value: Any, shape: Shape, path: tuple[str, ...]) -> Any:
+def _make_column_value(value: Any, seen_fields: SeenFields, path: tuple[str, ...]) -> Any:
     """Return a value without what columns cannot have; numbers of JSON that are whole stay whole.
 
     Raises `DecodingError` for one that is nested too deep.
@@ -106,22 +110,22 @@ def _simplify(value: Any, shape: Shape, path: tuple[str, ...]) -> Any:
         raise DecodingError(f"it is nested deeper than {NESTED_MAX} levels")
     if isinstance(value, dict):
         named = {str(name): each for name, each in value.items()}
-        if not shape.admit(path, named.keys()):
+        if not seen_fields.allow_fields(path, named.keys()):
             return {"json": format_json(value)}
-        return {name: _simplify(each, shape, (*path, name)) for name, each in named.items()}
+        return {name: _make_column_value(each, seen_fields, (*path, name)) for name, each in named.items()}
     if isinstance(value, list | tuple):
-        return [_simplify(each, shape, (*path, "")) for each in value]
+        return [_make_column_value(each, seen_fields, (*path, "")) for each in value]
     is_plain = value is None or isinstance(value, bool | int | float | str | bytes | datetime | date)
     return value if is_plain else str(value)
 
 
-def _make_writable(type: pa.DataType) -> pa.DataType:
+def _make_writable_type(type: pa.DataType) -> pa.DataType:
     """Return a type without what no file has: null types, of which a later value says more, and structs of nothing."""
     if pa.types.is_struct(type):
-        fields = [pa.field(each.name, _make_writable(each.type)) for each in type]
+        fields = [pa.field(each.name, _make_writable_type(each.type)) for each in type]
         return pa.struct([each for each in fields if each.type != EMPTY and not pa.types.is_null(each.type)])
     if pa.types.is_list(type):
-        inner = _make_writable(type.value_type)
+        inner = _make_writable_type(type.value_type)
         return pa.null() if inner == EMPTY or pa.types.is_null(inner) else pa.list_(inner)
     return type
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from minibroker.pipeline import planning
 from minibroker.pipeline.archiving import archive_tables
-from minibroker.pipeline.engines import Engine, Here
+from minibroker.pipeline.engines import Engine, LocalEngine
 from minibroker.pipeline.log_opening import open_source
 from minibroker.pipeline.log_source import LogSource, OffsetRange
 from minibroker.pipeline.options import parse_options
@@ -42,57 +42,59 @@ class LogArchive:
     ) -> None:
         self.table = table
         self._options = parse_options({**FROM_EARLIEST, **options, "includeHeaders": "true"}, "records", "stream")
-        self._reading = archive_tables.Reading(self._options, decoder)
+        self._reading = archive_tables.ArchiveRowsReader(self._options, decoder)
         self._batch_offsets = batch_offsets
-        self._engine = engine or Here()
-        table.prepare()
+        self._engine = engine or LocalEngine()
+        table.finish_interrupted_commit()
         note = find_newest_note(table)
         require_same_topics(table.where, note.topics, topic_ids)
         configs = {**note.configs, **(topic_configs or {})}
         self.note = replace(note, topics=dict(topic_ids), configs=configs)
 
-    def run(self) -> Iterator[archive_tables.Totals]:
+    def run(self) -> Iterator[archive_tables.WrittenTotals]:
         """Archive what there is at the start of this run. Yield what each commit has added.
 
         Raises `ArchiveError`, and what the log's source raises.
         """
         with closing(open_source(self._options)) as source:
-            begin, until = self._find_bounds(source)
-            while planning.measure_sizes(begin, until, source):
-                end = planning.limit_ends(begin, until, self._batch_offsets, source)
+            begin, until = self._find_start_and_end_offsets(source)
+            while planning.count_offsets_by_partition(begin, until, source):
+                end = planning.limit_end_offsets(begin, until, self._batch_offsets, source)
                 ranges = planning.find_stream_ranges(self._options, source, begin, end)
                 yield self._append_ranges(source, ranges, {**begin, **end})
                 begin = planning.parse_json_offsets(self.note.offsets)
 
-    def _find_bounds(self, source: LogSource) -> tuple[planning.Offsets, planning.Offsets]:
+    def _find_start_and_end_offsets(self, source: LogSource) -> tuple[planning.Offsets, planning.Offsets]:
         """Return from where to where there is something to archive now."""
-        known, until = self.note.offsets, planning.find_present_offsets(self._options, source)
+        known, until = self.note.offsets, planning.find_end_offsets(self._options, source)
         if known:
             return planning.parse_json_offsets(known), until
         return planning.find_initial_offsets(self._options, source), until
 
     def _append_ranges(
         self, source: LogSource, ranges: list[OffsetRange], end: planning.Offsets
-    ) -> archive_tables.Totals:
+    ) -> archive_tables.WrittenTotals:
         """Append the records of these ranges by one commit."""
         note = replace(self.note, number=self.note.number + 1, offsets=planning.make_json_offsets(end))
         if not ranges:  # all of these offsets are gone, and `failOnDataLoss` is off
             self.note = replace(self.note, offsets=planning.make_json_offsets(end))
-            return archive_tables.Totals()
+            return archive_tables.WrittenTotals()
         options = replace(self._options, min_partitions=self._options.min_partitions or self._engine.workers)
-        totals = self.table.append(self._reading, planning.make_splits(options, source, ranges), note, self._engine)
+        totals = self.table.append_commit(
+            self._reading, planning.make_splits(options, source, ranges), note, self._engine
+        )
         self.note = note
         return totals
 
 
-def require_same_topics(where: str, known: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:
-    """Raise `ArchiveError` unless these are the archived topics, and perhaps new ones. `known` are their ids."""
-    for topic, identity in known.items():
+def require_same_topics(archive_name: str, archived_ids: Mapping[str, str], topic_ids: Mapping[str, str]) -> None:
+    """Raise `ArchiveError` unless these are the archived topics, and perhaps new ones. `archived_ids` are their ids."""
+    for topic, identity in archived_ids.items():
         if topic not in topic_ids:
-            raise archive_tables.ArchiveError(f"{where} also has {topic}, which is not selected now")
+            raise archive_tables.ArchiveError(f"{archive_name} also has {topic}, which is not selected now")
         if topic_ids[topic] != identity:
             raise archive_tables.ArchiveError(
-                f"{where} is of another source: its {topic} is {identity}, this one {topic_ids[topic]}"
+                f"{archive_name} is of another source: its {topic} is {identity}, this one {topic_ids[topic]}"
             )
 
 
@@ -100,7 +102,7 @@ def find_newest_note(table: archive_tables.ArchiveTable) -> archive_tables.Archi
     """Return the newest note; if all have expired, what the rows say: each partition goes on behind its last one."""
     if not table.exists():
         return archive_tables.ArchiveNote()
-    note = table.note()
+    note = table.read_newest_note()
     if note is not None:
         return note
     offsets = {each.partition: each.last + 1 for each in archive_tables.list_archived_partitions(table)}

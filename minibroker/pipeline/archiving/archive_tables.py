@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.engines import Engine
-from minibroker.pipeline.log_opening import make_request, open_source
+from minibroker.pipeline.log_opening import make_read_request, open_source
 from minibroker.pipeline.log_source import PipelineError, Split, TopicPartition
 from minibroker.pipeline.options import ReadOptions
 from minibroker.pipeline.planning import JsonOffsets
@@ -46,27 +46,27 @@ def make_archive_rows(records: pa.RecordBatch) -> pa.RecordBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ArchiveRowsReader:
     """Reads parts of a log as rows of the archive. It is pickled. `decoder` adds columns to the rows of one part."""
 
     options: ReadOptions
     decoder: Decoder | None = None
 
-    def rows(self, splits: Sequence[Split], totals: Totals) -> Iterator[pa.RecordBatch]:
+    def read_rows(self, splits: Sequence[Split], totals: WrittenTotals) -> Iterator[pa.RecordBatch]:
         """Yield the rows of these splits, and count them. Raises what the log's source raises."""
-        found = self._iterate_rows(splits, totals)
+        found = self._iterate_undecoded_rows(splits, totals)
         return found if self.decoder is None else self.decoder(found)
 
-    def _iterate_rows(self, splits: Sequence[Split], totals: Totals) -> Iterator[pa.RecordBatch]:
+    def _iterate_undecoded_rows(self, splits: Sequence[Split], totals: WrittenTotals) -> Iterator[pa.RecordBatch]:
         with closing(open_source(self.options)) as source:
             for split in splits:
-                for records in source.read(split, make_request(self.options, READ)):
+                for records in source.read_split(split, make_read_request(self.options, READ)):
                     if records.num_rows:
-                        totals.count(split.offsets.partition, records)
+                        totals.count_records(split.offsets.partition, records)
                         yield make_archive_rows(records)
 
 
-class Written(NamedTuple):
+class WrittenRecords(NamedTuple):
     """The records that were written of one partition. `payload_bytes` counts keys and values."""
 
     records: int
@@ -74,34 +74,38 @@ class Written(NamedTuple):
     first_offset: int
     last_offset: int
 
-    def add_counts(self, later: Written) -> Written:
+    def make_sum(self, later: WrittenRecords) -> WrittenRecords:
         """Return the sum of this and what was written later."""
         first, last = min(self.first_offset, later.first_offset), max(self.last_offset, later.last_offset)
-        return Written(self.records + later.records, self.payload_bytes + later.payload_bytes, first, last)
+        return WrittenRecords(self.records + later.records, self.payload_bytes + later.payload_bytes, first, last)
 
 
 @dataclass
-class Totals:
+class WrittenTotals:
     """What was written, by partition."""
 
-    partitions: dict[TopicPartition, Written] = field(default_factory=dict)
+    partitions: dict[TopicPartition, WrittenRecords] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
         """The number of records of all partitions."""
         return sum(written.records for written in self.partitions.values())
 
-    def count(self, partition: TopicPartition, records: pa.RecordBatch) -> None:
+    def count_records(self, partition: TopicPartition, records: pa.RecordBatch) -> None:
         """Add records of one partition, in the order of their offsets."""
         sizes = [pc.sum(pc.binary_length(records.column(name))).as_py() or 0 for name in ("key", "value")]
         offsets = records.column("offset")
-        self.add(Totals({partition: Written(records.num_rows, sum(sizes), offsets[0].as_py(), offsets[-1].as_py())}))
+        self.add_totals(
+            WrittenTotals(
+                {partition: WrittenRecords(records.num_rows, sum(sizes), offsets[0].as_py(), offsets[-1].as_py())}
+            )
+        )
 
-    def add(self, later: Totals) -> None:
+    def add_totals(self, later: WrittenTotals) -> None:
         """Add what was written later."""
         for partition, written in later.partitions.items():
             known = self.partitions.get(partition)
-            self.partitions[partition] = known.add_counts(written) if known else written
+            self.partitions[partition] = known.make_sum(written) if known else written
 
     def as_json(self) -> dict[str, Any]:
         """Return the totals for the report of a run."""
@@ -128,28 +132,28 @@ class ArchiveNote:
     topics: Mapping[str, str] = field(default_factory=dict)
     configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
-    def text(self) -> str:
+    def make_text(self) -> str:
         """Return the note as a commit has it."""
         return json.dumps({NOTE: asdict(self)}, sort_keys=True)
 
 
-def parse_note(text: str | None, where: str) -> ArchiveNote | None:
+def parse_note(text: str | None, archive_name: str) -> ArchiveNote | None:
     """Return the note in the text of a commit, or None if it is none of ours. Raises `ArchiveError`."""
     if text is None or NOTE not in text:
         return None
     try:
         return ArchiveNote(**json.loads(text)[NOTE])
     except (ValueError, KeyError, TypeError) as error:
-        raise ArchiveError(f"{where} is malformed: {error!r}") from error
+        raise ArchiveError(f"{archive_name} is malformed: {error!r}") from error
 
 
-def require_next(found: ArchiveNote | None, note: ArchiveNote, where: str) -> None:
+def require_next_note(newest: ArchiveNote | None, note: ArchiveNote, archive_name: str) -> None:
     """Raise `ArchiveError` unless a note follows the newest one that is there."""
-    if found is not None and found.number + 1 != note.number:
-        raise ArchiveError(f"{where}: another run writes to it at the same time")
+    if newest is not None and newest.number + 1 != note.number:
+        raise ArchiveError(f"{archive_name}: another run writes to it at the same time")
 
 
-class Window(NamedTuple):
+class OffsetWindow(NamedTuple):
     """The rows of one partition with offsets from `start` to before `end`."""
 
     partition: TopicPartition
@@ -158,7 +162,7 @@ class Window(NamedTuple):
 
 
 # Yields these columns of all rows or of a window, in any order.
-Scan = Callable[[Sequence[str], Window | None], Iterator[pa.RecordBatch]]
+RowsScan = Callable[[Sequence[str], OffsetWindow | None], Iterator[pa.RecordBatch]]
 
 
 class ArchiveTable(Protocol):
@@ -169,11 +173,11 @@ class ArchiveTable(Protocol):
         """What messages call it."""
         ...
 
-    def prepare(self) -> None:
+    def finish_interrupted_commit(self) -> None:
         """Do what a killed run has left to do. Raises `ArchiveError` if there is something else than an archive."""
         ...
 
-    def note(self) -> ArchiveNote | None:
+    def read_newest_note(self) -> ArchiveNote | None:
         """Return the newest note, or None if there is none."""
         ...
 
@@ -181,24 +185,26 @@ class ArchiveTable(Protocol):
         """Return whether there are commits."""
         ...
 
-    def append(self, reading: Reading, splits: Sequence[Split], note: ArchiveNote, engine: Engine) -> Totals:
+    def append_commit(
+        self, reading: ArchiveRowsReader, splits: Sequence[Split], note: ArchiveNote, engine: Engine
+    ) -> WrittenTotals:
         """Append the rows of these splits by one commit with this note."""
         ...
 
-    def count(self) -> int:
+    def count_records(self) -> int:
         """Return the number of records, by metadata."""
         ...
 
-    def compact(self) -> None:
+    def merge_small_files(self) -> None:
         """Merge small files."""
         ...
 
-    def open_scan(self) -> Scan:
+    def open_scan(self) -> RowsScan:
         """Open the archive as it is now. Raises `ArchiveError` if there is none."""
         ...
 
 
-class Archived(NamedTuple):
+class ArchivedPartition(NamedTuple):
     """A partition in an archive: records, first and last offset, and the time of the oldest record in ms."""
 
     partition: TopicPartition
@@ -208,7 +214,7 @@ class Archived(NamedTuple):
     oldest_ms: int | None
 
 
-def list_archived_partitions(table: ArchiveTable) -> list[Archived]:
+def list_archived_partitions(table: ArchiveTable) -> list[ArchivedPartition]:
     """Return the archive's partitions, sorted, without reading keys and values."""
     batches = table.open_scan()(("topic", "partition", "offset", "timestamp"), None)
     aggregates = [("offset", "count"), ("offset", "min"), ("offset", "max"), ("timestamp", "min")]
@@ -221,4 +227,4 @@ def list_archived_partitions(table: ArchiveTable) -> list[Archived]:
     times = pc.divide(pc.cast(whole.column("timestamp_min_min"), pa.int64()), 1000).to_pylist()
     names = ("topic", "partition", "offset_count_sum", "offset_min_min", "offset_max_max")
     rows = zip(*(whole.column(name).to_pylist() for name in names), times, strict=True)
-    return sorted(Archived(TopicPartition(*row[:2]), *row[2:]) for row in rows)
+    return sorted(ArchivedPartition(TopicPartition(*row[:2]), *row[2:]) for row in rows)

@@ -72,9 +72,9 @@ def _read_topic_id(path: str) -> bytes:
         raise OptionError(f"{path} is malformed: {error}") from None
 
 
-def _format_topic_id(topic_id: bytes, otherwise: str) -> str:
-    """Return the id as Kafka writes it, or `otherwise` if there is none."""
-    return format_uuid(topic_id) if topic_id != NO_ID else otherwise
+def _format_topic_id(topic_id: bytes, default: str) -> str:
+    """Return the id as Kafka writes it, or `default` if there is none."""
+    return format_uuid(topic_id) if topic_id != NO_ID else default
 
 
 def _make_client(options: ReadOptions) -> Client:
@@ -117,7 +117,7 @@ def describe_configs(client: Client, topic: str, *, only_set: bool = False) -> d
     return {row.name: row.value or "" for row in rows}
 
 
-def choose_configs(
+def choose_target_configs(
     configs: Mapping[str, Mapping[str, str]], targets: Mapping[str, str], topics: Collection[str]
 ) -> Configs:
     """Return the archived configs that a replay should set for each target topic. The first of its origins counts."""
@@ -134,7 +134,7 @@ _TIMEOUT_MS: Final = 30_000
 _BROKERS_CHOICE: Final = -1  # of the replication factor; from Kafka 2.4 on
 
 
-class Needed(NamedTuple):
+class NeededTopic(NamedTuple):
     """What an archived topic needs: a number of partitions, and retention of records of this time (ms; None: no
     record).
     """
@@ -143,7 +143,7 @@ class Needed(NamedTuple):
     oldest_ms: int | None
 
 
-class Prepared(NamedTuple):
+class PreparedTopics(NamedTuple):
     """The topics that were created, and warnings about existing ones."""
 
     made: list[str]
@@ -152,11 +152,11 @@ class Prepared(NamedTuple):
 
 def prepare_topics(
     client: Client,
-    needed: Mapping[str, Needed],
+    needed: Mapping[str, NeededTopic],
     configs: Mapping[str, str] | None = None,
     any_count: bool = False,
     archived: Mapping[str, Mapping[str, str]] | None = None,
-) -> Prepared:
+) -> PreparedTopics:
     """Create the missing topics. An existing topic may have fewer partitions only with `any_count`.
 
     New topics get their `archived` configs, by topic, and `configs`, which override them; an empty value leaves one
@@ -171,14 +171,14 @@ def prepare_topics(
     remarks = [
         remark
         for topic in found
-        for remark in _list_remarks(client, topic, needed[topic].oldest_ms, archived.get(topic, {}))
+        for remark in _list_config_warnings(client, topic, needed[topic].oldest_ms, archived.get(topic, {}))
     ]
     made = [topic for topic in needed if topic not in found]
     for topic in made:
         wanted = {**CONFIGS, **archived.get(topic, {}), **(configs or {})}
         set_configs = {name: value for name, value in wanted.items() if value}
         _create_topic(client, topic, needed[topic].partitions, set_configs)
-    return Prepared(made, remarks)
+    return PreparedTopics(made, remarks)
 
 
 def _create_topic(client: Client, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -192,7 +192,7 @@ def _create_topic(client: Client, topic: str, partitions: int, configs: Mapping[
         client.check(each.error_code, f"creating topic {topic}", message=each.error_message)
 
 
-def _list_remarks(client: Client, topic: str, oldest_ms: int | None, archived: Mapping[str, str]) -> list[str]:
+def _list_config_warnings(client: Client, topic: str, oldest_ms: int | None, archived: Mapping[str, str]) -> list[str]:
     """Return warnings about what an existing topic's configs do to old records, and do not do. Raises `OptionError`."""
     configs = describe_configs(client, topic)
     if configs.get("message.timestamp.type") == "LogAppendTime":

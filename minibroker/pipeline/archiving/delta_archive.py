@@ -49,14 +49,14 @@ class DeltaArchive:
         """Return whether there are commits."""
         return self._open_table() is not None
 
-    def prepare(self) -> None:
+    def finish_interrupted_commit(self) -> None:
         """Raise `ArchiveError` if the table is no archive."""
         table = self._open_table()
         missing = {"topic", "partition", "offset"} - {each.name for each in table.schema().fields} if table else set()
         if missing:
             raise archive_tables.ArchiveError(f"{self.where} is not an archive: it has no {', '.join(sorted(missing))}")
 
-    def note(self) -> archive_tables.ArchiveNote | None:
+    def read_newest_note(self) -> archive_tables.ArchiveNote | None:
         """Return the newest note, or None. Delta keeps a commit's metadata for 30 days by default."""
         return self._read_newest_note(self._open_table())
 
@@ -68,9 +68,13 @@ class DeltaArchive:
                     return note
         return None
 
-    def append(
-        self, reading: archive_tables.Reading, splits: Sequence[Split], note: archive_tables.ArchiveNote, engine: Engine
-    ) -> archive_tables.Totals:
+    def append_commit(
+        self,
+        reading: archive_tables.ArchiveRowsReader,
+        splits: Sequence[Split],
+        note: archive_tables.ArchiveNote,
+        engine: Engine,
+    ) -> archive_tables.WrittenTotals:
         """Append the rows of these splits by one commit with this note. This process writes them, all in one stream.
 
         A run that commits at the same time makes this one fail.
@@ -78,9 +82,9 @@ class DeltaArchive:
         from deltalake import CommitProperties, Transaction, WriterProperties, write_deltalake
         from deltalake.exceptions import CommitFailedError, DeltaError
 
-        table, totals = self._open_table(), archive_tables.Totals()
-        archive_tables.require_next(self._read_newest_note(table), note, self.where)
-        rows = Rows(reading.rows(splits, totals))
+        table, totals = self._open_table(), archive_tables.WrittenTotals()
+        archive_tables.require_next_note(self._read_newest_note(table), note, self.where)
+        rows = RowsForDelta(reading.read_rows(splits, totals))
         try:
             write_deltalake(
                 table or self.where,
@@ -91,7 +95,7 @@ class DeltaArchive:
                 storage_options=dict(self.storage),
                 writer_properties=WriterProperties(compression=CODECS[self.compression]),
                 commit_properties=CommitProperties(
-                    custom_metadata={archive_tables.NOTE: note.text()},
+                    custom_metadata={archive_tables.NOTE: note.make_text()},
                     app_transactions=[Transaction(archive_tables.NOTE, note.number)],
                 ),
             )
@@ -103,18 +107,18 @@ class DeltaArchive:
             raise rows.error or archive_tables.ArchiveError(f"{self.where}: {error}") from None
         return totals
 
-    def count(self) -> int:
+    def count_records(self) -> int:
         """Return the number of records, by the footers of its files."""
         table = self._open_table()
         return int(table.to_pyarrow_dataset().count_rows()) if table is not None else 0
 
-    def compact(self) -> None:
+    def merge_small_files(self) -> None:
         """Merge small files."""
         table = self._open_table()
         if table is not None:
             table.optimize.compact()
 
-    def open_scan(self) -> archive_tables.Scan:
+    def open_scan(self) -> archive_tables.RowsScan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
         table = self._open_table()
         if table is None:
@@ -122,7 +126,7 @@ class DeltaArchive:
         return make_scan(table.to_pyarrow_dataset())
 
 
-class Rows:
+class RowsForDelta:
     """Rows on their way through delta-rs, which would make a page of text of an error: `error` is what it was."""
 
     def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:

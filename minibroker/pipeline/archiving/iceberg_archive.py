@@ -18,12 +18,12 @@ from minibroker.pipeline.archiving.archive_tables import (
     SCHEMA,
     ArchiveError,
     ArchiveNote,
-    Reading,
-    Scan,
-    Totals,
-    Window,
+    ArchiveRowsReader,
+    OffsetWindow,
+    RowsScan,
+    WrittenTotals,
     parse_note,
-    require_next,
+    require_next_note,
 )
 from minibroker.pipeline.engines import Engine
 from minibroker.pipeline.log_source import Split
@@ -68,14 +68,14 @@ class IcebergArchive:
         table = self._open_table()[1]
         return table is not None and table.current_snapshot() is not None
 
-    def prepare(self) -> None:
+    def finish_interrupted_commit(self) -> None:
         """Raise `ArchiveError` if the table is no archive."""
         table = self._open_table()[1]
         missing = {"topic", "partition", "offset"} - set(table.schema().column_names) if table else set()
         if missing:
             raise ArchiveError(f"{self.where} is not an archive: it has no {', '.join(sorted(missing))}")
 
-    def note(self) -> ArchiveNote | None:
+    def read_newest_note(self) -> ArchiveNote | None:
         """Return the newest note, or None if there is none."""
         return self._read_newest_note(self._open_table()[1])
 
@@ -99,17 +99,19 @@ class IcebergArchive:
                 spec.add_identity(name)
         return catalog.load_table(self.where)
 
-    def append(self, reading: Reading, splits: Sequence[Split], note: ArchiveNote, engine: Engine) -> Totals:
+    def append_commit(
+        self, reading: ArchiveRowsReader, splits: Sequence[Split], note: ArchiveNote, engine: Engine
+    ) -> WrittenTotals:
         """Append the rows of these splits by one commit with this note. This process writes them.
 
         A run that commits at the same time makes this one fail.
         """
         from pyiceberg.exceptions import CommitFailedException
 
-        totals = Totals()
+        totals = WrittenTotals()
         catalog, table = self._open_table()
-        require_next(self._read_newest_note(table), note, self.where)
-        chunks = cut_chunks(reading.rows(splits, totals))
+        require_next_note(self._read_newest_note(table), note, self.where)
+        chunks = cut_into_tables(reading.read_rows(splits, totals))
         first = next(chunks, SCHEMA.empty_table())
         table = table or self._create_table(catalog, first.schema)
         table.metadata.properties[RETRIES] = "0"  # a retry would append to what another run has committed
@@ -125,34 +127,34 @@ class IcebergArchive:
         if set(rows.schema.names) != set(SCHEMA.names):  # decoded columns, which may be more than the table has
             with commit.update_schema() as update:
                 update.union_by_name(rows.schema)
-        commit.append(rows, snapshot_properties={NOTE: note.text()})
+        commit.append(rows, snapshot_properties={NOTE: note.make_text()})
 
-    def count(self) -> int:
+    def count_records(self) -> int:
         """Return the number of records, by the newest snapshot's summary."""
         table = self._open_table()[1]
         snapshot = table.current_snapshot() if table else None
         summary = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
         return int(summary.get("total-records", "0"))
 
-    def compact(self) -> None:
+    def merge_small_files(self) -> None:
         """Merge small files: what pyiceberg cannot do yet, so that the readers' engines have to."""
         raise ArchiveError("pyiceberg does not merge files yet: let rewrite_data_files of Spark or Trino do it")
 
-    def open_scan(self) -> Scan:
+    def open_scan(self) -> RowsScan:
         """Open the table as it is now. Raises `ArchiveError` if there is none."""
         table = self._open_table()[1]
         if table is None:
             raise ArchiveError(f"there is no table {self.where}")
 
-        def scan(columns: Sequence[str], window: Window | None) -> Iterator[pa.RecordBatch]:
+        def scan(columns: Sequence[str], window: OffsetWindow | None) -> Iterator[pa.RecordBatch]:
             yield from table.scan(
-                row_filter=make_filter(window), selected_fields=tuple(columns)
+                row_filter=make_offset_filter(window), selected_fields=tuple(columns)
             ).to_arrow_batch_reader()
 
         return scan
 
 
-def make_filter(window: Window | None) -> BooleanExpression:
+def make_offset_filter(window: OffsetWindow | None) -> BooleanExpression:
     """Return a window as a filter of pyiceberg's."""
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.expressions.parser import parse
@@ -163,7 +165,7 @@ def make_filter(window: Window | None) -> BooleanExpression:
     return parse(f"topic = '{topic}' AND partition = {partition} AND offset >= {start} AND offset < {end}")
 
 
-def cut_chunks(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def cut_into_tables(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield rows in tables of some size."""
     chunk: list[pa.RecordBatch] = []
     size_bytes = 0

@@ -58,23 +58,23 @@ class ArchiveFiles:
         """Return whether there is a file or directory."""
         return bool(self.system.get_file_info(path).type != FileType.NotFound)
 
-    def names(self, path: str = "") -> list[str]:
+    def list_names(self, path: str = "") -> list[str]:
         """Return the names in a directory, sorted; none if it does not exist."""
         return sorted(each.base_name for each in self.system.get_file_info(FileSelector(path, allow_not_found=True)))
 
-    def files(self, path: str) -> list[StoredFile]:
+    def list_files(self, path: str) -> list[StoredFile]:
         """Return all files below a directory, sorted; none if it does not exist."""
         below = FileSelector(path, allow_not_found=True, recursive=True)
         found = [each for each in self.system.get_file_info(below) if each.type == FileType.File]
         return sorted(StoredFile(each.path, each.size) for each in found)
 
-    def read(self, path: str) -> str:
+    def read_text(self, path: str) -> str:
         """Return the text of a small UTF-8 file."""
         with self.system.open_input_file(path) as file:
             text: bytes = file.readall()
         return text.decode()
 
-    def write(self, path: str, text: str) -> None:
+    def write_text(self, path: str, text: str) -> None:
         """Write a small file so that it exists as a whole or not at all; an object store does so by itself."""
         directory, _, name = path.rpartition("/")
         self.system.create_dir(directory)
@@ -84,12 +84,12 @@ class ArchiveFiles:
         if self.is_local:
             self.system.move(new, path)
 
-    def move(self, path: str, to: str) -> None:
+    def move_path(self, path: str, to: str) -> None:
         """Rename a file, and create its new directory."""
         self.system.create_dir(to.rpartition("/")[0])
         self.system.move(path, to)
 
-    def delete(self, path: str) -> None:
+    def delete_path(self, path: str) -> None:
         """Remove a file, or a directory with its content, if it exists."""
         kind = self.system.get_file_info(path).type
         if kind == FileType.Directory:
@@ -132,59 +132,63 @@ class ParquetArchive:
         """Return whether there are commits."""
         return bool(self._list_commit_note_names())
 
-    def prepare(self) -> None:
+    def finish_interrupted_commit(self) -> None:
         """Finish what a killed run has left. Raises `ArchiveError` if the path has something else than an archive."""
         files = self._files
         if files.is_file:
             raise archive_tables.ArchiveError(f"{self.where} is a file")
-        strangers = [name for name in files.names() if not name.startswith((".", "_"))]
+        strangers = [name for name in files.list_names() if not name.startswith((".", "_"))]
         if strangers and not self.exists():
             raise archive_tables.ArchiveError(f"{self.where} is not an archive, and not empty: it has {strangers[0]}")
-        note = self.note()
-        self._move_files(note.number if note else -1)
+        note = self.read_newest_note()
+        self._move_staged_files(note.number if note else -1)
         self._finish_merging()
 
-    def note(self) -> archive_tables.ArchiveNote | None:
+    def read_newest_note(self) -> archive_tables.ArchiveNote | None:
         """Return the newest note, or None if there is none."""
         names = self._list_commit_note_names()
         path = f"{NOTES}/{names[-1]}" if names else ""
-        return archive_tables.parse_note(self._files.read(path), f"{self.where}/{path}") if names else None
+        return archive_tables.parse_note(self._files.read_text(path), f"{self.where}/{path}") if names else None
 
     def _list_commit_note_names(self) -> list[str]:
-        return [name for name in self._files.names(NOTES) if name.isdecimal()]
+        return [name for name in self._files.list_names(NOTES) if name.isdecimal()]
 
-    def append(
-        self, reading: archive_tables.Reading, splits: Sequence[Split], note: archive_tables.ArchiveNote, engine: Engine
-    ) -> archive_tables.Totals:
+    def append_commit(
+        self,
+        reading: archive_tables.ArchiveRowsReader,
+        splits: Sequence[Split],
+        note: archive_tables.ArchiveNote,
+        engine: Engine,
+    ) -> archive_tables.WrittenTotals:
         """Append the rows of these splits by one commit with this note."""
-        archive_tables.require_next(self.note(), note, self.where)
+        archive_tables.require_next_note(self.read_newest_note(), note, self.where)
         staging = f"{STAGING}/{note.number:0{DIGITS}}"
-        parts = list(enumerate(share_out(splits, engine.workers)))
-        totals = archive_tables.Totals()
-        for written in engine.run(StagedPart(reading, self.where, staging, self.compression), parts):
-            totals.add(written)
-        self._files.write(f"{NOTES}/{note.number:0{DIGITS}}", note.text())
+        parts = list(enumerate(split_among_workers(splits, engine.workers)))
+        totals = archive_tables.WrittenTotals()
+        for written in engine.run_on_items(StagedPartWriter(reading, self.where, staging, self.compression), parts):
+            totals.add_totals(written)
+        self._files.write_text(f"{NOTES}/{note.number:0{DIGITS}}", note.make_text())
         for name in self._list_commit_note_names()[:-NOTES_KEPT]:
-            self._files.delete(f"{NOTES}/{name}")
-        self._move_files(note.number)
+            self._files.delete_path(f"{NOTES}/{name}")
+        self._move_staged_files(note.number)
         return totals
 
-    def _move_files(self, number: int) -> None:
+    def _move_staged_files(self, commit_number: int) -> None:
         """Move the files of a commit to their places, and delete what is staged of no commit."""
         files = self._files
-        staging = f"{STAGING}/{number:0{DIGITS}}"
-        for file in files.files(staging):
+        staging = f"{STAGING}/{commit_number:0{DIGITS}}"
+        for file in files.list_files(staging):
             place = file.path.removeprefix(f"{staging}/")
-            files.move(file.path, place)
+            files.move_path(file.path, place)
             self._touched.add(place.rpartition("/")[0])
-        files.delete(STAGING)
+        files.delete_path(STAGING)
 
-    def count(self) -> int:
+    def count_records(self) -> int:
         """Return the number of records, by the files' footers."""
         count: int = self.open_dataset().count_rows()
         return count
 
-    def compact(self) -> None:
+    def merge_small_files(self) -> None:
         """Merge small files, where there are many: a year of minutes would leave half a million."""
         for directory in sorted(self._touched):
             self._merge_small_files(directory)
@@ -208,32 +212,32 @@ class ParquetArchive:
         ordered = whole.sort_by([("partition", "ascending"), ("offset", "ascending")])
         pq.write_table(ordered, MERGED, filesystem=files.system, compression=self.compression)
         target = f"{directory}/merged-{paths[-1].rpartition('/')[2].removeprefix('merged-')}"
-        files.write(MERGING, json.dumps({"small": paths, "target": target}))
+        files.write_text(MERGING, json.dumps({"small": paths, "target": target}))
         self._finish_merging()
 
     def _finish_merging(self) -> None:
         """Do the rest of a merging, whatever has interrupted it."""
         files = self._files
         if files.exists(MERGING):
-            plan = json.loads(files.read(MERGING))
+            plan = json.loads(files.read_text(MERGING))
             for path in plan["small"] if files.exists(MERGED) else ():
-                files.delete(path)
+                files.delete_path(path)
             if files.exists(MERGED):
-                files.move(MERGED, plan["target"])
-            files.delete(MERGING)
-        files.delete(MERGED)
+                files.move_path(MERGED, plan["target"])
+            files.delete_path(MERGING)
+        files.delete_path(MERGED)
 
     def _iterate_small_files(self, directory: str) -> Iterator[StoredFile]:
         """Yield the small files of a directory, up to the size of a merged one."""
         size_bytes = 0
-        for file in self._files.files(directory):
+        for file in self._files.list_files(directory):
             if file.path.endswith(".parquet") and file.size_bytes < SMALL_BYTES:
                 size_bytes += file.size_bytes
                 if size_bytes > MERGED_BYTES_MAX:
                     return
                 yield file
 
-    def open_scan(self) -> archive_tables.Scan:
+    def open_scan(self) -> archive_tables.RowsScan:
         """Open the archive as it is now. Raises `ArchiveError` if there is none."""
         if not self.exists():
             raise archive_tables.ArchiveError(f"there is no archive {self.where}")
@@ -241,7 +245,7 @@ class ParquetArchive:
 
     def open_dataset(self) -> ds.Dataset:
         """Return the archive as a dataset of pyarrow's, without decoded columns, which differ by file."""
-        paths = [each.path for each in self._files.files("") if is_of_archive(each.path)]
+        paths = [each.path for each in self._files.list_files("") if is_archive_file(each.path)]
         format = ds.ParquetFileFormat()
         options = ds.FileSystemFactoryOptions(partitioning=LAYOUT)
         found = ds.FileSystemDatasetFactory(self._files.system, paths, format, options)
@@ -258,21 +262,21 @@ def read_archive(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.schema(from_arrow_schema(archive_tables.SCHEMA)).parquet(path)
 
 
-def is_of_archive(path: str) -> bool:
+def is_archive_file(path: str) -> bool:
     """Return whether a file is one of the archive's own, with records."""
     return path.endswith(".parquet") and not path.startswith((".", "_"))
 
 
-def make_scan(dataset: ds.Dataset) -> archive_tables.Scan:
+def make_scan(dataset: ds.Dataset) -> archive_tables.RowsScan:
     """Return what reads a dataset of pyarrow's."""
 
-    def scan(columns: Sequence[str], window: archive_tables.Window | None) -> Iterator[pa.RecordBatch]:
-        yield from dataset.to_batches(columns=list(columns), filter=make_filter(window))
+    def scan(columns: Sequence[str], window: archive_tables.OffsetWindow | None) -> Iterator[pa.RecordBatch]:
+        yield from dataset.to_batches(columns=list(columns), filter=make_offset_filter(window))
 
     return scan
 
 
-def make_filter(window: archive_tables.Window | None) -> pc.Expression | None:
+def make_offset_filter(window: archive_tables.OffsetWindow | None) -> pc.Expression | None:
     """Return a window as a filter of pyarrow's."""
     if window is None:
         return None
@@ -281,7 +285,7 @@ def make_filter(window: archive_tables.Window | None) -> pc.Expression | None:
     return of_partition & (pc.field("offset") >= start) & (pc.field("offset") < end)
 
 
-def share_out(splits: Sequence[Split], workers: int) -> list[list[Split]]:
+def split_among_workers(splits: Sequence[Split], workers: int) -> list[list[Split]]:
     """Return the splits in as many runs of neighbours as there are workers, or fewer."""
     count = max(1, min(workers, len(splits)))
     edges = [len(splits) * number // count for number in range(count + 1)]
@@ -289,19 +293,19 @@ def share_out(splits: Sequence[Split], workers: int) -> list[list[Split]]:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedPart:
+class StagedPartWriter:
     """Writes a part of a commit into staging files. It is pickled."""
 
-    reading: archive_tables.Reading
+    reading: archive_tables.ArchiveRowsReader
     root: str
     staging: str
     compression: str
 
-    def __call__(self, part: tuple[int, Sequence[Split]]) -> archive_tables.Totals:
+    def __call__(self, part: tuple[int, Sequence[Split]]) -> archive_tables.WrittenTotals:
         """Write the rows of these splits; return what was written."""
         number, splits = part
-        totals = archive_tables.Totals()
-        rows = self.reading.rows(splits, totals)
+        totals = archive_tables.WrittenTotals()
+        rows = self.reading.read_rows(splits, totals)
         first = next(rows, None)
         if first is not None:
             ds.write_dataset(

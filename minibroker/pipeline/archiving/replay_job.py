@@ -16,10 +16,15 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveTable, Window, list_archived_partitions
-from minibroker.pipeline.archiving.archived_topics import Needed
-from minibroker.pipeline.archiving.replay_task import COLUMNS, Replayed, ReplayTask
-from minibroker.pipeline.engines import Engine, Here
+from minibroker.pipeline.archiving.archive_tables import (
+    ArchivedPartition,
+    ArchiveTable,
+    OffsetWindow,
+    list_archived_partitions,
+)
+from minibroker.pipeline.archiving.archived_topics import NeededTopic
+from minibroker.pipeline.archiving.replay_task import COLUMNS, ReplayedPartition, ReplayTask
+from minibroker.pipeline.engines import Engine, LocalEngine
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 
@@ -49,12 +54,12 @@ def make_replay_id(path: str, targets: Mapping[str, str], repartition: bool = Fa
     return hashlib.sha256(what.encode()).hexdigest()[:16]
 
 
-def find_needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str, Needed]:
+def find_needed_topics(partitions: list[ArchivedPartition], task: ReplayTask) -> dict[str, NeededTopic]:
     """Return what each target topic needs for these partitions.
 
     Raises `OptionError` if two of them would be written to the same partition.
     """
-    needed: dict[str, Needed] = {}
+    needed: dict[str, NeededTopic] = {}
     origins: dict[tuple[str, int], str] = {}
     for each in partitions:
         topic, partition = each.partition
@@ -62,9 +67,9 @@ def find_needed_topics(partitions: list[Archived], task: ReplayTask) -> dict[str
         origin = origins.setdefault((target, partition), topic)
         if origin != topic and not task.repartition:
             raise OptionError(f"{origin} and {topic} would both be written to partition {partition} of {target}")
-        before = needed.get(target, Needed(0, None))
+        before = needed.get(target, NeededTopic(0, None))
         times = [time for time in (before.oldest_ms, each.oldest_ms) if time is not None]
-        needed[target] = Needed(max(before.partitions, partition + 1), min(times, default=None))
+        needed[target] = NeededTopic(max(before.partitions, partition + 1), min(times, default=None))
     return needed
 
 
@@ -75,11 +80,11 @@ class Part:
     start: Edge = None
     end: Edge = None
 
-    def find_window(self, archived: Archived, next_offset: int) -> Window:
+    def find_window(self, archived: ArchivedPartition, next_offset: int) -> OffsetWindow:
         """Return which offsets of a partition are still to be read."""
         start = max(archived.first, next_offset, self.start if isinstance(self.start, int) else 0)
         end = min(archived.last + 1, self.end if isinstance(self.end, int) else archived.last + 1)
-        return Window(archived.partition, start, end)
+        return OffsetWindow(archived.partition, start, end)
 
     def filter_by_time(self, rows: pa.Table) -> pa.Table:
         """Return the rows of its times."""
@@ -99,11 +104,11 @@ class PartitionReplay:
     task: ReplayTask
     part: Part = Part()
 
-    def __call__(self, archived: Archived) -> Replayed:
+    def __call__(self, archived: ArchivedPartition) -> ReplayedPartition:
         """Write the rows that were not written yet. Raises `WriteFailed` and what reading raises."""
-        return self.task.run(archived.partition, lambda offset: self.iterate_pieces(archived, offset))
+        return self.task.replay_partition(archived.partition, lambda offset: self.iterate_pieces(archived, offset))
 
-    def iterate_pieces(self, archived: Archived, next_offset: int) -> Iterator[pa.Table]:
+    def iterate_pieces(self, archived: ArchivedPartition, next_offset: int) -> Iterator[pa.Table]:
         """Yield rows from an offset on, sorted: files overlap where times go back and forth over midnight."""
         window, scan = self.part.find_window(archived, next_offset), self.table.open_scan()
         at_once, size = max(self.task.commit_records, SCANNED_RECORDS), self.task.commit_records
@@ -117,14 +122,14 @@ class PartitionReplay:
 def replay_archive(
     table: ArchiveTable,
     task: ReplayTask,
-    partitions: list[Archived] | None = None,
+    partitions: list[ArchivedPartition] | None = None,
     *,
     part: Part = Part(),  # noqa: B008 - it is frozen
     engine: Engine | None = None,
-) -> list[Replayed]:
+) -> list[ReplayedPartition]:
     """Replay the partitions of an archive, by default all; return what was written of each.
 
     The topics must exist. Raises `WriteFailed`, `ArchiveError`, and what reading raises.
     """
     found = list_archived_partitions(table) if partitions is None else partitions
-    return list((engine or Here()).run(PartitionReplay(table, task, part), found))
+    return list((engine or LocalEngine()).run_on_items(PartitionReplay(table, task, part), found))

@@ -15,20 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.delivery import connect_client, make_sender, try_to_abort
+from minibroker.pipeline.sink.delivery import connect_client, make_sender, try_to_abort_transaction
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.sink_transaction import Marker, Transaction, WriteFailed
+from minibroker.pipeline.sink.sink_transaction import PositionMarker, SinkTransaction, WriteFailed
 from minibroker.pipeline.sink.task import TaskWriter
 
 # The columns of the archive that a task needs.
 COLUMNS: Final = ("topic", "partition", "offset", "key", "value", "timestamp", "timestampMs", "headers")
 
 # Yields the rows of a partition from an offset on, in pieces that are sorted and committed by themselves.
-Read = Callable[[int], Iterable[pa.Table]]
+ReadPieces = Callable[[int], Iterable[pa.Table]]
 
 
 @dataclass(slots=True)
-class Replayed:
+class ReplayedPartition:
     """The part of an archived partition that was written: number of records, first and last offset in the archive."""
 
     partition: TopicPartition
@@ -62,15 +62,15 @@ class ReplayTask:
         """Return the target of an archived topic."""
         return self.targets.get(topic, topic)
 
-    def run(self, partition: TopicPartition, read: Read) -> Replayed:
+    def replay_partition(self, partition: TopicPartition, read: ReadPieces) -> ReplayedPartition:
         """Replay an archived partition from where an earlier run ended, one transaction for each piece.
 
         Raises `WriteFailed`, and what reading raises.
         """
-        done = Replayed(partition, self.get_target(partition.topic))
+        done = ReplayedPartition(partition, self.get_target(partition.topic))
         with connect_client(self.settings) as client:
-            transaction = Transaction(client, self.settings, self.make_transactional_id(partition))
-            transaction.begin()
+            transaction = SinkTransaction(client, self.settings, self.make_transactional_id(partition))
+            transaction.take_over_transactional_id()
             marker = transaction.fetch_marker()
             sender = make_sender(transaction, client, self.settings)
             writer = TaskWriter(client, self.settings, sender, partition.partition, keep_none=True)
@@ -78,14 +78,14 @@ class ReplayTask:
                 for piece in read(0 if marker is None else marker.value):
                     if piece.num_rows:
                         last = self._write_piece(writer, piece, done)
-                        transaction.put_marker(Marker(last + 1, ""))
-                        transaction.end(commit=True)
+                        transaction.add_marker(PositionMarker(last + 1, ""))
+                        transaction.end_transaction(commit=True)
             except BaseException:
-                try_to_abort(self.settings, transaction)
+                try_to_abort_transaction(self.settings, transaction)
                 raise
         return done
 
-    def _write_piece(self, writer: TaskWriter, piece: pa.Table, done: Replayed) -> int:
+    def _write_piece(self, writer: TaskWriter, piece: pa.Table, done: ReplayedPartition) -> int:
         """Write the rows, and return the offset of the last one."""
         offsets = piece.column("offset").to_numpy()
         wrong = np.flatnonzero(np.diff(offsets) <= 0)
@@ -93,22 +93,22 @@ class ReplayTask:
             before, after = offsets[wrong[0] : wrong[0] + 2]
             raise WriteFailed(f"{done.partition}: the archive has offset {after} after {before}")
         for rows in piece.to_batches():
-            writer.write(self._make_outgoing(rows, done.target))
-        writer.flush()
+            writer.write_rows(self._make_rows_for_target(rows, done.target))
+        writer.flush_rows()
         first, last = int(offsets[0]), int(offsets[-1])
         done.first = first if done.first is None else done.first
         done.last = last
         done.records += piece.num_rows
         return last
 
-    def _make_outgoing(self, rows: pa.RecordBatch, target: str) -> pa.RecordBatch:
+    def _make_rows_for_target(self, rows: pa.RecordBatch, target: str) -> pa.RecordBatch:
         names = ["key", "value", "timestamp", "headers", *(() if self.repartition else ("partition",))]
-        columns = [_get_times(rows) if name == "timestamp" else rows.column(name) for name in names]
+        columns = [_get_timestamps(rows) if name == "timestamp" else rows.column(name) for name in names]
         topic = pa.repeat(pa.scalar(target, pa.string()), rows.num_rows)
         return pa.RecordBatch.from_arrays([topic, *columns], names=["topic", *names])
 
 
-def _get_times(rows: pa.RecordBatch) -> pa.Array:
+def _get_timestamps(rows: pa.RecordBatch) -> pa.Array:
     """Return the times in ms, null for none."""
     times = pc.divide(rows.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64()), 1000)
     return pc.coalesce(times, rows.column("timestampMs"))

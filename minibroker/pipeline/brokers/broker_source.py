@@ -99,7 +99,7 @@ class BrokerSource:
         """Return a split for each range that is not empty. For more splits, cut the large ranges."""
         return [Split(each) for each in divide_large_ranges(ranges, min_splits)]
 
-    def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    def read_split(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split. Raises `DataLoss`, `CorruptData` and `ClientError`."""
         aborted = AbortedRanges() if self._read_committed else None
         partition, start, end = split.offsets
@@ -108,11 +108,11 @@ class BrokerSource:
         with Client(self._bootstrap_servers, self._settings) as client:
             for fetched in Fetcher(client, *wanted):
                 if fetched.start != start:
-                    yield from decoder.finish()
+                    yield from decoder.decode_rest()
                     start = fetched.start
                     decoder = make_decoder(request, OffsetRange(partition, start, end), aborted)
                 if aborted is not None:
                     for producer_id, first_offset in fetched.aborted:
-                        aborted.add(producer_id, first_offset)
-                yield from decoder.feed(fetched.data, fetched.place, None)
-            yield from decoder.finish()
+                        aborted.add_range(producer_id, first_offset)
+                yield from decoder.decode_data(fetched.data, fetched.place, None)
+            yield from decoder.decode_rest()

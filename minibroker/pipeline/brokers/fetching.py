@@ -15,7 +15,7 @@ from minibroker.client.cluster_client import Sent
 from minibroker.client.connection_settings import pop_number
 from minibroker.client.partition_offsets import EARLIEST, LATEST, list_offsets
 from minibroker.pipeline.brokers.client import Client, translate_errors
-from minibroker.pipeline.decode.batch_headers import measure_extent
+from minibroker.pipeline.decode.batch_headers import measure_whole_batches
 from minibroker.pipeline.log_source import DataLoss, OffsetRange
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.messages.fetch import FetchRequest
@@ -47,7 +47,7 @@ class FetchSettings:
             )
 
 
-class Fetched(NamedTuple):
+class FetchedBatches(NamedTuple):
     """Whole batches, and the aborted transactions among them: (producer id, first offset).
 
     Records before `start` must be left out: they are before the range, or were lost in the meantime.
@@ -82,13 +82,13 @@ class Fetcher:
         self._ahead: Sent | None = None
         self._nothing_since: float | None = None
 
-    def __iter__(self) -> Iterator[Fetched]:
+    def __iter__(self) -> Iterator[FetchedBatches]:
         while self._offset < self._end:
             answer = self._read_answer()
             if answer is None:
                 continue
             data = answer.records or b""
-            size, next_offset = measure_extent(data)
+            size, next_offset = measure_whole_batches(data)
             if size:
                 yield from self._send_next_fetch_and_yield(answer, data, size, next_offset)
             elif data:  # a broker before 0.10.1 cuts a batch that is larger than the fetch size
@@ -98,7 +98,7 @@ class Fetcher:
 
     def _send_next_fetch_and_yield(
         self, answer: Any, data: bytes, size: int, next_offset: int | None
-    ) -> Iterator[Fetched]:
+    ) -> Iterator[FetchedBatches]:
         """Send the next request, then yield the batches. Nothing can be fetched behind a batch without a valid end."""
         self._nothing_since = None
         if next_offset is not None and next_offset <= self._offset:
@@ -109,12 +109,12 @@ class Fetcher:
             self._bytes_per_offset = size / (next_offset - self._offset)
         self._offset = self._end if next_offset is None else next_offset
         if self._offset < self._end:
-            self._fetch_bytes = self._next_fetch_bytes()
+            self._fetch_bytes = self._choose_fetch_bytes()
             self._ahead = self._send_fetch()
         aborted = [(each.producer_id, each.first_offset) for each in answer.aborted_transactions or ()]
-        yield Fetched(memoryview(data)[:size], self._format_place(), tuple(aborted), self._start)
+        yield FetchedBatches(memoryview(data)[:size], self._format_place(), tuple(aborted), self._start)
 
-    def _next_fetch_bytes(self) -> int:
+    def _choose_fetch_bytes(self) -> int:
         """Return the expected size of the rest of the range, up to the limit."""
         rest = int((self._end - self._offset) * self._bytes_per_offset * 1.1) + SPARE_BYTES
         return min(rest, max(self._settings.partition_bytes, self._fetch_bytes))
@@ -143,7 +143,7 @@ class Fetcher:
     def _read_answer(self) -> Any:
         """Return the leader's answer. Return None if the offset was lost; then a later one is next."""
         try:
-            return self._client.retry(self._read_one_answer)
+            return self._client.retry(self._read_answer_once)
         except ClientError as error:
             if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 return self._skip_or_fail_out_of_range()
@@ -152,7 +152,7 @@ class Fetcher:
                 return None
             raise
 
-    def _read_one_answer(self) -> Any:
+    def _read_answer_once(self) -> Any:
         sent = self._ahead or self._send_fetch()
         self._ahead = None
         answer = self._client.wait(sent)
@@ -173,7 +173,7 @@ class Fetcher:
             self._skip_lost_offsets(min(earliest, self._end), f"the partition begins at {earliest}")
         elif self._offset > latest:
             self._skip_lost_offsets(self._end, f"the partition ends at {latest}")
-        elif self._has_waited():  # a new leader may not know its high watermark yet
+        elif self._has_waited_too_long():  # a new leader may not know its high watermark yet
             self._skip_lost_offsets(self._end, f"the leader has only offsets {earliest} to {latest}")
 
     def _skip_or_fail_empty_answer(self, answer: Any) -> None:
@@ -181,10 +181,10 @@ class Fetcher:
         limit = answer.last_stable_offset if self._read_committed else answer.high_watermark
         if limit >= self._end:
             self._offset = self._end
-        elif self._has_waited():
+        elif self._has_waited_too_long():
             self._skip_lost_offsets(self._end, f"the partition ends at {limit}")
 
-    def _has_waited(self) -> bool:
+    def _has_waited_too_long(self) -> bool:
         """Return whether nothing was received for `request.timeout.ms`."""
         now = time.monotonic()
         if self._nothing_since is None:

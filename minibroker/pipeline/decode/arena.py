@@ -35,19 +35,19 @@ class Arena:
         if len(self.data) > self._kept_bytes:
             self.data = np.empty(self._kept_bytes // 2 + _PADDING, np.uint8)
 
-    def append(self, view: Buffer) -> int:
+    def append_bytes(self, view: Buffer) -> int:
         """Append a copy, and return the position of its start."""
         start, size = self.used, len(view)
-        self._reserve_bytes(size)
+        self._make_room_for(size)
         self.data[start : start + size] = np.frombuffer(view, np.uint8)
         self.used += size
         return start
 
     def decompress(self, codec: int, compressed: memoryview) -> int:
         """Append decompressed data, and return where it starts. Raises what the protocol's `decompress` raises."""
-        return self.append(decompress(codec, compressed, self._max_batch_bytes))
+        return self.append_bytes(decompress(codec, compressed, self._max_batch_bytes))
 
-    def _reserve_bytes(self, size: int) -> None:
+    def _make_room_for(self, size: int) -> None:
         needed = self.used + size + _PADDING
         if needed > len(self.data):
             grown: UInt8s = np.empty(needed + size // 2, np.uint8)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from minibroker.pipeline.array_types import Int64s, UInt8s
-from minibroker.pipeline.decode.record_field_columns import Fields, HeaderParts, Parts
+from minibroker.pipeline.decode.record_field_columns import FieldColumns, HeaderParts, RecordParts
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.schemas import CORRUPT, HEADERS, TIMESTAMP
 
@@ -16,7 +16,7 @@ _MAX_MS: Final = ((1 << 63) - 1) // 1000
 _MIN_CONSTANTS: Final = 1 << 16
 
 
-class Rows:
+class RowMaker:
     """Makes the rows of one partition. Columns with a single value are made only once."""
 
     def __init__(self, schema: pa.Schema, partition: TopicPartition) -> None:
@@ -24,7 +24,7 @@ class Rows:
         self.names: dict[str, Any] = {"topic": partition.topic, "partition": partition.partition}
         self._constants: dict[tuple[Any, pa.DataType], pa.Array] = {}
 
-    def of_records(self, data: UInt8s, fields: Fields) -> pa.RecordBatch:
+    def make_record_rows(self, data: UInt8s, fields: FieldColumns) -> pa.RecordBatch:
         """Return the rows of these records. Their bytes are copied out of `data`."""
         columns = [self._make_column(field, data, fields) for field in self.schema]
         return make_record_batch(columns, self.schema, fields.count)
@@ -36,7 +36,7 @@ class Rows:
             [pa.array([known.get(field.name)], field.type) for field in self.schema], self.schema, 1
         )
 
-    def _make_column(self, field: pa.Field, data: UInt8s, fields: Fields) -> pa.Array:
+    def _make_column(self, field: pa.Field, data: UInt8s, fields: FieldColumns) -> pa.Array:
         kinds, times, made = fields.timestamp_types, fields.timestamps_ms, None
         match field.name:
             case "key":
@@ -52,12 +52,12 @@ class Rows:
             case "timestampMs" if times is not None:
                 made = pa.array(times)
             case "timestampType" if isinstance(kinds, int):
-                return self.get_constant(kinds, field.type, fields.count)
+                return self.get_constant_column(kinds, field.type, fields.count)
             case "timestampType":
                 made = pa.array(kinds).cast(field.type)
-        return self.get_constant(self.names.get(field.name), field.type, fields.count) if made is None else made
+        return self.get_constant_column(self.names.get(field.name), field.type, fields.count) if made is None else made
 
-    def get_constant(self, value: Any, kind: pa.DataType, count: int) -> pa.Array:
+    def get_constant_column(self, value: Any, kind: pa.DataType, count: int) -> pa.Array:
         """Return an array of `count` times this value; None is null."""
         known = self._constants.get((value, kind))
         if known is None or len(known) < count:
@@ -73,13 +73,13 @@ def make_record_batch(columns: list[pa.Array], schema: pa.Schema, count: int) ->
     return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
 
 
-def _copy_parts_to_array(data: UInt8s, parts: Parts | pa.Array | None) -> pa.Array | None:
+def _copy_parts_to_array(data: UInt8s, parts: RecordParts | pa.Array | None) -> pa.Array | None:
     """Copy these parts of `data` into a binary array, unless they are one already.
 
     An array of twice as many elements over all of `data` has the parts at even places, and the bytes between them at
     odd places. Arrow then takes the even ones.
     """
-    if not isinstance(parts, Parts):
+    if not isinstance(parts, RecordParts):
         return parts
     count = len(parts.start)
     offsets = np.empty(2 * count + 1, np.int32)

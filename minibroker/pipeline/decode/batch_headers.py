@@ -40,7 +40,7 @@ _LENGTH_POSITION: Final = 8
 _UNBOUNDED: Final = 1 << 62
 _MESSAGE_TIMESTAMP_POSITION: Final = 18
 
-# By the names of `Headers`, though a batch has the length behind it for its size, and a delta for its last offset.
+# By the names of `BatchHeaders`, though a batch has the length behind it for its size, and a delta for its last offset.
 _BATCH: Final = np.dtype(
     [
         ("base_offset", ">i8"),
@@ -63,7 +63,7 @@ _MESSAGE: Final = np.dtype(
 )
 
 
-class Place(NamedTuple):
+class DataOrigin(NamedTuple):
     """The origin of some bytes: a file and the position in it, or a broker with position None."""
 
     name: str
@@ -74,12 +74,12 @@ class Place(NamedTuple):
         """The file's name without its directory; None for a broker."""
         return None if self.position is None else basename(self.name)
 
-    def at(self, position: int) -> str:
+    def describe_position(self, position: int) -> str:
         """Return a text for messages about this position of the bytes."""
         return self.name if self.position is None else f"{self.name}: position {self.position + position}"
 
 
-class Scan(NamedTuple):
+class HeaderScan(NamedTuple):
     """Where batches begin, and where the last of them ends. `problem` says why none can be found after that."""
 
     positions: list[int]
@@ -87,7 +87,7 @@ class Scan(NamedTuple):
     problem: str | None
 
 
-class Headers(NamedTuple):
+class BatchHeaders(NamedTuple):
     """The headers of some batches, one column for each field. All columns are int64 of the same length."""
 
     position: Int64s
@@ -105,9 +105,9 @@ class Headers(NamedTuple):
     base_sequence: Int64s
     record_count: Int64s  # -1: unknown, as a compressed message does not have it
 
-    def select(self, index: slice | Int64s | Bools) -> Headers:
+    def select_batches(self, index: slice | Int64s | Bools) -> BatchHeaders:
         """Return some of the headers."""
-        return Headers(*(column[index] for column in self))
+        return BatchHeaders(*(column[index] for column in self))
 
     def make_header(self, index: int) -> BatchHeader:
         """Return one header as the protocol's class."""
@@ -138,7 +138,7 @@ class Headers(NamedTuple):
         return is_transactional
 
 
-def scan_headers(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> Scan:
+def scan_headers(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) -> HeaderScan:
     """Find the whole batches from `start` on, up to the one with which they have `window_bytes`."""
     positions: list[int] = []
     note, length_at, minima, end = positions.append, _LENGTH.unpack_from, MIN_LENGTHS, len(view)
@@ -146,23 +146,23 @@ def scan_headers(view: memoryview, start: int = 0, window_bytes: int = 1 << 62) 
     while position < last and end - position > MAGIC_POSITION:
         magic = view[position + MAGIC_POSITION]
         if magic > MAGIC:
-            return Scan(positions, position, f"Invalid magic found in record: {magic}")
+            return HeaderScan(positions, position, f"Invalid magic found in record: {magic}")
         (length,) = length_at(view, position + _LENGTH_POSITION)
         if length < minima[magic]:
-            return Scan(positions, position, f"a batch of format {magic} of {length + LOG_OVERHEAD_BYTES} bytes")
+            return HeaderScan(positions, position, f"a batch of format {magic} of {length + LOG_OVERHEAD_BYTES} bytes")
         following = position + length + LOG_OVERHEAD_BYTES
         if following > end:
-            return Scan(
+            return HeaderScan(
                 positions, position, f"the batch has {following - position} bytes, but only {end - position} are left"
             )
         note(position)
         position = following
     if position < last:
-        return Scan(positions, position, f"{end - position} bytes are left, less than a batch's header")
-    return Scan(positions, position, None)
+        return HeaderScan(positions, position, f"{end - position} bytes are left, less than a batch's header")
+    return HeaderScan(positions, position, None)
 
 
-def measure_extent(data: Buffer) -> tuple[int, int | None]:
+def measure_whole_batches(data: Buffer) -> tuple[int, int | None]:
     """Return the size of the whole batches in an answer, and the offset after the last one.
 
     An answer may end in a part of a batch. If a magic, a length or an offset is invalid, the rest counts as whole, and
@@ -170,7 +170,7 @@ def measure_extent(data: Buffer) -> tuple[int, int | None]:
     """
     view = memoryview(data)
     found = scan_headers(view)
-    if len(view) - found.end > MAGIC_POSITION and not may_be_whole(view, found.end, _UNBOUNDED):
+    if len(view) - found.end > MAGIC_POSITION and not may_batch_be_whole(view, found.end, _UNBOUNDED):
         return len(view), None
     if not found.positions:
         return 0, None
@@ -179,14 +179,14 @@ def measure_extent(data: Buffer) -> tuple[int, int | None]:
     return (len(view), None) if last_offset < base_offset else (found.end, last_offset + 1)
 
 
-def may_be_whole(view: memoryview, position: int, left: int) -> bool:
-    """Return whether magic and length at `position` can be those of a batch within `left` bytes."""
+def may_batch_be_whole(view: memoryview, position: int, bytes_left: int) -> bool:
+    """Return whether magic and length at `position` can be those of a batch within `bytes_left` bytes."""
     magic = view[position + MAGIC_POSITION]
     (length,) = _LENGTH.unpack_from(view, position + _LENGTH_POSITION)
-    return bool(magic <= MAGIC and MIN_LENGTHS[magic] <= length <= left - LOG_OVERHEAD_BYTES)
+    return bool(magic <= MAGIC and MIN_LENGTHS[magic] <= length <= bytes_left - LOG_OVERHEAD_BYTES)
 
 
-def read_headers_at(view: memoryview, positions: list[int]) -> Headers:
+def read_headers_at(view: memoryview, positions: list[int]) -> BatchHeaders:
     """Return the headers of the whole batches at these positions."""
     at = np.array(positions, np.int64)
     magic = np.frombuffer(view, np.uint8)[at + MAGIC_POSITION].astype(np.int64)
@@ -195,8 +195,8 @@ def read_headers_at(view: memoryview, positions: list[int]) -> Headers:
     if (magic < MAGIC).all():
         return _read_message_headers(view, at, magic)
     is_old = magic < MAGIC
-    merged = (np.empty(len(at), np.int64) for _ in Headers._fields)
-    headers = Headers(*merged)
+    merged = (np.empty(len(at), np.int64) for _ in BatchHeaders._fields)
+    headers = BatchHeaders(*merged)
     for column, old, new in zip(
         headers,
         _read_message_headers(view, at[is_old], magic[is_old]),
@@ -207,40 +207,40 @@ def read_headers_at(view: memoryview, positions: list[int]) -> Headers:
     return headers
 
 
-def _read_batch_headers(view: memoryview, at: Int64s) -> Headers:
-    columns = _read_columns(view, _BATCH, at)
+def _read_batch_headers(view: memoryview, positions: Int64s) -> BatchHeaders:
+    columns = _read_columns_at(view, _BATCH, positions)
     columns["size"] += LOG_OVERHEAD_BYTES
     columns["last_offset"] += columns["base_offset"]
-    return Headers(position=at, **columns)
+    return BatchHeaders(position=positions, **columns)
 
 
-def _read_message_headers(view: memoryview, at: Int64s, magic: Int64s) -> Headers:
-    columns = _read_columns(view, _MESSAGE, at)
+def _read_message_headers(view: memoryview, positions: Int64s, magic: Int64s) -> BatchHeaders:
+    columns = _read_columns_at(view, _MESSAGE, positions)
     columns["size"] += LOG_OVERHEAD_BYTES
     columns["attributes"] &= np.where(magic == 1, KNOWN_MESSAGE_ATTRIBUTES, COMPRESSION_MASK)
     columns["record_count"] = np.where(columns["attributes"] & COMPRESSION_MASK, -1, 1)
-    none, timestamp = np.full(len(at), -1, np.int64), np.full(len(at), -1, np.int64)
+    none, timestamp = np.full(len(positions), -1, np.int64), np.full(len(positions), -1, np.int64)
     timed = magic == 1
-    timestamp[timed] = _read_values_at(view, ">i8", at[timed] + _MESSAGE_TIMESTAMP_POSITION)
+    timestamp[timed] = _read_values_at(view, ">i8", positions[timed] + _MESSAGE_TIMESTAMP_POSITION)
     columns |= dict.fromkeys(("base_timestamp", "max_timestamp"), timestamp)
     columns |= dict.fromkeys(("leader_epoch", "producer_id", "producer_epoch", "base_sequence"), none)
-    return Headers(position=at, last_offset=columns["base_offset"], **columns)
+    return BatchHeaders(position=positions, last_offset=columns["base_offset"], **columns)
 
 
-def _read_columns(view: memoryview, dtype: np.dtype[np.void], at: Int64s) -> dict[str, Int64s]:
+def _read_columns_at(view: memoryview, dtype: np.dtype[np.void], positions: Int64s) -> dict[str, Int64s]:
     """Return each field of the structures at these positions."""
-    raw = _read_values_at(view, dtype, at)
+    raw = _read_values_at(view, dtype, positions)
     return {name: raw[name].astype(np.int64) for name in dtype.names or ()}
 
 
-def _read_values_at(view: memoryview, dtype: npt.DTypeLike, at: Int64s) -> npt.NDArray[Any]:
+def _read_values_at(view: memoryview, dtype: npt.DTypeLike, positions: Int64s) -> npt.NDArray[Any]:
     """Return the values of type `dtype` at these positions, by a view of the buffer with one item for each byte."""
     count = max(len(view) - np.dtype(dtype).itemsize + 1, 0)
     everywhere: npt.NDArray[Any] = np.ndarray((count,), dtype, view, strides=(1,))
-    return everywhere[at]
+    return everywhere[positions]
 
 
-def check_checksums(view: memoryview, headers: Headers) -> Bools:
+def check_checksums(view: memoryview, headers: BatchHeaders) -> Bools:
     """Return whether the stored checksum of each batch is right."""
     spans = zip(
         headers.magic.tolist(), headers.position.tolist(), (headers.position + headers.size).tolist(), strict=True
@@ -252,7 +252,7 @@ def check_checksums(view: memoryview, headers: Headers) -> Bools:
     return np.equal(np.array(computed, np.int64), headers.crc)
 
 
-def find_checksum_problem(view: memoryview, headers: Headers, index: int) -> str | None:
+def find_checksum_problem(view: memoryview, headers: BatchHeaders, index: int) -> str | None:
     """Return what is wrong with the checksum of a batch, or None."""
     position, size = int(headers.position[index]), int(headers.size[index])
     try:
@@ -262,14 +262,14 @@ def find_checksum_problem(view: memoryview, headers: Headers, index: int) -> str
     return None
 
 
-def are_possible(headers: Headers, preceding: Int64s, max_batch_bytes: int) -> bool:
+def are_headers_possible(headers: BatchHeaders, preceding: Int64s, max_batch_bytes: int) -> bool:
     """Return whether each batch begins at its offset in `preceding` or later, and has no other problem."""
     in_order = (headers.base_offset >= preceding) & (headers.last_offset >= headers.base_offset)
     is_small = (headers.size <= max_batch_bytes) & (headers.record_count <= MAX_BATCH_RECORDS)
     return bool((in_order & is_small).all())
 
 
-def find_header_problem(headers: Headers, index: int, next_offset: int, max_batch_bytes: int) -> str | None:
+def find_header_problem(headers: BatchHeaders, index: int, next_offset: int, max_batch_bytes: int) -> str | None:
     """Return what is wrong in the header of a batch that must begin at `next_offset` or later, or None."""
     base_offset, last_offset = int(headers.base_offset[index]), int(headers.last_offset[index])
     if headers.size[index] > max_batch_bytes:

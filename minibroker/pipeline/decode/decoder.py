@@ -17,9 +17,9 @@ import pyarrow as pa
 from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode import batch_headers
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
-from minibroker.pipeline.decode.arrow import Rows, convert_times, make_record_batch
-from minibroker.pipeline.decode.batch_headers import Buffer, Headers, Place, Scan, read_headers_at
-from minibroker.pipeline.decode.gathering import Damage, Gathering, Given, find_timestamp_types
+from minibroker.pipeline.decode.arrow import RowMaker, convert_times, make_record_batch
+from minibroker.pipeline.decode.batch_headers import BatchHeaders, Buffer, DataOrigin, HeaderScan, read_headers_at
+from minibroker.pipeline.decode.gathering import BatchDamage, ChunkGatherer, Given, find_timestamp_types
 from minibroker.pipeline.log_source import CorruptData, OffsetRange, ReadRequest, TopicPartition
 from minibroker.pipeline.schemas import BATCHES, RECORDS, choose_columns
 from minibroker.protocol.records.batch import MAGIC
@@ -38,26 +38,26 @@ class AbortedRanges:
     def __init__(self, ranges: Iterable[tuple[int, int, int | None]] = ()) -> None:
         self._by_producer: dict[int, list[tuple[int, int]]] = {}  # (first, last), sorted, without overlaps
         for producer_id, first_offset, last_offset in ranges:
-            self.add(producer_id, first_offset, last_offset)
+            self.add_range(producer_id, first_offset, last_offset)
 
     def __bool__(self) -> bool:
         return bool(self._by_producer)
 
-    def add(self, producer_id: int, first_offset: int, last_offset: int | None = None) -> None:
+    def add_range(self, producer_id: int, first_offset: int, last_offset: int | None = None) -> None:
         """Add a transaction, unless one with the same first offset is known."""
         known = self._by_producer.setdefault(producer_id, [])
         at = bisect_right(known, (first_offset, -1))
         if at == len(known) or known[at][0] != first_offset:
             insort(known, (first_offset, _OPEN if last_offset is None else last_offset))
 
-    def end(self, producer_id: int, offset: int) -> None:
+    def end_range_of(self, producer_id: int, offset: int) -> None:
         """End the producer's open transaction at `offset`, where its marker is."""
         known = self._by_producer.get(producer_id, ())
         for index, (first, last) in enumerate(known):
             if last == _OPEN and first <= offset:
                 self._by_producer[producer_id][index] = (first, offset)
 
-    def has(self, producer_id: int, offset: int) -> bool:
+    def is_aborted(self, producer_id: int, offset: int) -> bool:
         """Return whether a transactional record of this producer was aborted."""
         known = self._by_producer.get(producer_id, ())
         at = bisect_right(known, (offset, _OPEN)) - 1
@@ -107,44 +107,44 @@ class _Decoder(ABC):
         self._aborted = aborted
         self._chunk_bytes = min(chunk_bytes, _MAX_CHUNK_BYTES)
         self._max_batch_bytes = min(max_batch_bytes, MAX_BATCH_BYTES)
-        self._rows = Rows(choose_columns(self.table, request.columns), partition)
+        self._rows = RowMaker(choose_columns(self.table, request.columns), partition)
 
-    def feed(self, data: Buffer, place: str, position: int | None) -> RecordBatches:
-        """Yield the rows of the whole batches in `data` as chunks get full; `finish` yields the rest.
+    def decode_data(self, data: Buffer, place: str, position: int | None) -> RecordBatches:
+        """Yield the rows of the whole batches in `data` as chunks get full; `decode_rest` yields the rest.
 
         `place` (a file's path, or a broker) and `position` (where `data` begins in the file; None for a broker) are for
         messages about damage. The caller may reuse `data` once the iterator is exhausted. Raises `CorruptData`.
         """
         view = memoryview(data)
-        whence = Place(place, position)
+        whence = DataOrigin(place, position)
         end = 0
         while end < len(view):
             scanned = batch_headers.scan_headers(view, end, self._chunk_bytes)
             end = scanned.end
             if scanned.positions:
-                yield from self.decode(view, read_headers_at(view, scanned.positions), whence)
+                yield from self.decode_batches(view, read_headers_at(view, scanned.positions), whence)
             if scanned.problem is not None:
-                yield from self._report_loss(view, scanned, whence)
+                yield from self._report_missing_batches(view, scanned, whence)
                 return
 
-    def finish(self) -> RecordBatches:
+    def decode_rest(self) -> RecordBatches:
         """Yield the remaining rows. Raises `CorruptData`."""
         return iter(())
 
     @abstractmethod
-    def decode(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+    def decode_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RecordBatches:
         """Yield the rows of some consecutive batches in `view`, which begins at `place`. Raises `CorruptData`."""
 
-    def _report_loss(self, view: memoryview, found: Scan, place: Place) -> RecordBatches:
+    def _report_missing_batches(self, view: memoryview, scan: HeaderScan, place: DataOrigin) -> RecordBatches:
         """Report that no batch can be found after this place. The offset is read from the bytes there."""
-        yield from self.finish()
-        offset = int.from_bytes(bytes(view[found.end : found.end + 8]).ljust(8, b"\0"), "big", signed=True)
-        yield from self.report_damage(Damage(offset, str(found.problem), place, found.end))
+        yield from self.decode_rest()
+        offset = int.from_bytes(bytes(view[scan.end : scan.end + 8]).ljust(8, b"\0"), "big", signed=True)
+        yield from self.report_damage(BatchDamage(offset, str(scan.problem), place, scan.end))
 
-    def report_damage(self, damage: Damage) -> RecordBatches:
+    def report_damage(self, damage: BatchDamage) -> RecordBatches:
         """Yield the row of a damage, if the request wants one. Raises `CorruptData`."""
         place, offset = damage.place, damage.offset
-        message = f"{place.at(damage.position)}, offset {offset}: {damage.reason}"
+        message = f"{place.describe_position(damage.position)}, offset {offset}: {damage.reason}"
         if self._request.mode == "FAILFAST":
             raise CorruptData(message)
         if self._request.mode == "PERMISSIVE":
@@ -153,12 +153,12 @@ class _Decoder(ABC):
                 message, offset=offset, baseOffset=offset, segment=place.segment, position=position
             )
 
-    def _are_aborted(self, headers: Headers) -> Bools:
+    def _find_aborted_batches(self, headers: BatchHeaders) -> Bools:
         """Return which batches belong to aborted transactions. Markers among them end open transactions."""
         if not self._aborted:
             return np.zeros(len(headers.size), np.bool_)
         for marker in np.flatnonzero(headers.is_control & headers.is_transactional).tolist():
-            self._aborted.end(int(headers.producer_id[marker]), int(headers.base_offset[marker]))
+            self._aborted.end_range_of(int(headers.producer_id[marker]), int(headers.base_offset[marker]))
         aborted = self._aborted.are_aborted(headers.producer_id, headers.base_offset)
         return aborted & headers.is_transactional & ~headers.is_control
 
@@ -180,29 +180,29 @@ class RecordsDecoder(_Decoder):
     _next_offset = -1 << 63
 
     @cached_property
-    def _gathering(self) -> Gathering:
-        return Gathering(self._rows, self._request, self._offsets, self._chunk_bytes, self._max_batch_bytes)
+    def _gathering(self) -> ChunkGatherer:
+        return ChunkGatherer(self._rows, self._request, self._offsets, self._chunk_bytes, self._max_batch_bytes)
 
-    def finish(self) -> RecordBatches:
+    def decode_rest(self) -> RecordBatches:
         """Yield the remaining rows. Raises `CorruptData`."""
-        return self._yield_rows_and_damage(self._gathering.flush())
+        return self._report_damage_among(self._gathering.decode_gathered())
 
-    def decode(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+    def decode_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RecordBatches:
         """Yield the rows as chunks get full. Raises `CorruptData`."""
         preceding = np.concatenate(([self._next_offset], headers.last_offset[:-1] + 1))
-        concerns = self._find_concerned(headers, preceding)
-        has_rows = concerns & self._have_rows(headers)
-        is_sound = batch_headers.are_possible(headers, preceding, self._max_batch_bytes) and bool(
-            batch_headers.check_checksums(view, headers.select(concerns)).all()
+        concerns = self._find_batches_in_range(headers, preceding)
+        has_rows = concerns & self._find_batches_with_rows(headers)
+        is_sound = batch_headers.are_headers_possible(headers, preceding, self._max_batch_bytes) and bool(
+            batch_headers.check_checksums(view, headers.select_batches(concerns)).all()
         )
         if not is_sound:
             yield from self._decode_with_damage(view, headers, concerns, has_rows, place)
             return
         self._next_offset = _add_one(headers.last_offset[-1])
-        yield from self._yield_rows_and_damage(self._gathering.add(view, headers.select(has_rows), place))
+        yield from self._report_damage_among(self._gathering.add_batches(view, headers.select_batches(has_rows), place))
 
     def _decode_with_damage(
-        self, view: memoryview, headers: Headers, concerns: Bools, has_rows: Bools, place: Place
+        self, view: memoryview, headers: BatchHeaders, concerns: Bools, has_rows: Bools, place: DataOrigin
     ) -> RecordBatches:
         """Decode batch by batch, so that damage in one does not affect the next."""
         first = 0
@@ -214,23 +214,23 @@ class RecordsDecoder(_Decoder):
             elif not concerns[index]:
                 problem = None
             if problem is not None:
-                between = headers.select(slice(first, index)).select(has_rows[first:index])
-                yield from self._yield_rows_and_damage(self._gathering.add(view, between, place))
-                yield from self.finish()
+                between = headers.select_batches(slice(first, index)).select_batches(has_rows[first:index])
+                yield from self._report_damage_among(self._gathering.add_batches(view, between, place))
+                yield from self.decode_rest()
                 offset, position = int(headers.base_offset[index]), int(headers.position[index])
-                yield from self.report_damage(Damage(offset, problem, place, position))
+                yield from self.report_damage(BatchDamage(offset, problem, place, position))
                 first = index + 1
-        rest = headers.select(slice(first, None)).select(has_rows[first:])
-        yield from self._yield_rows_and_damage(self._gathering.add(view, rest, place))
+        rest = headers.select_batches(slice(first, None)).select_batches(has_rows[first:])
+        yield from self._report_damage_among(self._gathering.add_batches(view, rest, place))
 
-    def _yield_rows_and_damage(self, given: Given) -> RecordBatches:
-        for each in given:
-            if isinstance(each, Damage):
+    def _report_damage_among(self, rows_or_damage: Given) -> RecordBatches:
+        for each in rows_or_damage:
+            if isinstance(each, BatchDamage):
                 yield from self.report_damage(each)
             else:
                 yield each
 
-    def _find_concerned(self, headers: Headers, preceding: Int64s) -> Bools:
+    def _find_batches_in_range(self, headers: BatchHeaders, preceding: Int64s) -> Bools:
         """Return which batches may have records in the range, also if they are damaged.
 
         The last offset of a damaged batch may be wrong, so the next batch's base offset counts too. A compressed
@@ -244,9 +244,9 @@ class RecordsDecoder(_Decoder):
         concerns: Bools = (first < self._offsets.end) & (last >= self._offsets.start)
         return concerns
 
-    def _have_rows(self, headers: Headers) -> Bools:
+    def _find_batches_with_rows(self, headers: BatchHeaders) -> Bools:
         """Return which batches have records, by their headers."""
-        has_records: Bools = (headers.record_count != 0) & ~headers.is_control & ~self._are_aborted(headers)
+        has_records: Bools = (headers.record_count != 0) & ~headers.is_control & ~self._find_aborted_batches(headers)
         return has_records & (headers.last_offset >= self._offsets.start)
 
 
@@ -259,12 +259,12 @@ class BatchesDecoder(_Decoder):
 
     table = BATCHES
 
-    def decode(self, view: memoryview, headers: Headers, place: Place) -> RecordBatches:
+    def decode_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> RecordBatches:
         """Yield a row for each batch of the range. Raises `CorruptData`."""
-        given = headers.select(
+        given = headers.select_batches(
             (headers.last_offset >= self._offsets.start)
             & (headers.last_offset < self._offsets.end)
-            & ~self._are_aborted(headers)
+            & ~self._find_aborted_batches(headers)
         )
         if len(given.size):
             is_valid = batch_headers.check_checksums(view, given) if self._request.verify_crc else None
@@ -288,7 +288,7 @@ def _list_codecs() -> pa.Array:
     return pa.array(_CODECS)
 
 
-def make_batch_rows(rows: Rows, headers: Headers, is_valid: Bools | None, place: Place) -> pa.RecordBatch:
+def make_batch_rows(rows: RowMaker, headers: BatchHeaders, is_valid: Bools | None, place: DataOrigin) -> pa.RecordBatch:
     """Return a row for each header. `is_valid` is whether checksums match, None if unknown."""
     count = len(headers.size)
     columns = []
@@ -296,7 +296,9 @@ def make_batch_rows(rows: Rows, headers: Headers, is_valid: Bools | None, place:
         is_name = field.name in rows.names
         column = rows.names[field.name] if is_name else _make_column(field.name, headers, is_valid, place)
         is_array = isinstance(column, np.ndarray | pa.Array)
-        columns.append(_cast_column(column, field.type) if is_array else rows.get_constant(column, field.type, count))
+        columns.append(
+            _cast_column(column, field.type) if is_array else rows.get_constant_column(column, field.type, count)
+        )
     return make_record_batch(columns, rows.schema, count)
 
 
@@ -305,7 +307,7 @@ def _cast_column(column: Any, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
 
 
-def _make_column(name: str, headers: Headers, is_valid: Bools | None, place: Place) -> Any:
+def _make_column(name: str, headers: BatchHeaders, is_valid: Bools | None, place: DataOrigin) -> Any:
     """Return the column as an array, or the one value of all its rows."""
     match name:
         case "segment":

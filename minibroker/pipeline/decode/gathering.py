@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.arena import Arena
-from minibroker.pipeline.decode.arrow import Rows
-from minibroker.pipeline.decode.batch_headers import Headers, Place
-from minibroker.pipeline.decode.record_field_columns import Fields, Wanted, read_fields
+from minibroker.pipeline.decode.arrow import RowMaker
+from minibroker.pipeline.decode.batch_headers import BatchHeaders, DataOrigin
+from minibroker.pipeline.decode.record_field_columns import FieldColumns, WantedParts, read_record_fields
 from minibroker.pipeline.decode.record_starts import find_record_starts
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest
 from minibroker.protocol.errors import KafkaError
@@ -28,88 +28,92 @@ from minibroker.protocol.records.record import Record, parse_records
 from minibroker.protocol.records.restarting import restore_attributes_of_payload
 
 
-class Batches(NamedTuple):
+class BatchColumns(NamedTuple):
     """Some batches of format 2, one column for each field."""
 
-    headers: Headers
+    headers: BatchHeaders
     start: Int64s  # of the records in the arena
     end: Int64s
     place: Int64s  # the index in the chunk's places, from which positions count
 
-    def between(self, first: int, last: int) -> Batches:
+    def select_batches(self, first: int, last: int) -> BatchColumns:
         """Return the batches from `first` to before `last`."""
         start, end, place = (each[first:last] for each in (self.start, self.end, self.place))
-        return Batches(self.headers.select(slice(first, last)), start, end, place)
+        return BatchColumns(self.headers.select_batches(slice(first, last)), start, end, place)
 
     @classmethod
-    def joined(cls, parts: list[Batches]) -> Batches:
+    def join_batches(cls, parts: list[BatchColumns]) -> BatchColumns:
         """Return the batches of all parts."""
         if len(parts) == 1:
             return parts[0]
-        headers = Headers(*(np.concatenate(columns) for columns in zip(*(each.headers for each in parts), strict=True)))
+        headers = BatchHeaders(
+            *(np.concatenate(columns) for columns in zip(*(each.headers for each in parts), strict=True))
+        )
         rest = (np.concatenate(columns) for columns in zip(*(each[1:] for each in parts), strict=True))
         return cls(headers, *rest)
 
 
-class Damage(NamedTuple):
+class BatchDamage(NamedTuple):
     """A batch that cannot be decoded, and why; or the place after which no batch can be found."""
 
     offset: int
     reason: str
-    place: Place
+    place: DataOrigin
     position: int  # from the start of the place
 
 
-Decoded = Iterator[pa.RecordBatch | Damage]
+RowsOrDamage = Iterator[pa.RecordBatch | BatchDamage]
 
 
 class ChunkDecoder:
     """Decodes chunks."""
 
-    def __init__(self, rows: Rows, wanted: Wanted, offsets: OffsetRange, chunk_bytes: int, fails_fast: bool) -> None:
+    def __init__(
+        self, rows: RowMaker, wanted_parts: WantedParts, offsets: OffsetRange, chunk_bytes: int, fails_fast: bool
+    ) -> None:
         self.data: UInt8s = np.empty(0, np.uint8)  # with the records of the batches
         self._rows = rows
-        self._wanted = wanted
+        self._wanted = wanted_parts
         self._offsets = offsets
         self._chunk_bytes = chunk_bytes
         self._fails_fast = fails_fast
-        self.places: list[Place] = []
+        self.places: list[DataOrigin] = []
 
-    def records(self, batches: Batches) -> Decoded:
+    def decode_records(self, batches: BatchColumns) -> RowsOrDamage:
         """Yield the rows of batches."""
         if not len(batches.start):
             return
         counts = batches.headers.record_count
         starts, sound = find_record_starts(self.data, batches.start, batches.end, counts)
         if not sound.all():
-            yield from self._decode_around(batches, np.flatnonzero(~sound))
+            yield from self._decode_around_damage(batches, np.flatnonzero(~sound))
             return
         batch = np.repeat(np.arange(len(batches.start)), counts)
         spans = self._cut_into_spans(starts)
         if len(spans) > 1 and not self._fails_fast:  # no row of a batch may be yielded if a later record is damaged
             malformed = [self._read_record_fields(batches, starts[span], batch[span])[1] for span in spans]
             if any(each.any() for each in malformed):
-                yield from self._decode_around(batches, np.unique(batch[np.concatenate(malformed)]))
+                yield from self._decode_around_damage(batches, np.unique(batch[np.concatenate(malformed)]))
                 return
         for span in spans:
             fields, malformed_here = self._read_record_fields(batches, starts[span], batch[span])
             if malformed_here.any():
-                yield from self._decode_around(batches, np.unique(batch[span][malformed_here]))
+                yield from self._decode_around_damage(batches, np.unique(batch[span][malformed_here]))
                 return
             yield from self.make_rows(fields)
 
-    def _read_record_fields(self, batches: Batches, starts: Int64s, batch: Int64s) -> tuple[Fields, Bools]:
+    def _read_record_fields(self, batches: BatchColumns, starts: Int64s, batch: Int64s) -> tuple[FieldColumns, Bools]:
         headers, wanted = batches.headers, self._wanted
         has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
         is_cut = bool((headers.base_offset < self._offsets.start).any()) or bool(
             (headers.last_offset >= self._offsets.end).any()
         )
-        found = read_fields(
-            self.data, starts, _spread_by_batch(has_attributes, batch), max(wanted.depth, 2 if is_cut else 1)
+        found = read_record_fields(
+            self.data, starts, _repeat_for_records(has_attributes, batch), max(wanted.depth, 2 if is_cut else 1)
         )
-        fields = Fields(
+        fields = FieldColumns(
             len(starts),
-            timestamp_types=_spread_by_batch(find_timestamp_types(headers), batch),
+            timestamp_types=_repeat_for_records(find_timestamp_types(headers), batch),
             keys=found.keys if wanted.key else None,
             values=found.values if wanted.value else None,
             headers=found.headers,
@@ -131,24 +135,24 @@ class ChunkDecoder:
         bounds = [0, *np.unique(np.searchsorted(starts, steps)).tolist(), len(starts)]
         return [slice(first, last) for first, last in zip(bounds, bounds[1:], strict=False) if first < last]
 
-    def _decode_around(self, batches: Batches, bad: npt.NDArray[np.intp]) -> Decoded:
+    def _decode_around_damage(self, batches: BatchColumns, damaged: npt.NDArray[np.intp]) -> RowsOrDamage:
         """Yield the rows of the batches between the damaged ones, and the damage, in order.
 
         If the first damage ends the read, yield only that: some of these rows may have been yielded already.
         """
         if self._fails_fast:
-            yield self._describe_damage(batches, int(bad[0]))
+            yield self._describe_damage(batches, int(damaged[0]))
             return
         first = 0
-        for index in bad.tolist():
-            yield from self.records(batches.between(first, index))
+        for index in damaged.tolist():
+            yield from self.decode_records(batches.select_batches(first, index))
             yield self._describe_damage(batches, index)
             first = index + 1
-        yield from self.records(batches.between(first, len(batches.start)))
+        yield from self.decode_records(batches.select_batches(first, len(batches.start)))
 
-    def make_rows(self, fields: Fields) -> Decoded:
+    def make_rows(self, fields: FieldColumns) -> RowsOrDamage:
         """Yield the rows of the records within the range of offsets."""
-        rows = self._rows.of_records(self.data, fields)
+        rows = self._rows.make_record_rows(self.data, fields)
         first, end = self._offsets.start, self._offsets.end
         offsets = fields.offsets
         if offsets is not None and len(offsets) and (offsets.min() < first or offsets.max() >= end):
@@ -156,30 +160,30 @@ class ChunkDecoder:
         if rows.num_rows:
             yield rows
 
-    def _describe_damage(self, batches: Batches, index: int) -> Damage:
-        one = batches.between(index, index + 1)
+    def _describe_damage(self, batches: BatchColumns, index: int) -> BatchDamage:
+        one = batches.select_batches(index, index + 1)
         payload = self.data[int(one.start[0]) : int(one.end[0])].tobytes()
         header = one.headers.make_header(0)
-        return Damage(
+        return BatchDamage(
             header.base_offset,
-            _find_reason(header, payload),
+            _find_damage_reason(header, payload),
             self.places[int(one.place[0])],
             int(one.headers.position[0]),
         )
 
 
-def find_timestamp_types(headers: Headers) -> Int64s:
+def find_timestamp_types(headers: BatchHeaders) -> Int64s:
     """Return 0 for create time, 1 for log append time, and -1 for none, as in format 0."""
     return np.where(headers.magic == 0, -1, (headers.attributes & TIMESTAMP_TYPE_BIT) // TIMESTAMP_TYPE_BIT)
 
 
-def _spread_by_batch(of_batches: Int64s, batch: Int64s) -> Int64s | int:
+def _repeat_for_records(batch_values: Int64s, batch: Int64s) -> Int64s | int:
     """Return the batch number of each record: an array, or one number if all records are in the same batch."""
-    first = int(of_batches[0])
-    return first if (of_batches == first).all() else of_batches[batch]
+    first = int(batch_values[0])
+    return first if (batch_values == first).all() else batch_values[batch]
 
 
-def _find_reason(header: BatchHeader, payload: bytes) -> str:
+def _find_damage_reason(header: BatchHeader, payload: bytes) -> str:
     """Return what `parse_records`, which is strict, finds wrong with the records."""
     count = header.record_count
     if count < 0:
@@ -193,10 +197,10 @@ def _find_reason(header: BatchHeader, payload: bytes) -> str:
     return "its records are malformed"
 
 
-Given = Iterator[pa.RecordBatch | Damage]
+Given = Iterator[pa.RecordBatch | BatchDamage]
 
 
-class Kind(IntEnum):
+class BatchKind(IntEnum):
     """Kinds of batches, by what it takes to read their records."""
 
     PLAIN = 0  # format 2, uncompressed
@@ -204,58 +208,60 @@ class Kind(IntEnum):
     OLD = 2  # messages of formats 0 and 1, and wrappers
 
 
-class Gathering:
+class ChunkGatherer:
     """The batches of one partition on their way to rows, in order."""
 
     def __init__(
-        self, rows: Rows, request: ReadRequest, offsets: OffsetRange, chunk_bytes: int, max_batch_bytes: int
+        self, rows: RowMaker, request: ReadRequest, offsets: OffsetRange, chunk_bytes: int, max_batch_bytes: int
     ) -> None:
-        wanted = Wanted.by(request.columns)
+        wanted = WantedParts.make_for_columns(request.columns)
         self._chunk_bytes = chunk_bytes
         self._max_batch_bytes = max_batch_bytes
         self._arena = Arena(chunk_bytes, max_batch_bytes)
         fails_fast = request.mode == "FAILFAST"
         self._decoder = ChunkDecoder(rows, wanted, offsets, chunk_bytes, fails_fast)
-        self._parts: list[Batches] = []
+        self._parts: list[BatchColumns] = []
 
-    def add(self, view: memoryview, headers: Headers, place: Place) -> Given:
+    def add_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> Given:
         """Gather these batches, whose checksums are right. Yield the results of chunks that get full."""
-        kinds = np.where(headers.magic < MAGIC, Kind.OLD, np.where(headers.codec != 0, Kind.COMPRESSED, Kind.PLAIN))
+        kinds = np.where(
+            headers.magic < MAGIC, BatchKind.OLD, np.where(headers.codec != 0, BatchKind.COMPRESSED, BatchKind.PLAIN)
+        )
         bounds = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
         for first, last in zip(bounds, bounds[1:], strict=False):
-            some = headers.select(slice(first, last))
+            some = headers.select_batches(slice(first, last))
             if first == last:
                 continue
-            if kinds[first] == Kind.OLD:
-                yield from self.flush()
+            if kinds[first] == BatchKind.OLD:
+                yield from self.decode_gathered()
                 yield from self._decode_old_messages(view, some, place)
-            elif kinds[first] == Kind.COMPRESSED:
+            elif kinds[first] == BatchKind.COMPRESSED:
                 yield from self._decompress_batches(view, some, place)
             else:
                 yield from self._take_plain_batches(view, some, place)
             if self._arena.used >= self._chunk_bytes:
-                yield from self.flush()
+                yield from self.decode_gathered()
 
-    def flush(self, data: UInt8s | None = None) -> Given:
+    def decode_gathered(self, data: UInt8s | None = None) -> Given:
         """Decode what was gathered in the arena, or else in `data`."""
         self._decoder.data = self._arena.data if data is None else data
         if self._parts:
-            yield from self._decoder.records(Batches.joined(self._parts))
+            yield from self._decoder.decode_records(BatchColumns.join_batches(self._parts))
         self._arena.clear()
         self._parts = []
         self._decoder.places.clear()
 
-    def _take_plain_batches(self, view: memoryview, headers: Headers, place: Place) -> Given:
+    def _take_plain_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> Given:
         """Decode batches where they are if they are enough; else copy them, with their headers and what is between."""
         first, last = int(headers.position[0]), int(headers.position[-1] + headers.size[-1])
         if not self._parts and 2 * (last - first) >= self._chunk_bytes:
-            self._note_batches(headers, headers.position + HEADER_BYTES, headers.position + headers.size, place)
-            yield from self.flush(np.frombuffer(view, np.uint8))
+            self._add_batches_at(headers, headers.position + HEADER_BYTES, headers.position + headers.size, place)
+            yield from self.decode_gathered(np.frombuffer(view, np.uint8))
             return
-        start = headers.position - first + self._arena.append(view[first:last])
-        self._note_batches(headers, start + HEADER_BYTES, start + headers.size, place)
+        start = headers.position - first + self._arena.append_bytes(view[first:last])
+        self._add_batches_at(headers, start + HEADER_BYTES, start + headers.size, place)
 
-    def _decompress_batches(self, view: memoryview, headers: Headers, place: Place) -> Given:
+    def _decompress_batches(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> Given:
         """Decompress the batches one after the other. Yield damage between the rows before and after it."""
         edges = [self._arena.used]  # where the records of the batches begin and end in the arena
         first = 0
@@ -266,25 +272,25 @@ class Gathering:
                 self._arena.decompress(codec, view[position + HEADER_BYTES : position + size])
                 edges.append(self._arena.used)
             except KafkaError as error:
-                damage = Damage(int(headers.base_offset[index]), error.message or str(error), place, position)
+                damage = BatchDamage(int(headers.base_offset[index]), error.message or str(error), place, position)
             is_full = self._arena.used >= self._chunk_bytes
             if damage is not None or is_full or index == len(headers.size) - 1:
                 at = np.array(edges, np.int64)
-                self._note_batches(headers.select(slice(first, first + len(at) - 1)), at[:-1], at[1:], place)
+                self._add_batches_at(headers.select_batches(slice(first, first + len(at) - 1)), at[:-1], at[1:], place)
                 if damage is not None or is_full:
-                    yield from self.flush()
+                    yield from self.decode_gathered()
                 edges, first = [self._arena.used], index + 1
             if damage is not None:
                 yield damage
 
-    def _note_batches(self, headers: Headers, start: Int64s, end: Int64s, place: Place) -> None:
+    def _add_batches_at(self, headers: BatchHeaders, start: Int64s, end: Int64s, place: DataOrigin) -> None:
         places = self._decoder.places
         if not places or places[-1] != place:
             places.append(place)
         which = np.full(len(start), len(places) - 1, np.int64)
-        self._parts.append(Batches(headers, start, end, which))
+        self._parts.append(BatchColumns(headers, start, end, which))
 
-    def _decode_old_messages(self, view: memoryview, headers: Headers, place: Place) -> Given:
+    def _decode_old_messages(self, view: memoryview, headers: BatchHeaders, place: DataOrigin) -> Given:
         """Yield the rows of messages of formats 0 and 1, which the protocol reads one by one, and damage."""
         found: list[tuple[Record, int]] = []
         held_bytes = 0
@@ -299,7 +305,7 @@ class Gathering:
                 held_bytes += sum(len(each.value or b"") for each in records)
             except KafkaError as error:
                 (offset,) = headers.base_offset[headers.position == position].tolist()
-                damage = Damage(offset, error.message or str(error), place, position)
+                damage = BatchDamage(offset, error.message or str(error), place, position)
             if damage is not None or held_bytes >= self._chunk_bytes:
                 yield from self._make_rows_of_records(found)
                 found, held_bytes = [], 0
@@ -310,7 +316,7 @@ class Gathering:
     def _make_rows_of_records(self, found: list[tuple[Record, int]]) -> Given:
         if not found:
             return
-        fields = Fields(
+        fields = FieldColumns(
             len(found),
             np.array([each.offset for each, _ in found], np.int64),
             np.array([each.timestamp for each, _ in found], np.int64),

@@ -17,7 +17,7 @@ from minibroker.pipeline.array_types import Bools, Int64s, UInt8s
 from minibroker.pipeline.decode.record_starts import BEYOND, decode_zigzag, read_varints, read_varlongs
 
 
-class Wanted(NamedTuple):
+class WantedParts(NamedTuple):
     """The parts of records that the wanted columns need."""
 
     timestamp: bool
@@ -27,7 +27,7 @@ class Wanted(NamedTuple):
     headers: bool
 
     @classmethod
-    def by(cls, columns: Sequence[str]) -> Wanted:
+    def make_for_columns(cls, columns: Sequence[str]) -> WantedParts:
         """Return what these columns of the records table need."""
         names = {"timestamp" if name == "timestampMs" else name for name in columns}
         return cls(*(name in names for name in cls._fields))
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
         return max((index for index, is_wanted in enumerate(self, 1) if is_wanted), default=0)
 
 
-class Parts(NamedTuple):
+class RecordParts(NamedTuple):
     """A key, a value or the like of each record: its start, its length, and whether it is null (None: no one is)."""
 
     start: Int64s
@@ -50,20 +50,20 @@ class HeaderParts(NamedTuple):
     """The headers of each record: their number, and the keys and values of all headers, one after the other."""
 
     per_record: Int64s
-    keys: Parts
-    values: Parts
+    keys: RecordParts
+    values: RecordParts
 
 
 @dataclass(slots=True)
-class Fields:
+class FieldColumns:
     """Columns of equal length. None means not wanted, or not in the format. Keys and values may be arrays of Arrow."""
 
     count: int
     offsets: Int64s | None = None
     timestamps_ms: Int64s | None = None  # -1: none
     timestamp_types: Int64s | int = 0
-    keys: Parts | pa.Array | None = None
-    values: Parts | pa.Array | None = None
+    keys: RecordParts | pa.Array | None = None
+    values: RecordParts | pa.Array | None = None
     headers: HeaderParts | None = None
 
 
@@ -77,12 +77,12 @@ class RecordFields(NamedTuple):
     malformed: Bools  # of the part of the record that was read
     timestamp_deltas: Int64s
     offset_deltas: Int64s | None = None
-    keys: Parts | None = None
-    values: Parts | None = None
+    keys: RecordParts | None = None
+    values: RecordParts | None = None
     headers: HeaderParts | None = None
 
 
-def read_fields(data: UInt8s, starts: Int64s, has_attributes: Int64s | int, depth: int) -> RecordFields:
+def read_record_fields(data: UInt8s, starts: Int64s, has_attributes: Int64s | int, depth: int) -> RecordFields:
     """Return the first `depth` fields (1 to 5) of the records at `starts`.
 
     `has_attributes` is 1 for records with an attributes byte, 0 without. The lengths of the records must have been
@@ -107,28 +107,28 @@ def read_fields(data: UInt8s, starts: Int64s, has_attributes: Int64s | int, dept
     return RecordFields(at != end, timestamp_deltas, offset_deltas, keys, values, headers)
 
 
-def _read_parts(data: UInt8s, at: Int64s) -> tuple[Parts, Int64s]:
+def _read_parts(data: UInt8s, positions: Int64s) -> tuple[RecordParts, Int64s]:
     """Return the bytes behind a length (negative: null), and the positions after them."""
-    raw, start = read_varints(data, at)
+    raw, start = read_varints(data, positions)
     length = raw >> 1
     is_null = raw & 1 != 0
     if not is_null.any():
-        return Parts(start, length, None), start + length
+        return RecordParts(start, length, None), start + length
     length[is_null] = 0
-    return Parts(start, length, is_null), start + length
+    return RecordParts(start, length, is_null), start + length
 
 
-def _read_headers(data: UInt8s, at: Int64s, end: Int64s) -> tuple[HeaderParts, Int64s]:
+def _read_headers(data: UInt8s, positions: Int64s, end: Int64s) -> tuple[HeaderParts, Int64s]:
     """Return the headers, and the positions after them; `BEYOND` if they are malformed."""
-    raw, at = read_varints(data, at)
+    raw, positions = read_varints(data, positions)
     count = raw >> 1
-    impossible = (raw & 1 != 0) | (count > (end - at) // _MIN_HEADER_BYTES) | (count > _MAX_HEADERS)
+    impossible = (raw & 1 != 0) | (count > (end - positions) // _MIN_HEADER_BYTES) | (count > _MAX_HEADERS)
     if impossible.any():
-        count[impossible], at[impossible] = 0, BEYOND
-    return _Headers(data, count).read(at)
+        count[impossible], positions[impossible] = 0, BEYOND
+    return _HeadersReader(data, count).read_headers(positions)
 
 
-class _Headers:
+class _HeadersReader:
     """The columns of headers while they are read: the first header of all records, then the second, and so on."""
 
     def __init__(self, data: UInt8s, count: Int64s) -> None:
@@ -140,7 +140,7 @@ class _Headers:
         self._values = np.zeros((2, total), np.int64)
         self._null_values = np.zeros(total, np.bool_)
 
-    def read(self, at: Int64s) -> tuple[HeaderParts, Int64s]:
+    def read_headers(self, at: Int64s) -> tuple[HeaderParts, Int64s]:
         active = np.flatnonzero(self._count)
         index = 0
         while len(active):
@@ -149,7 +149,9 @@ class _Headers:
             active = active[self._count[active] > index]
         null_values = self._null_values if self._null_values.any() else None
         return HeaderParts(
-            self._count, Parts(self._keys[0], self._keys[1], None), Parts(self._values[0], self._values[1], null_values)
+            self._count,
+            RecordParts(self._keys[0], self._keys[1], None),
+            RecordParts(self._values[0], self._values[1], null_values),
         ), at
 
     def _read_next_header(self, at: Int64s, slots: Int64s) -> Int64s:

@@ -32,18 +32,18 @@ BEYOND: Final = 1 << 50  # behind the end of any data, and far from an overflow
 _VARINT_MASK: Final = 0xFFFFFFFF
 
 
-def read_varints(data: UInt8s, at: Int64s) -> tuple[Int64s, Int64s]:
+def read_varints(data: UInt8s, positions: Int64s) -> tuple[Int64s, Int64s]:
     """Return the varints at these positions, and the positions after them.
 
     They are in zigzag form, from 0 to 2^32-1: odd numbers are negative.
     """
-    raw, after = _read_varints(data, at, MAX_VARINT_BYTES)
+    raw, after = _read_varints_up_to(data, positions, MAX_VARINT_BYTES)
     return raw & _VARINT_MASK, after  # drop surplus bits of the last byte, as Java's readers do
 
 
-def read_varlongs(data: UInt8s, at: Int64s) -> tuple[Int64s, Int64s]:
+def read_varlongs(data: UInt8s, positions: Int64s) -> tuple[Int64s, Int64s]:
     """Return the signed values of the varlongs at these positions, and the positions after them."""
-    raw, after = _read_varints(data, at, MAX_VARLONG_BYTES)
+    raw, after = _read_varints_up_to(data, positions, MAX_VARLONG_BYTES)
     unsigned = raw.view(np.uint64)
     return (unsigned >> np.uint64(1)).view(np.int64) ^ -(raw & 1), after
 
@@ -53,15 +53,15 @@ def decode_zigzag(raw: Int64s) -> Int64s:
     return (raw >> 1) ^ -(raw & 1)
 
 
-def _read_varints(data: UInt8s, at: Int64s, max_bytes: int) -> tuple[Int64s, Int64s]:
+def _read_varints_up_to(data: UInt8s, positions: Int64s, max_bytes: int) -> tuple[Int64s, Int64s]:
     """Return the unsigned varints at any positions, and the positions after them: `BEYOND` if one has too many bytes.
 
     Behind the end of the data the last byte is read again and again. Callers notice it at the end of a record, as
     positions only grow.
     """
-    first = data.take(at, mode="clip")
+    first = data.take(positions, mode="clip")
     raw = first.astype(np.int64)
-    after = at + 1
+    after = positions + 1
     more = np.flatnonzero(first & 0x80)
     raw[more] &= 0x7F
     shift = 7
@@ -83,14 +83,14 @@ _MIN_LANES: Final = 16  # fewer are faster one by one
 _LARGE_RECORD_BYTES: Final = 4096  # of this mean size there are few records, and lengths may have three bytes
 
 
-class Starts(NamedTuple):
+class RecordStarts(NamedTuple):
     """Where the records of the `sound` ones among some batches begin, in order."""
 
     positions: Int64s
     sound: Bools  # whether the records fill the batch exactly, by their lengths
 
 
-def find_record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64s) -> Starts:
+def find_record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64s) -> RecordStarts:
     """Find the starts of `counts` records each, in the batches from `starts` to `ends` in `data`.
 
     Two bytes behind the last end must be readable. A batch is unsound if it has no room for so many records.
@@ -99,15 +99,15 @@ def find_record_starts(data: UInt8s, starts: Int64s, ends: Int64s, counts: Int64
     counts = np.where(sound, counts, 0)
     total = int(counts.sum())
     positions = np.empty(total, np.int64)
-    lanes, hard = Lanes(starts, ends, counts), np.flatnonzero(sound)
+    lanes, hard = RecordLanes(starts, ends, counts), np.flatnonzero(sound)
     if total and int((ends - starts)[sound].sum()) <= total * _LARGE_RECORD_BYTES:
-        positions, arrived = _walk_together(data, lanes)
+        positions, arrived = _find_starts_in_all_lanes(data, lanes)
         hard = np.flatnonzero(sound & ~arrived)
-    sound[hard] = _walk_each(data, lanes, hard, positions)
-    return Starts(positions if sound.all() else positions[np.repeat(sound, counts)], sound)
+    sound[hard] = _find_starts_lane_by_lane(data, lanes, hard, positions)
+    return RecordStarts(positions if sound.all() else positions[np.repeat(sound, counts)], sound)
 
 
-def _walk_together(data: UInt8s, lanes: Lanes) -> tuple[Int64s, Bools]:
+def _find_starts_in_all_lanes(data: UInt8s, lanes: RecordLanes) -> tuple[Int64s, Bools]:
     """Return the positions of all records, and which lanes ended where they should. Other lanes have no meaning."""
     order = np.argsort(-lanes.records, kind="stable")  # the longest lanes first: the active ones are always a prefix
     current = lanes.start[order]
@@ -124,7 +124,7 @@ def _walk_together(data: UInt8s, lanes: Lanes) -> tuple[Int64s, Bools]:
         at += width
         lane += _ADVANCE.take(pairs[lane])
         np.minimum(lane, limit, out=lane)
-    positions = _put_in_order(flat, widths, order, lanes.records)
+    positions = _put_in_record_order(flat, widths, order, lanes.records)
     arrived = np.empty(len(order), np.bool_)
     arrived[order] = (current == lanes.end[order]) & (-falling <= len(widths))
     # A lane that reached its end too early may have stayed there because of the bytes behind it.
@@ -133,7 +133,9 @@ def _walk_together(data: UInt8s, lanes: Lanes) -> tuple[Int64s, Bools]:
     return positions, arrived
 
 
-def _put_in_order(flat: Int64s, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: Int64s) -> Int64s:
+def _put_in_record_order(
+    flat: Int64s, widths: npt.NDArray[np.intp], order: npt.NDArray[np.intp], counts: Int64s
+) -> Int64s:
     """Return the values, noted step by step and lane by lane, in the records' order."""
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
@@ -146,20 +148,22 @@ def _put_in_order(flat: Int64s, widths: npt.NDArray[np.intp], order: npt.NDArray
     return flat.take(index, mode="clip")
 
 
-def _walk_each(data: UInt8s, lanes: Lanes, which: npt.NDArray[np.intp], positions: Int64s) -> Bools:
+def _find_starts_lane_by_lane(
+    data: UInt8s, lanes: RecordLanes, which: npt.NDArray[np.intp], positions: Int64s
+) -> Bools:
     """Walk these lanes record by record, and put the positions in place. Return whether each lane is sound."""
     firsts = np.cumsum(lanes.records) - lanes.records
     sound = np.zeros(len(which), np.bool_)
     for index, lane in enumerate(which.tolist()):
         start, records = int(lanes.start[lane]), int(lanes.records[lane])
-        starts = find_starts(data[start : int(lanes.end[lane])].tobytes(), records)
+        starts = find_starts_in_payload(data[start : int(lanes.end[lane])].tobytes(), records)
         if starts is not None:
             positions[firsts[lane] : firsts[lane] + records] = starts + start
             sound[index] = True
     return sound
 
 
-def find_starts(payload: bytes, count: int) -> Int64s | None:
+def find_starts_in_payload(payload: bytes, count: int) -> Int64s | None:
     """Return where `count` records begin in `payload`, or None if they do not fill it exactly."""
     starts = array("q")
     note, second = starts.append, SECOND_BYTE
@@ -182,7 +186,7 @@ def find_starts(payload: bytes, count: int) -> Int64s | None:
     return np.frombuffer(starts, np.int64) if position == size else None
 
 
-def _make_advances() -> Int64s:
+def _make_varint_widths() -> Int64s:
     """Return the size of a record by its first two bytes (the lowest first); 0 if invalid or longer."""
     pair = np.arange(1 << 16)
     first, second = pair & 0xFF, pair >> 8
@@ -192,10 +196,10 @@ def _make_advances() -> Int64s:
     return np.where(known, 1 + is_long + (raw >> 1), 0)
 
 
-_ADVANCE: Final = _make_advances()
+_ADVANCE: Final = _make_varint_widths()
 
 
-class Lanes(NamedTuple):
+class RecordLanes(NamedTuple):
     """Batches, each a run of consecutive records."""
 
     start: Int64s

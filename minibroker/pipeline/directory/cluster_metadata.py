@@ -71,7 +71,7 @@ class ClusterMetadata:
         found = {topic for topic, configs in self.configs.items() if "compact" in configs.get("cleanup.policy", "")}
         return found | set(ALWAYS_COMPACTED)
 
-    def take(self, message: Message) -> None:
+    def add_record(self, message: Message) -> None:
         """Apply a record. Those of a transaction (KIP-868) are applied when it ends."""
         match message:
             case messages.BeginTransactionRecord():
@@ -143,16 +143,16 @@ def read_metadata(root: Path | str) -> ClusterMetadata:
     return found
 
 
-def _apply_metadata_record(found: ClusterMetadata, value: bytes) -> None:
+def _apply_metadata_record(metadata: ClusterMetadata, value: bytes) -> None:
     api_key, version, position = read_metadata_frame(value)
     if api_key in _KINDS:
-        found.take(_KINDS[api_key].decode(value, version, position))
+        metadata.add_record(_KINDS[api_key].decode(value, version, position))
 
 
-def _set_voters(found: ClusterMetadata, record: Record) -> None:
+def _set_voters(metadata: ClusterMetadata, record: Record) -> None:
     message = decode_control_message(record)
     if isinstance(message, LeaderChangeMessage):
-        found.voters = {voter.voter_id for voter in message.voters}
+        metadata.voters = {voter.voter_id for voter in message.voters}
 
 
 def iterate_readable_records(data: bytes, metadata: ClusterMetadata) -> Iterator[tuple[Record, bool]]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from minibroker.pipeline.directory import splitting
 from minibroker.pipeline.directory.finding import FoundLog, find_logs, parse_paths, read_log_start_offsets
-from minibroker.pipeline.directory.log_transactions import Transactions
+from minibroker.pipeline.directory.log_transactions import LogTransactions
 from minibroker.pipeline.directory.log_walking import BLOCK_BYTES
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.segment_files import LogView
@@ -28,7 +28,7 @@ from minibroker.pipeline.log_source import (
     Split,
     TopicPartition,
 )
-from minibroker.pipeline.planning import limit_range
+from minibroker.pipeline.planning import limit_range_to_bounds
 from minibroker.pipeline.selection import TopicSelection
 
 # Each Spark task costs as much as reading some megabytes: with 16 MB a read took half as long again.
@@ -74,7 +74,7 @@ class DirectorySource:
         self._split_bytes = split_bytes
         self._block_bytes = block_bytes
         self._views: dict[TopicPartition, LogView] = {}
-        self._transactions: dict[TopicPartition, Transactions] = {}
+        self._transactions: dict[TopicPartition, LogTransactions] = {}
 
     def __getstate__(self) -> dict[str, object]:
         """Leave out the views of logs: a copy makes its own."""
@@ -106,7 +106,7 @@ class DirectorySource:
         for partition in partitions:
             log = found.get(partition)
             if log is not None:
-                bounds[partition] = self._find_bounds(log, starts[log.log_directory].get(partition, 0))
+                bounds[partition] = self._find_bounds_of_log(log, starts[log.log_directory].get(partition, 0))
             elif self._fail_on_data_loss:
                 raise DataLoss(f"{partition} is gone from {', '.join(self._paths)}")
         return bounds
@@ -138,69 +138,69 @@ class DirectorySource:
         return _retry_while_files_change(lambda: self._make_splits_now(ranges, min_splits))
 
     def _make_splits_now(self, ranges: Sequence[OffsetRange], min_splits: int) -> list[Split]:
-        wanted = [each for each in self._iterate_existing(ranges) if each.start < each.end]
+        wanted = [each for each in self._iterate_existing_ranges(ranges) if each.start < each.end]
         found = [list(splitting.iterate_extents(self._views[each.partition], each.start, each.end)) for each in wanted]
         step_bytes = self._split_bytes
         if min_splits > 0:
             total_bytes = sum(extent.length_bytes for of_range in found for extent in of_range)
             step_bytes = max(1, min(step_bytes, total_bytes // min_splits))
         return [
-            self._with_aborted(split)
+            self._add_aborted_transactions(split)
             for offsets, of_range in zip(wanted, found, strict=True)
             for split in splitting.pack_stretches(
                 splitting.cut_into_stretches(of_range, offsets, step_bytes), offsets, step_bytes
             )
         ]
 
-    def read(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
+    def read_split(self, split: Split, request: ReadRequest) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one split, in the order of their offsets.
 
         Raises `DataLoss` if the split is no longer where it was: its segment is gone, shorter, or was replaced. If the
         request does not fail on data loss, read what is left of its offsets instead. Raises `CorruptData` with file,
         position and offset.
         """
-        return SplitReader(split, request, self._find_stretches, self._block_bytes).rows()
+        return SplitReader(split, request, self._find_stretches, self._block_bytes).read_rows()
 
     def close(self) -> None:
         """Forget the views of logs. No file is kept open."""
         self._views.clear()
         self._transactions.clear()
 
-    def _find_bounds(self, log: FoundLog, start: int) -> Bounds:
+    def _find_bounds_of_log(self, log: FoundLog, start: int) -> Bounds:
         view = self._views.get(log.partition)
         if view is None or view.log != log:
             view = self._views[log.partition] = LogView(log)
-            self._transactions[log.partition] = Transactions(fail_on_damage=self._fail_on_damage)
-        earliest = max(start, view.look().start_offset)
+            self._transactions[log.partition] = LogTransactions(fail_on_damage=self._fail_on_damage)
+        earliest = max(start, view.read_changes().start_offset)
         latest = view.end.next_offset
         if self._is_committed:
             transactions = self._transactions[log.partition]
             transactions.read_new_batches(view)
-            latest = min(latest, transactions.find_stable_offset())
+            latest = min(latest, transactions.find_last_stable_offset())
         return Bounds(earliest, max(latest, earliest))
 
-    def _iterate_existing(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
+    def _iterate_existing_ranges(self, ranges: Sequence[OffsetRange]) -> Iterator[OffsetRange]:
         """Yield the parts of the ranges that still exist. Raises `DataLoss`."""
         bounds = self._find_bounds_now([each.partition for each in ranges])
         for each in ranges:
             if each.partition in bounds and each.start < each.end:
-                yield limit_range(each, bounds[each.partition], self._fail_on_data_loss)
+                yield limit_range_to_bounds(each, bounds[each.partition], self._fail_on_data_loss)
 
-    def _with_aborted(self, split: Split) -> Split:
+    def _add_aborted_transactions(self, split: Split) -> Split:
         if not self._is_committed:
             return split
-        assert isinstance(split.place, splitting.Stretches)
+        assert isinstance(split.place, splitting.SplitStretches)
         transactions = self._transactions[split.offsets.partition]
-        aborted = tuple(transactions.list_aborted(split.offsets.start, split.offsets.end))
+        aborted = tuple(transactions.list_aborted_transactions(split.offsets.start, split.offsets.end))
         return replace(split, place=replace(split.place, aborted=aborted))
 
-    def _find_stretches(self, offsets: OffsetRange) -> list[splitting.Stretch]:
+    def _find_stretches(self, offsets: OffsetRange) -> list[splitting.BatchStretch]:
         """Return the stretches where the offsets are now."""
         log = find_logs([each for each in self._paths if DISK.is_directory(each)]).get(offsets.partition)
         if log is None:
             return []
         found = _retry_while_files_change(
-            lambda: list(splitting.iterate_extents(LogView(log).look(), offsets.start, offsets.end))
+            lambda: list(splitting.iterate_extents(LogView(log).read_changes(), offsets.start, offsets.end))
         )
         return splitting.cut_into_stretches(found, offsets, self._split_bytes)
 
@@ -208,12 +208,12 @@ class DirectorySource:
 Result = TypeVar("Result")
 
 
-def _retry_while_files_change(work: Callable[[], Result]) -> Result:
-    """Run `work`, and again while files disappear in the meantime: retention and compaction do not wait for readers."""
+def _retry_while_files_change(read_files: Callable[[], Result]) -> Result:
+    """Run `read_files`, and again while files disappear: retention and compaction do not wait for readers."""
     gone = ""
     for _ in range(TRIES):
         try:
-            return work()
+            return read_files()
         except FileNotFoundError as error:
             gone = error.filename
     raise DataLoss(f"{gone} is gone, and more files were removed during a second attempt")

@@ -65,7 +65,7 @@ def find_logs(paths: Sequence[str]) -> dict[TopicPartition, FoundLog]:
     return found
 
 
-def measure_bytes(log: FoundLog) -> int:
+def measure_log_bytes(log: FoundLog) -> int:
     """Return the size of a log's segments. Raises `OSError`."""
     return sum(DISK.size_bytes(f"{log.path}/{name}") for name in DISK.list_names(log.path) if name.endswith(LOG_SUFFIX))
 
@@ -87,9 +87,9 @@ def read_log_start_offsets(log_directory: str) -> Mapping[tuple[str, int], int]:
 def _find_logs_at(path: str) -> list[FoundLog]:
     path = make_absolute(path)
     try:
-        entries = DISK.entries(path)
+        entries = DISK.list_names_and_kinds(path)
     except OSError as error:
-        raise OptionError(f"path: {_explain_missing(path, error)}") from None
+        raise OptionError(f"path: {_explain_missing_directory(path, error)}") from None
     if list_offsets_with_suffix(list(entries), LOG_SUFFIX):
         itself = parse_log_name(os.path.basename(path))
         if itself is None:
@@ -103,7 +103,7 @@ def _find_logs_at(path: str) -> list[FoundLog]:
     ]
 
 
-def _explain_missing(path: str, error: OSError) -> str:
+def _explain_missing_directory(path: str, error: OSError) -> str:
     """Return what is wrong with a directory. Pyarrow gives an error number, and a long text with the path in it."""
     reason = os.strerror(error.errno) if error.errno else error.strerror
     return f"{make_url(path)}: {reason or error}"

@@ -12,9 +12,15 @@ from __future__ import annotations
 from contextlib import closing
 
 from minibroker.pipeline.directory.finding import FoundLog
-from minibroker.pipeline.directory.log_walking import Step, walk_batches
+from minibroker.pipeline.directory.log_walking import HeaderAtPosition, iterate_headers_or_damage
 from minibroker.pipeline.directory.reading_disk import DISK
-from minibroker.pipeline.directory.segment_files import LogView, OpenSegment, Place, SegmentFile, make_place_after
+from minibroker.pipeline.directory.segment_files import (
+    BatchBoundary,
+    LogView,
+    OpenSegment,
+    SegmentFile,
+    make_boundary_after,
+)
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
@@ -39,7 +45,7 @@ from minibroker.storage.segment_indexes import CorruptIndex, OffsetIndex
 MAX_OFFSET = (1 << 63) - 1
 
 
-class Transactions:
+class LogTransactions:
     """The transactions in a log, up to where it was last read.
 
     With `fail_on_damage` it is an error if the outcome of a transaction is unknown; otherwise its records are left out.
@@ -49,16 +55,18 @@ class Transactions:
         self._fail_on_damage = fail_on_damage
         self._states = ProducerStates()
         self._aborted: list[AbortedTransaction] = []
-        self._begun: dict[int, Step] = {}  # by producer, the first batch of its open transaction in this segment
+        self._begun: dict[
+            int, HeaderAtPosition
+        ] = {}  # by producer, the first batch of its open transaction in this segment
         self._segment: SegmentFile | None = None  # the segment up to which the log was read
-        self._place = Place(0, 0)
+        self._place = BatchBoundary(0, 0)
         self._cuts = 0
 
-    def find_stable_offset(self) -> int:
+    def find_last_stable_offset(self) -> int:
         """Return the first offset of the oldest open transaction, or the end of the log."""
         return self._states.find_first_unstable_offset(self._place.next_offset)
 
-    def list_aborted(self, start: int, end: int) -> list[tuple[int, int, int]]:
+    def list_aborted_transactions(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return (producer id, first offset, marker's offset) of aborted transactions from `start` to before `end`."""
         between = AbortedTransactions(DISK, self._aborted).list_between(start, end)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in between]
@@ -81,7 +89,7 @@ class Transactions:
         for index, segment in enumerate(view.segments):
             if self._segment is not None and segment.path == self._segment.path:
                 with closing(OpenSegment(segment, view.get_size_in_log(segment))) as opened:
-                    return index if opened.has(self._place) else None
+                    return index if opened.is_boundary(self._place) else None
         return None
 
     def _load_trusted_state(self, view: LogView) -> int:
@@ -100,7 +108,7 @@ class Transactions:
                 self._place = opened.start
             place = self._place
             self._begun.clear()
-            for step in walk_batches(opened.file, place.position, size_bytes, place.next_offset):
+            for step in iterate_headers_or_damage(opened.file, place.position, size_bytes, place.next_offset):
                 if isinstance(step, Damage):
                     if self._states.open_transactions:  # the damage may contain a marker
                         self._end_as_if_aborted(
@@ -110,7 +118,7 @@ class Transactions:
                 position, header = step
                 if header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) and header.producer_id >= 0:
                     self._apply_batch(opened.file, position, header)
-                place = make_place_after(position, header)
+                place = make_boundary_after(position, header)
             self._check_first_batch_of_open(opened.file, place.next_offset - 1)
         self._segment, self._place = segment, place
 
@@ -157,7 +165,7 @@ def _read_trusted_entries(view: LogView) -> list[list[AbortedTransaction]]:
     found: list[list[AbortedTransaction]] = []
     safe_end = _find_safe_end(view.log)
     for index, segment in enumerate(view.segments[:-1]):
-        end = view.end_offset_of(index)
+        end = view.get_end_offset_of_segment(index)
         entries = _read_transaction_index(segment, end) if end <= safe_end else None
         if entries is None:
             break
@@ -182,11 +190,11 @@ def _read_transaction_index(segment: SegmentFile, end: int) -> list[AbortedTrans
     Without the file nothing was aborted, unless the segment's other indexes are missing too.
     """
     try:
-        if DISK.size_bytes(segment.file(INDEX_SUFFIX)) % OffsetIndex.ENTRY.size:
+        if DISK.size_bytes(segment.make_path(INDEX_SUFFIX)) % OffsetIndex.ENTRY.size:
             return None
-        if not DISK.exists(segment.file(TRANSACTION_INDEX_SUFFIX)):
+        if not DISK.exists(segment.make_path(TRANSACTION_INDEX_SUFFIX)):
             return []
-        entries = decode_aborted_transactions(DISK.read_whole(segment.file(TRANSACTION_INDEX_SUFFIX)))
+        entries = decode_aborted_transactions(DISK.read_whole(segment.make_path(TRANSACTION_INDEX_SUFFIX)))
     except (FileNotFoundError, CorruptIndex):
         return None
     is_whole = all(segment.base_offset <= each.last_offset < end for each in entries)

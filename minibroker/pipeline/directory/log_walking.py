@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from minibroker.pipeline.array_types import Bools
-from minibroker.pipeline.decode.batch_headers import Headers, check_checksums, read_headers_at, scan_headers
+from minibroker.pipeline.decode.batch_headers import BatchHeaders, check_checksums, read_headers_at, scan_headers
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import HEADER_BYTES, BatchHeader
 from minibroker.protocol.records.walking import BatchWalker, FoundBatch, PassedOver, format_checksums
@@ -29,7 +29,7 @@ from minibroker.storage.segment_indexes import MAX_RELATIVE_OFFSET
 
 BLOCK_BYTES: Final = 4 << 20
 
-Step = tuple[int, BatchHeader]
+HeaderAtPosition = tuple[int, BatchHeader]
 
 
 class Checksums(Enum):
@@ -40,7 +40,7 @@ class Checksums(Enum):
     NONE = slice(0)
 
 
-class Block(NamedTuple):
+class BatchBlock(NamedTuple):
     """Consecutive batches in `data`, which begins at `origin` in the file.
 
     `sound` is False for those with a wrong checksum; with `Checksums.ALL`, `wrong` has them in the same order.
@@ -48,21 +48,21 @@ class Block(NamedTuple):
 
     data: memoryview
     origin: int
-    headers: Headers
+    headers: BatchHeaders
     sound: Bools
     wrong: list[FoundBatch]
 
 
-class Shortened(OSError):
+class FileShortened(OSError):
     """The file has become shorter during the walk."""
 
 
-def walk_blocks(
+def iterate_blocks_or_damage(
     file: File, walker: BatchWalker, position: int, checksums: Checksums, block_bytes: int = BLOCK_BYTES
-) -> Iterator[Block | PassedOver]:
+) -> Iterator[BatchBlock | PassedOver]:
     """Yield the batches from `position` on in blocks of about `block_bytes`, and the damage between them.
 
-    `walker` is one over the file, up to where the walk ends. Raises `Shortened`, and other `OSError`s.
+    `walker` is one over the file, up to where the walk ends. Raises `FileShortened`, and other `OSError`s.
     """
     smallest = max(block_bytes, HEADER_BYTES)
     wanted, end = smallest, walker.size_bytes
@@ -88,11 +88,11 @@ def walk_blocks(
 
 
 def _make_block(
-    data: memoryview, origin: int, headers: Headers, walker: BatchWalker, checksums: Checksums
-) -> tuple[Block, PassedOver | None]:
+    data: memoryview, origin: int, headers: BatchHeaders, walker: BatchWalker, checksums: Checksums
+) -> tuple[BatchBlock, PassedOver | None]:
     """Return the batches up to the first one whose length leads nowhere, and the damage there, or None."""
     sound = np.ones(len(headers.size), np.bool_)
-    sound[checksums.value] = check_checksums(data, headers.select(checksums.value))
+    sound[checksums.value] = check_checksums(data, headers.select_batches(checksums.value))
     wrong: list[FoundBatch] = []
     for index in np.flatnonzero(~sound).tolist():
         position = origin + int(headers.position[index])
@@ -100,9 +100,9 @@ def _make_block(
             continue
         step = walker.read_batch_or_damage_at(position)
         if isinstance(step, PassedOver):
-            return Block(data, origin, headers.select(slice(index)), sound[:index], wrong), step
+            return BatchBlock(data, origin, headers.select_batches(slice(index)), sound[:index], wrong), step
         wrong.append(step)
-    return Block(data, origin, headers, sound, wrong), None
+    return BatchBlock(data, origin, headers, sound, wrong), None
 
 
 def _may_batch_begin_at(walker: BatchWalker, position: int) -> bool:
@@ -111,16 +111,16 @@ def _may_batch_begin_at(walker: BatchWalker, position: int) -> bool:
 
 
 def read_exactly(file: File, position: int, size: int) -> bytes:
-    """Return `size` bytes. Raises `Shortened`."""
+    """Return `size` bytes. Raises `FileShortened`."""
     data = file.read(position, size)
     if len(data) < size:
-        raise Shortened(f"{file.path}: it now ends at {position + len(data)}")
+        raise FileShortened(f"{file.path}: it now ends at {position + len(data)}")
     return data
 
 
-def walk_batches(
+def iterate_headers_or_damage(
     file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False
-) -> Iterator[Step | Damage]:
+) -> Iterator[HeaderAtPosition | Damage]:
     """Yield (position, header) of each batch from `position` to `end`, and the damage between them.
 
     `next_offset` is the smallest possible offset of the next batch. With `blank_ends`, zeros are the end, as in a file
@@ -141,11 +141,11 @@ def walk_batches(
             position += damage.size_bytes
 
 
-def iterate_batch_steps(
+def iterate_sound_headers(
     file: File, position: int, end: int, next_offset: int, *, blank_ends: bool = False
-) -> Iterator[Step]:
-    """Walk as `walk_batches` does, without the damage."""
-    for step in walk_batches(file, position, end, next_offset, blank_ends=blank_ends):
+) -> Iterator[HeaderAtPosition]:
+    """Walk as `iterate_headers_or_damage` does, without the damage."""
+    for step in iterate_headers_or_damage(file, position, end, next_offset, blank_ends=blank_ends):
         if not isinstance(step, Damage):
             yield step
 

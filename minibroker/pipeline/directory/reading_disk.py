@@ -103,9 +103,9 @@ class ReadingDisk(Disk):
 
     def list_names(self, directory: str) -> list[str]:
         """Return the names in a directory, sorted."""
-        return list(self.entries(directory)) if is_remote(directory) else super().list_names(directory)
+        return list(self.list_names_and_kinds(directory)) if is_remote(directory) else super().list_names(directory)
 
-    def entries(self, directory: str) -> dict[str, bool]:
+    def list_names_and_kinds(self, directory: str) -> dict[str, bool]:
         """Return the names in a directory, sorted, each with whether it is one: of an object store in one request."""
         if not is_remote(directory):
             return {
@@ -120,7 +120,7 @@ class ReadingDisk(Disk):
 
     def size_bytes(self, path: str) -> int:
         """Return the size of a file."""
-        return self.stamp(path)[0] if is_remote(path) else super().size_bytes(path)
+        return self.get_size_and_modified_ns(path)[0] if is_remote(path) else super().size_bytes(path)
 
     def read_whole(self, path: str) -> bytes:
         """Return the content of a file."""
@@ -132,7 +132,7 @@ class ReadingDisk(Disk):
         finally:
             file.close()
 
-    def stamp(self, path: str) -> tuple[int, int]:
+    def get_size_and_modified_ns(self, path: str) -> tuple[int, int]:
         """Return the size of a file in bytes, and when it was modified, in ns. They tell whether it has changed."""
         if not is_remote(path):
             status = os.stat(path)

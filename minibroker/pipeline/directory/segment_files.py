@@ -19,7 +19,7 @@ import numpy.typing as npt
 import minibroker.storage.names as file_names
 from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.directory.finding import FoundLog
-from minibroker.pipeline.directory.log_walking import iterate_batch_steps
+from minibroker.pipeline.directory.log_walking import iterate_sound_headers
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.protocol.errors import CorruptBatch
 from minibroker.protocol.records.batch import BatchHeader
@@ -65,7 +65,7 @@ class SegmentFile:
     modified_ns: int
     state: str = ""
 
-    def file(self, suffix: str) -> str:
+    def make_path(self, suffix: str) -> str:
         """Return the path of one of the segment's files."""
         return f"{self.path}{suffix}{self.state}"
 
@@ -83,18 +83,18 @@ def list_segments(directory: str) -> list[SegmentFile]:
             names = DISK.list_names(directory)
         except FileNotFoundError:
             return []
-        swaps = _find_whole_swaps(names)
+        swaps = _find_complete_swaps(names)
         if not swaps:
             break
     found = _make_segments(directory, file_names.list_offsets_with_suffix(names, file_names.LOG_SUFFIX))
     for swap in _make_segments(directory, swaps, file_names.SWAP_SUFFIX):
         with closing(OpenSegment(swap)) as opened:
-            end = max(opened.find_last_place().next_offset, swap.base_offset + 1)
+            end = max(opened.find_last_boundary().next_offset, swap.base_offset + 1)
         found = [each for each in found if not swap.base_offset <= each.base_offset < end] + [swap]
     return sorted(found, key=lambda each: each.base_offset)
 
 
-def _find_whole_swaps(names: Sequence[str]) -> list[int]:
+def _find_complete_swaps(names: Sequence[str]) -> list[int]:
     """Return the segments whose compaction is complete: while one is still being made, the others are not."""
     cleaned = [
         offset
@@ -110,12 +110,12 @@ def _make_segments(directory: str, base_offsets: Iterable[int], state: str = "")
     for base_offset in base_offsets:
         path = f"{directory}/{file_names.make_segment_name(base_offset)}"
         with suppress(FileNotFoundError):  # it was removed after the names were read
-            size_bytes, modified_ns = DISK.stamp(f"{path}{file_names.LOG_SUFFIX}{state}")
+            size_bytes, modified_ns = DISK.get_size_and_modified_ns(f"{path}{file_names.LOG_SUFFIX}{state}")
             found.append(SegmentFile(path, base_offset, size_bytes, modified_ns, state))
     return found
 
 
-class Place(NamedTuple):
+class BatchBoundary(NamedTuple):
     """A place between two batches: the position in the file, and the smallest offset that may follow.
 
     `last_position` is the position of the batch before, None if there is none or it is damaged.
@@ -126,9 +126,9 @@ class Place(NamedTuple):
     last_position: int | None = None
 
 
-def make_place_after(position: int, header: BatchHeader) -> Place:
+def make_boundary_after(position: int, header: BatchHeader) -> BatchBoundary:
     """Return the place behind the batch at `position`."""
-    return Place(position + header.size_bytes, header.next_offset, position)
+    return BatchBoundary(position + header.size_bytes, header.next_offset, position)
 
 
 class OpenSegment:
@@ -136,73 +136,77 @@ class OpenSegment:
 
     def __init__(self, segment: SegmentFile, size_bytes: int | None = None) -> None:
         self.segment = segment
-        self.file: File = DISK.open_to_read(segment.file(file_names.LOG_SUFFIX))
+        self.file: File = DISK.open_to_read(segment.make_path(file_names.LOG_SUFFIX))
         self.size_bytes = segment.size_bytes if size_bytes is None else size_bytes
-        self.start = Place(0, segment.base_offset)
+        self.start = BatchBoundary(0, segment.base_offset)
 
     @cached_property
-    def _index(self) -> tuple[Int64s, Int64s]:
+    def _indexed_offsets_and_positions(self) -> tuple[Int64s, Int64s]:
         """Return (last offset, position) of batches: the index's, and those found by a walk behind its last entry."""
         offsets, positions = _read_index(self.segment, self.size_bytes)
-        walked = np.array(_list_walked_batches(self.segment.file(file_names.LOG_SUFFIX)), np.int64).reshape(-1, 2)
+        walked = np.array(_list_walked_batches(self.segment.make_path(file_names.LOG_SUFFIX)), np.int64).reshape(-1, 2)
         further = walked[(walked[:, 1] > positions[-1:].max(initial=-1)) & (walked[:, 1] < self.size_bytes)]
         if not len(further) or (len(offsets) and further[0, 0] <= offsets[-1]):
             return offsets, positions
         return np.append(offsets, further[:, 0]), np.append(positions, further[:, 1])
 
-    def find_place_of(self, offset: int) -> Place:
+    def find_boundary_before(self, offset: int) -> BatchBoundary:
         """Return the place before the first batch that ends at or after `offset`.
 
         Damage directly before it comes after the place.
         """
-        place = self._find_indexed_place(int(np.searchsorted(self._index[0], offset)), self.start)
-        for position, header in iterate_batch_steps(self.file, place.position, self.size_bytes, place.next_offset):
+        place = self._find_indexed_boundary(
+            int(np.searchsorted(self._indexed_offsets_and_positions[0], offset)), self.start
+        )
+        for position, header in iterate_sound_headers(self.file, place.position, self.size_bytes, place.next_offset):
             if header.last_offset >= offset:
                 return place
-            place = make_place_after(position, header)
+            place = make_boundary_after(position, header)
         return place
 
-    def find_place_behind(self, offset: int, start: Place) -> Place:
+    def find_boundary_behind(self, offset: int, start: BatchBoundary) -> BatchBoundary:
         """Return the place behind the batch with `offset`, or the first one after it; else the end of the file.
 
         It is not before `start`. A damaged header may have a wrong last offset, so the next batch counts too.
         """
-        place = self._find_indexed_place(int(np.searchsorted(self._index[0], offset)), start)
-        for position, header in iterate_batch_steps(self.file, place.position, self.size_bytes, place.next_offset):
+        place = self._find_indexed_boundary(int(np.searchsorted(self._indexed_offsets_and_positions[0], offset)), start)
+        for position, header in iterate_sound_headers(self.file, place.position, self.size_bytes, place.next_offset):
             if offset < place.next_offset <= header.base_offset:
                 return place
-            place = make_place_after(position, header)
-        return place if place.position == self.size_bytes else Place(self.size_bytes, place.next_offset)
+            place = make_boundary_after(position, header)
+        return place if place.position == self.size_bytes else BatchBoundary(self.size_bytes, place.next_offset)
 
-    def find_place_from(self, wanted: int, start: Place) -> Place:
-        """Return the first place between two batches at or after the position `wanted`, and not before `start`.
+    def find_boundary_from(self, position_min: int, start: BatchBoundary) -> BatchBoundary:
+        """Return the first place between two batches at or after the position `position_min`, and not before `start`.
 
         The two batches must agree on the offset there: a corrupt header may have any last offset, also one before its
         base offset. Return `start` if there is no such place.
         """
-        place = self._find_indexed_place(int(np.searchsorted(self._index[1], wanted)), start)
+        place = self._find_indexed_boundary(
+            int(np.searchsorted(self._indexed_offsets_and_positions[1], position_min)), start
+        )
         least_offset = place.next_offset
-        for position, header in iterate_batch_steps(self.file, place.position, self.size_bytes, place.next_offset):
-            if wanted <= place.position == position and least_offset <= place.next_offset <= header.base_offset:
+        for position, header in iterate_sound_headers(self.file, place.position, self.size_bytes, place.next_offset):
+            if position_min <= place.position == position and least_offset <= place.next_offset <= header.base_offset:
                 return place
-            least_offset, place = place.next_offset, make_place_after(position, header)
+            least_offset, place = place.next_offset, make_boundary_after(position, header)
         return start
 
-    def find_last_place(self, known: Place | None = None) -> Place:
+    def find_last_boundary(self, known: BatchBoundary | None = None) -> BatchBoundary:
         """Return the place behind the last batch, starting from `known` or from the index's last entry.
 
         A preallocated file has room for a batch that is only partly written; that one does not count. A running
         broker's index may be behind; what follows its last entry is walked over once and remembered.
         """
-        walked = _list_walked_batches(self.segment.file(file_names.LOG_SUFFIX))
+        walked = _list_walked_batches(self.segment.make_path(file_names.LOG_SUFFIX))
         if known is None:
             del walked[:]
-        before = place = known or self._find_indexed_place(len(self._index[1]), self.start)
+        before = place = known or self._find_indexed_boundary(len(self._indexed_offsets_and_positions[1]), self.start)
         last, marked = None, walked[-1] if walked else place.position
-        for position, header in iterate_batch_steps(
+        for position, header in iterate_sound_headers(
             self.file, place.position, self.size_bytes, place.next_offset, blank_ends=True
         ):
-            before, place, last = place, make_place_after(position, header), header
+            before, place, last = place, make_boundary_after(position, header), header
             if position - marked >= WALK_MARK_BYTES:
                 walked.extend((header.last_offset, position))
                 marked = position
@@ -214,7 +218,7 @@ class OpenSegment:
             return before
         return place
 
-    def has(self, place: Place) -> bool:
+    def is_boundary(self, place: BatchBoundary) -> bool:
         """Return whether a batch still ends there."""
         if place.position == 0 or place.last_position is None:
             return place.position <= self.size_bytes
@@ -222,25 +226,25 @@ class OpenSegment:
             found = next(iterate_headers(self.file, place.last_position, self.size_bytes), None)
         except CorruptBatch:
             return False
-        return found is not None and make_place_after(*found) == place
+        return found is not None and make_boundary_after(*found) == place
 
     def close(self) -> None:
         """Close the file."""
         self.file.close()
 
-    def _find_indexed_place(self, before: int, otherwise: Place) -> Place:
-        """Return the place behind the last batch that is where one of the first `before` entries says.
+    def _find_indexed_boundary(self, entry_count: int, default: BatchBoundary) -> BatchBoundary:
+        """Return the place behind the last batch that is where one of the first `entry_count` entries says.
 
-        Return `otherwise` if that is not after it, or if there is none.
+        Return `default` if that is not after it, or if there is none.
         """
-        for entry in range(before - 1, max(before - 1 - MARKS_TRIED, -1), -1):
-            position = int(self._index[1][entry])
-            if position < otherwise.position:
+        for entry in range(entry_count - 1, max(entry_count - 1 - MARKS_TRIED, -1), -1):
+            position = int(self._indexed_offsets_and_positions[1][entry])
+            if position < default.position:
                 break
             header = self._read_header(position)
-            if header is not None and header.last_offset == self._index[0][entry]:
-                return make_place_after(position, header)
-        return otherwise
+            if header is not None and header.last_offset == self._indexed_offsets_and_positions[0][entry]:
+                return make_boundary_after(position, header)
+        return default
 
     def _read_header(self, position: int) -> BatchHeader | None:
         """Return the header of the whole batch at `position` if another batch or nothing follows; else None."""
@@ -265,7 +269,7 @@ def _read_index(segment: SegmentFile, size_bytes: int) -> tuple[Int64s, Int64s]:
 
     Entries beyond `size_bytes` of the log are left out. Raises `OSError`.
     """
-    entries = read_index_entries(segment.file(file_names.INDEX_SUFFIX), INDEX_ENTRY)
+    entries = read_index_entries(segment.make_path(file_names.INDEX_SUFFIX), INDEX_ENTRY)
     offsets, positions = entries["offset"].astype(np.int64) + segment.base_offset, entries["position"].astype(np.int64)
     if np.any(np.diff(offsets) <= 0) or np.any(np.diff(positions) <= 0):
         nothing = np.empty(0, np.int64)
@@ -284,15 +288,15 @@ class LogView:
     def __init__(self, log: FoundLog) -> None:
         self.log = log
         self.segments: list[SegmentFile] = []
-        self.end = Place(0, 0)
+        self.end = BatchBoundary(0, 0)
         self.cuts = 0  # how often something that was seen had disappeared
 
-    def look(self) -> LogView:
+    def read_changes(self) -> LogView:
         """Read what has changed. If this raises `OSError`, the old view stays."""
         segments = list_segments(self.log.path)
         before, last = self.segments[-1:], segments[-1:]
         if before != last or not last:
-            self.end, is_cut = self._end_now(before, last)
+            self.end, is_cut = self._find_end_now(before, last)
             self.cuts += is_cut
         self.segments = segments
         return self
@@ -306,16 +310,16 @@ class LogView:
         """Return how many bytes of the segment belong to the log."""
         return self.end.position if segment is self.segments[-1] else segment.size_bytes
 
-    def end_offset_of(self, index: int) -> int:
+    def get_end_offset_of_segment(self, index: int) -> int:
         """Return where the segment of this index ends; if another follows, by that one's name."""
         return self.segments[index + 1].base_offset if index + 1 < len(self.segments) else self.end.next_offset
 
-    def _end_now(self, before: list[SegmentFile], last: list[SegmentFile]) -> tuple[Place, bool]:
+    def _find_end_now(self, before: list[SegmentFile], last: list[SegmentFile]) -> tuple[BatchBoundary, bool]:
         """Return where the last segment ends, and whether something that was seen has disappeared."""
         if not last:
-            return Place(0, 0), bool(before)
+            return BatchBoundary(0, 0), bool(before)
         with closing(OpenSegment(last[0])) as opened:
             if not before or last[0].path != before[0].path:
-                return opened.find_last_place(), last[0].base_offset < self.end.next_offset
-            is_there = opened.has(self.end)
-            return opened.find_last_place(self.end if is_there else None), not is_there
+                return opened.find_last_boundary(), last[0].base_offset < self.end.next_offset
+            is_there = opened.is_boundary(self.end)
+            return opened.find_last_boundary(self.end if is_there else None), not is_there

@@ -16,14 +16,14 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from minibroker.pipeline.directory.log_walking import iterate_batch_steps
-from minibroker.pipeline.directory.segment_files import LogView, OpenSegment, Place, SegmentFile
+from minibroker.pipeline.directory.log_walking import iterate_sound_headers
+from minibroker.pipeline.directory.segment_files import BatchBoundary, LogView, OpenSegment, SegmentFile
 from minibroker.pipeline.log_source import OffsetRange, Split
 from minibroker.storage.names import LOG_SUFFIX
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class BatchStretch:
     """Whole batches from `position` to `end_position` of a file, for the offsets from `start` to before `end`.
 
     `first_offset` is the base offset of the first batch, `last_position` the position of the last one, and
@@ -49,23 +49,23 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretches:
+class SplitStretches:
     """The `place` of a split, and the (producer id, first offset, last offset) of aborted transactions in it.
 
     `aborted` is None if uncommitted records are read too.
     """
 
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[BatchStretch, ...]
     aborted: tuple[tuple[int, int, int], ...] | None = None
 
 
-class Extent(NamedTuple):
+class SegmentExtent(NamedTuple):
     """The part of one segment that belongs to a range."""
 
     segment: SegmentFile
     size_bytes: int
-    first: Place
-    last: Place
+    first: BatchBoundary
+    last: BatchBoundary
     start: int
     end: int
 
@@ -75,7 +75,7 @@ class Extent(NamedTuple):
         return self.last.position - self.first.position
 
 
-def iterate_extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
+def iterate_extents(view: LogView, start: int, end: int) -> Iterator[SegmentExtent]:
     """Yield the extents of the offsets from `start` to before `end`, the oldest segment first. Raises `OSError`."""
     bases = [segment.base_offset for segment in view.segments]
     for index in range(max(bisect_right(bases, start) - 1, 0), bisect_left(bases, end)):
@@ -84,15 +84,15 @@ def iterate_extents(view: LogView, start: int, end: int) -> Iterator[Extent]:
         first_offset, end_offset = max(start, segment.base_offset), min(end, below)
         size_bytes = view.get_size_in_log(segment)
         with closing(OpenSegment(segment, size_bytes)) as opened:
-            first = opened.find_place_of(first_offset) if first_offset > segment.base_offset else opened.start
-            last = opened.find_place_behind(end_offset - 1, first)
+            first = opened.find_boundary_before(first_offset) if first_offset > segment.base_offset else opened.start
+            last = opened.find_boundary_behind(end_offset - 1, first)
         if last.position > first.position:
-            yield Extent(segment, size_bytes, first, last, first_offset, end_offset)
+            yield SegmentExtent(segment, size_bytes, first, last, first_offset, end_offset)
 
 
-def cut_into_stretches(found: Sequence[Extent], offsets: OffsetRange, step_bytes: int) -> list[Stretch]:
+def cut_into_stretches(extents: Sequence[SegmentExtent], offsets: OffsetRange, step_bytes: int) -> list[BatchStretch]:
     """Return stretches of at most about `step_bytes` that together cover a range's extents and offsets."""
-    whole = [stretch for extent in found for stretch in _cut_extent(extent, step_bytes)]
+    whole = [stretch for extent in extents for stretch in _cut_extent(extent, step_bytes)]
     if not whole:  # compaction has left nothing
         return []
     starts = [offsets.start, *(stretch.start for stretch in whole[1:])]
@@ -100,9 +100,9 @@ def cut_into_stretches(found: Sequence[Extent], offsets: OffsetRange, step_bytes
     return [replace(each, start=start, end=end) for each, start, end in zip(whole, starts, ends, strict=True)]
 
 
-def pack_stretches(stretches: Sequence[Stretch], offsets: OffsetRange, step_bytes: int) -> Iterator[Split]:
+def pack_stretches(stretches: Sequence[BatchStretch], offsets: OffsetRange, step_bytes: int) -> Iterator[Split]:
     """Yield the stretches of a range as splits, with small ones together up to `step_bytes`."""
-    together: list[Stretch] = []
+    together: list[BatchStretch] = []
     size_bytes = 0
     for stretch in stretches:
         if together and size_bytes + stretch.length_bytes > step_bytes:
@@ -114,11 +114,13 @@ def pack_stretches(stretches: Sequence[Stretch], offsets: OffsetRange, step_byte
         yield _make_split(together, offsets)
 
 
-def _make_split(together: Sequence[Stretch], offsets: OffsetRange) -> Split:
-    return Split(OffsetRange(offsets.partition, together[0].start, together[-1].end), Stretches(tuple(together)))
+def _make_split(stretches: Sequence[BatchStretch], offsets: OffsetRange) -> Split:
+    return Split(
+        OffsetRange(offsets.partition, stretches[0].start, stretches[-1].end), SplitStretches(tuple(stretches))
+    )
 
 
-def _cut_extent(extent: Extent, step_bytes: int) -> list[Stretch]:
+def _cut_extent(extent: SegmentExtent, step_bytes: int) -> list[BatchStretch]:
     """Cut an extent that is larger than `step_bytes` into about equal parts."""
     parts = -(-extent.length_bytes // step_bytes)
     with closing(OpenSegment(extent.segment, extent.size_bytes)) as opened:
@@ -126,24 +128,26 @@ def _cut_extent(extent: Extent, step_bytes: int) -> list[Stretch]:
         for part in range(1, parts):
             wanted = extent.first.position + extent.length_bytes * part // parts
             if wanted > places[-1].position:
-                place = opened.find_place_from(wanted, places[-1])
+                place = opened.find_boundary_from(wanted, places[-1])
                 if places[-1].position < place.position < extent.last.position:
                     places.append(place)
         places.append(extent.last)
         return [_make_stretch(opened, extent, *pair) for pair in zip(places, places[1:], strict=False)]
 
 
-def _make_stretch(opened: OpenSegment, extent: Extent, first: Place, last: Place) -> Stretch:
+def _make_stretch(
+    opened: OpenSegment, extent: SegmentExtent, first: BatchBoundary, last: BatchBoundary
+) -> BatchStretch:
     header = next(
         (
             h
-            for at, h in iterate_batch_steps(opened.file, first.position, last.position, first.next_offset)
+            for at, h in iterate_sound_headers(opened.file, first.position, last.position, first.next_offset)
             if at == first.position
         ),
         None,
     )
-    return Stretch(
-        path=extent.segment.file(LOG_SUFFIX),
+    return BatchStretch(
+        path=extent.segment.make_path(LOG_SUFFIX),
         position=first.position,
         end_position=last.position,
         start=extent.start if first is extent.first else first.next_offset,

@@ -53,7 +53,7 @@ class Producer:
     transactional: bool = False
 
 
-class Origin(NamedTuple):
+class RowsOrigin(NamedTuple):
     """The producer of the rows from `start` to the next origin. A batch has the rows of only one origin.
 
     Its last batch reaches to `last_offset`, beyond its last record, as after compaction.

@@ -13,14 +13,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from minibroker.pipeline.array_types import Int64s
-from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodeError, Origin
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodeError, RowsOrigin
 from minibroker.protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME
 
 _EMPTY = pa.scalar(b"", pa.binary())
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RowColumns:
     """Rows by column: key and value binary, times in ms (-1: none), rising offsets.
 
     `headers` is None if no row has any.
@@ -35,10 +35,10 @@ class Columns:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def slice(self, start: int, end: int) -> Columns:
+    def select_rows(self, start: int, end: int) -> RowColumns:
         """Return the rows from `start` to before `end`, without a copy."""
         headers = None if self.headers is None else self.headers.slice(start, end - start)
-        return Columns(
+        return RowColumns(
             self.key.slice(start, end - start),
             self.value.slice(start, end - start),
             self.timestamps_ms[start:end],
@@ -47,7 +47,7 @@ class Columns:
         )
 
 
-def make_columns(rows: pa.RecordBatch, base_offset: int | None) -> Columns:
+def make_row_columns(rows: pa.RecordBatch, base_offset: int | None) -> RowColumns:
     """Return the columns of rows: `key`, `value`, `timestamp` (in ms), `headers`, and `offset` without a base offset.
 
     Raises `EncodeError` for offsets that do not rise.
@@ -60,10 +60,10 @@ def make_columns(rows: pa.RecordBatch, base_offset: int | None) -> Columns:
         offsets = np.arange(base_offset, base_offset + rows.num_rows, dtype=np.int64)
     times, headers = rows.column("timestamp").to_numpy(), rows.column("headers")
     found = headers if count_headers(headers).any() else None
-    return Columns(rows.column("key"), rows.column("value"), times, offsets, found)
+    return RowColumns(rows.column("key"), rows.column("value"), times, offsets, found)
 
 
-def measure_lengths(column: pa.BinaryArray) -> Int64s:
+def measure_value_lengths(column: pa.BinaryArray) -> Int64s:
     """Return the length of each value in bytes; -1 for null."""
     lengths: Int64s = pc.binary_length(column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return lengths
@@ -93,7 +93,7 @@ MAX_OFFSET_DELTA = 2**31 - 1
 _CHUNK_BYTES = 4 << 20  # fits into the processor's caches, and limits the memory
 
 
-class Chunk(NamedTuple):
+class RowChunk(NamedTuple):
     """The rows from `start` to before `end`, and the first row of each batch, counted from `start`."""
 
     start: int
@@ -101,7 +101,7 @@ class Chunk(NamedTuple):
     starts: Int64s
 
 
-class Facts(NamedTuple):
+class BatchFacts(NamedTuple):
     """The first row of a batch, the row after its last one, and what its header needs of those between them."""
 
     start: int
@@ -113,13 +113,13 @@ class Facts(NamedTuple):
 
 
 def iterate_chunks(
-    columns: Columns, sizes: Int64s, settings: BatchSettings, origins: Sequence[Origin]
-) -> Iterator[Chunk]:
+    columns: RowColumns, sizes: Int64s, settings: BatchSettings, origins: Sequence[RowsOrigin]
+) -> Iterator[RowChunk]:
     """Yield all rows in batches, some batches at a time. `sizes` are the rows' largest sizes in bytes."""
     ends = np.cumsum(sizes)
     starts: list[int] = []
     done = 0
-    for start, end in _iterate_cuts(columns, ends, settings.batch_bytes - HEADER_BYTES, settings, origins):
+    for start, end in _iterate_batch_ranges(columns, ends, settings.batch_bytes - HEADER_BYTES, settings, origins):
         if starts and ends[end - 1] - ends[starts[0]] + sizes[starts[0]] > _CHUNK_BYTES:
             yield _make_chunk(starts, start)
             starts = []
@@ -128,26 +128,26 @@ def iterate_chunks(
     yield _make_chunk(starts, done)
 
 
-def iterate_batch_facts(columns: Columns, starts: Int64s) -> Iterator[Facts]:
+def iterate_batch_facts(columns: RowColumns, starts: Int64s) -> Iterator[BatchFacts]:
     """Yield the facts of the batches that begin at the rows `starts`, of which the first is 0."""
     ends = np.append(starts[1:], len(columns))
     times = columns.timestamps_ms
     offsets = columns.offsets[starts], columns.offsets[ends - 1]
     found = starts, ends, *offsets, times[starts], np.maximum.reduceat(times, starts)
-    return map(Facts, *(column.tolist() for column in found))
+    return map(BatchFacts, *(column.tolist() for column in found))
 
 
-def _make_chunk(starts: list[int], end: int) -> Chunk:
-    return Chunk(starts[0], end, np.array(starts, np.int64) - starts[0])
+def _make_chunk(starts: list[int], end: int) -> RowChunk:
+    return RowChunk(starts[0], end, np.array(starts, np.int64) - starts[0])
 
 
-def _iterate_cuts(
-    columns: Columns, ends: Int64s, limit_bytes: int, settings: BatchSettings, origins: Sequence[Origin]
+def _iterate_batch_ranges(
+    columns: RowColumns, ends: Int64s, limit_bytes: int, settings: BatchSettings, origins: Sequence[RowsOrigin]
 ) -> Iterator[tuple[int, int]]:
     """Yield (first row, row after the last) of each batch: as many rows as fit, but at least one."""
     most = len(columns) if settings.batch_records is None else settings.batch_records
     start = 0
-    for stop in _find_breaks(columns, settings, origins):
+    for stop in _find_batch_ends(columns, settings, origins):
         while start < stop:
             before = int(ends[start - 1]) if start else 0
             end = bisect_right(ends, before + limit_bytes, start, min(start + most, stop))
@@ -159,7 +159,7 @@ def _iterate_cuts(
             start = end
 
 
-def _find_breaks(columns: Columns, settings: BatchSettings, origins: Sequence[Origin]) -> list[int]:
+def _find_batch_ends(columns: RowColumns, settings: BatchSettings, origins: Sequence[RowsOrigin]) -> list[int]:
     """Return the rows before which a batch must end, and the end of all rows."""
     starts = [origin.start for origin in origins[1:]]
     if settings.timestamp_type != LOG_APPEND_TIME:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from minibroker.pipeline.array_types import Bools, Int64s, UInt8s, UInt64s
 from minibroker.pipeline.encode import cutting
-from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin, Producer
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Producer, RowsOrigin
 from minibroker.protocol.records.batch import (
     CRC_POSITION,
     CRC_START,
@@ -57,11 +57,11 @@ def encode_rows(
     `base_offset` on. If that is None they keep those of the column `offset`, which must rise and may have gaps. Raises
     `EncodeError`.
     """
-    return encode_origins(rows, settings, [Origin(0, producer)], base_offset)
+    return encode_rows_of_origins(rows, settings, [RowsOrigin(0, producer)], base_offset)
 
 
-def encode_origins(
-    rows: pa.RecordBatch, settings: BatchSettings, origins: Sequence[Origin], base_offset: int | None = None
+def encode_rows_of_origins(
+    rows: pa.RecordBatch, settings: BatchSettings, origins: Sequence[RowsOrigin], base_offset: int | None = None
 ) -> Iterator[EncodedBatch]:
     """Encode rows of several producers as `encode_rows` does, but much faster than with one call for each.
 
@@ -69,30 +69,30 @@ def encode_origins(
     """
     if not rows.num_rows:
         return
-    columns = cutting.make_columns(rows, base_offset)
+    columns = cutting.make_row_columns(rows, base_offset)
     blocks = None if columns.headers is None else encode_header_blocks(columns.headers)
-    sizes = bound_sizes(columns, blocks)
-    writer = _Writer(columns, settings, origins)
+    sizes = compute_max_record_sizes(columns, blocks)
+    writer = _BatchWriter(columns, settings, origins)
     for chunk in cutting.iterate_chunks(columns, sizes, settings, origins):
         start, end, starts = chunk
-        some = None if blocks is None else blocks.slice(start, end)
-        payloads = encode_records(columns.slice(start, end), some, starts)
-        yield from writer.batches(chunk, payloads)
+        some = None if blocks is None else blocks.select_rows(start, end)
+        payloads = encode_records(columns.select_rows(start, end), some, starts)
+        yield from writer.make_batches(chunk, payloads)
 
 
-class _Writer:
+class _BatchWriter:
     """Puts headers before the records of batches, and compresses them. Batches must be in order."""
 
-    def __init__(self, columns: cutting.Columns, settings: BatchSettings, origins: Sequence[Origin]) -> None:
+    def __init__(self, columns: cutting.RowColumns, settings: BatchSettings, origins: Sequence[RowsOrigin]) -> None:
         self._columns = columns
         self._settings = settings
         self._origins = origins
         self._next = 0  # the index of the next origin
         self._attributes = settings.codec | (TIMESTAMP_TYPE_BIT if settings.timestamp_type == LOG_APPEND_TIME else 0)
 
-    def batches(self, chunk: cutting.Chunk, payloads: Iterator[memoryview]) -> Iterator[EncodedBatch]:
+    def make_batches(self, chunk: cutting.RowChunk, payloads: Iterator[memoryview]) -> Iterator[EncodedBatch]:
         """Yield the batches of a chunk."""
-        facts = cutting.iterate_batch_facts(self._columns.slice(chunk.start, chunk.end), chunk.starts)
+        facts = cutting.iterate_batch_facts(self._columns.select_rows(chunk.start, chunk.end), chunk.starts)
         for (start, end, base_offset, last_offset, *times), records in zip(facts, payloads, strict=True):
             origin = self._find_origin(chunk.start + start)
             last_offset = self._find_last_offset(origin, chunk.start + end, base_offset, last_offset)
@@ -101,13 +101,13 @@ class _Writer:
             data = self._assemble_batch(fields, records)
             yield EncodedBatch(data, end - start)
 
-    def _find_origin(self, start: int) -> Origin:
+    def _find_origin(self, start: int) -> RowsOrigin:
         """Return the origin of the batch that begins with the row `start`."""
         while self._next < len(self._origins) and self._origins[self._next].start <= start:
             self._next += 1
         return self._origins[self._next - 1]
 
-    def _find_last_offset(self, origin: Origin, end: int, base_offset: int, last_offset: int) -> int:
+    def _find_last_offset(self, origin: RowsOrigin, end: int, base_offset: int, last_offset: int) -> int:
         """Return the last offset of a batch that ends before the row `end`. Raises `EncodeError`."""
         limit = self._origins[self._next].start if self._next < len(self._origins) else len(self._columns)
         if origin.last_offset is None or end != limit:
@@ -116,13 +116,13 @@ class _Writer:
             raise EncodeError(f"a batch whose last record has offset {last_offset} cannot end at {origin.last_offset}")
         return min(origin.last_offset, base_offset + cutting.MAX_OFFSET_DELTA)
 
-    def _compute_sequence(self, origin: Origin, base_offset: int) -> int:
+    def _compute_sequence(self, origin: RowsOrigin, base_offset: int) -> int:
         first = origin.producer.base_sequence
         if first < 0:
             return -1
         return (first + base_offset - int(self._columns.offsets[origin.start])) & MAX_SEQUENCE
 
-    def _assemble_batch(self, fields: tuple[Origin, int, int, list[int], int, int], records: memoryview) -> bytes:
+    def _assemble_batch(self, fields: tuple[RowsOrigin, int, int, list[int], int, int], records: memoryview) -> bytes:
         origin, base_offset, last_delta, times, sequence, count = fields
         producer = origin.producer
         attributes = self._attributes | (TRANSACTIONAL_BIT if producer.transactional else 0)
@@ -142,7 +142,7 @@ class HeaderBlocks(NamedTuple):
     data: pa.BinaryArray
     sizes: Int64s
 
-    def slice(self, start: int, end: int) -> HeaderBlocks:
+    def select_rows(self, start: int, end: int) -> HeaderBlocks:
         """Return the blocks of the rows from `start` to before `end`."""
         return HeaderBlocks(self.data.slice(start, end - start), self.sizes[start:end])
 
@@ -155,9 +155,9 @@ def encode_header_blocks(headers: pa.ListArray) -> HeaderBlocks:
     counts = cutting.count_headers(headers)
     keys, values = _flatten_headers(headers)
     joined = cutting.join_columns(
-        encode_varint_rows([encode_zigzag(cutting.measure_lengths(keys))]),
+        encode_varint_rows([encode_zigzag(cutting.measure_value_lengths(keys))]),
         keys,
-        encode_varint_rows([encode_zigzag(cutting.measure_lengths(values))]),
+        encode_varint_rows([encode_zigzag(cutting.measure_value_lengths(values))]),
         values,
     )
     ends = np.zeros(len(counts) + 1, np.int64)
@@ -166,7 +166,7 @@ def encode_header_blocks(headers: pa.ListArray) -> HeaderBlocks:
     blocks = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), joined.buffers()[2]])
     numbers = encode_zigzag(counts)
     return HeaderBlocks(
-        cutting.join_columns(encode_varint_rows([numbers]), blocks), measure_varints(numbers) + np.diff(offsets)
+        cutting.join_columns(encode_varint_rows([numbers]), blocks), measure_varint_sizes(numbers) + np.diff(offsets)
     )
 
 
@@ -178,33 +178,36 @@ def _flatten_headers(headers: pa.ListArray) -> tuple[pa.BinaryArray, pa.BinaryAr
     return keys.cast(pa.binary()), values.cast(pa.binary())
 
 
-def bound_sizes(columns: cutting.Columns, blocks: HeaderBlocks | None) -> Int64s:
+def compute_max_record_sizes(columns: cutting.RowColumns, blocks: HeaderBlocks | None) -> Int64s:
     """Return the largest size of each row as a record in any batch, in bytes. Raises `EncodeError` from 2 GiB on."""
     span = int(columns.offsets[-1] - columns.offsets[0])
     times = columns.timestamps_ms
     time_span = int(times.max()) - int(times.min())
-    deltas = measure_varint(2 * min(span, 2**31 - 1)) + measure_varint(2 * min(time_span, 2**63 - 1))
-    bodies = _measure_sizes(cutting.measure_lengths(columns.key)) + _measure_sizes(
-        cutting.measure_lengths(columns.value)
+    deltas = measure_varint_size(2 * min(span, 2**31 - 1)) + measure_varint_size(2 * min(time_span, 2**63 - 1))
+    bodies = _measure_field_sizes(cutting.measure_value_lengths(columns.key)) + _measure_field_sizes(
+        cutting.measure_value_lengths(columns.value)
     )
     bodies += deltas + 1 + (1 if blocks is None else blocks.sizes)
-    sizes = bodies + measure_varints(encode_zigzag(bodies))
+    sizes = bodies + measure_varint_sizes(encode_zigzag(bodies))
     if sizes.max() > _MAX_PAYLOAD_BYTES:
         raise EncodeError(f"a record of {sizes.max()} bytes: a batch holds less than 2 GiB")
     return sizes
 
 
-def encode_records(columns: cutting.Columns, blocks: HeaderBlocks | None, starts: Int64s) -> Iterator[memoryview]:
+def encode_records(columns: cutting.RowColumns, blocks: HeaderBlocks | None, starts: Int64s) -> Iterator[memoryview]:
     """Return the records of each of the batches that begin at the rows `starts`, of which the first is 0."""
     counts = np.diff(starts, append=len(columns))
     timestamp_deltas = encode_zigzag(columns.timestamps_ms - np.repeat(columns.timestamps_ms[starts], counts))
     offset_deltas = encode_zigzag(columns.offsets - np.repeat(columns.offsets[starts], counts))
-    key_lengths, value_lengths = cutting.measure_lengths(columns.key), cutting.measure_lengths(columns.value)
+    key_lengths, value_lengths = (
+        cutting.measure_value_lengths(columns.key),
+        cutting.measure_value_lengths(columns.value),
+    )
     bodies = (
-        measure_varints(timestamp_deltas)
-        + measure_varints(offset_deltas)
-        + _measure_sizes(key_lengths)
-        + _measure_sizes(value_lengths)
+        measure_varint_sizes(timestamp_deltas)
+        + measure_varint_sizes(offset_deltas)
+        + _measure_field_sizes(key_lengths)
+        + _measure_field_sizes(value_lengths)
     )
     bodies += 1 + (1 if blocks is None else blocks.sizes)
     head = [np.zeros(len(columns), np.uint64), timestamp_deltas, offset_deltas, encode_zigzag(key_lengths)]
@@ -220,9 +223,9 @@ def encode_records(columns: cutting.Columns, blocks: HeaderBlocks | None, starts
     return (data[start:end] for start, end in pairwise([*offsets[starts].tolist(), int(offsets[-1])]))
 
 
-def _measure_sizes(lengths: Int64s) -> Int64s:
+def _measure_field_sizes(lengths: Int64s) -> Int64s:
     """Return the sizes of keys or values of these lengths (-1: null) with their length before them."""
-    return measure_varints(encode_zigzag(lengths)) + np.maximum(lengths, 0)
+    return measure_varint_sizes(encode_zigzag(lengths)) + np.maximum(lengths, 0)
 
 
 def encode_zigzag(values: Int64s) -> UInt64s:
@@ -230,15 +233,15 @@ def encode_zigzag(values: Int64s) -> UInt64s:
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
 
-def measure_varints(numbers: UInt64s) -> Int64s:
+def measure_varint_sizes(numbers: UInt64s) -> Int64s:
     """Return the size of each number as a varint: 1 to 10 bytes."""
     sizes = np.ones(len(numbers), np.int64)
-    for size in range(1, _find_width(numbers)):
+    for size in range(1, _find_widest_varint(numbers)):
         sizes += numbers >= np.uint64(1 << _VARINT_BITS * size)
     return sizes
 
 
-def measure_varint(number: int) -> int:
+def measure_varint_size(number: int) -> int:
     """Return the size of an unsigned number as a varint, in bytes."""
     return max(1, -(-number.bit_length() // _VARINT_BITS))
 
@@ -249,7 +252,7 @@ def encode_varint_rows(columns: Sequence[UInt64s]) -> pa.BinaryArray:
     They are written into a table with the longest row's size for each row; then the used bytes are taken out of it.
     """
     count = len(columns[0])
-    widths = [_find_width(column) for column in columns]
+    widths = [_find_widest_varint(column) for column in columns]
     table = np.empty((count, sum(widths)), np.uint8)
     used = np.ones(table.shape, np.bool_)
     at = 0
@@ -262,8 +265,8 @@ def encode_varint_rows(columns: Sequence[UInt64s]) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _find_width(numbers: UInt64s) -> int:
-    return measure_varint(int(numbers.max())) if len(numbers) else 1
+def _find_widest_varint(numbers: UInt64s) -> int:
+    return measure_varint_size(int(numbers.max())) if len(numbers) else 1
 
 
 def _write_varints(numbers: UInt64s, table: UInt8s, used: Bools) -> None:

@@ -10,11 +10,11 @@ from types import TracebackType
 from typing import Any
 
 from minibroker.pipeline.directory.cluster_metadata import read_metadata
-from minibroker.pipeline.engines import Engine, Here
+from minibroker.pipeline.engines import Engine, LocalEngine
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from minibroker.pipeline.rewriting.segment_rewriting import NewSegment, SegmentRewriter, SegmentTask
-from minibroker.pipeline.rewriting.topic_configs import Change, list_changes
-from minibroker.pipeline.rewriting.workspace import Plan, Workspace, make_plan
+from minibroker.pipeline.rewriting.topic_configs import ConfigChange, list_config_changes
+from minibroker.pipeline.rewriting.workspace import RewritePlan, RewriteWorkspace, make_plan
 from minibroker.storage.directories.log_directory import LOCK
 from minibroker.storage.files import Disk
 
@@ -37,7 +37,7 @@ class TopicSpace:
         """The new size relative to the old one, or None without an old one."""
         return self.bytes_after / self.bytes_before if self.bytes_before else None
 
-    def add(self, segment: NewSegment) -> None:
+    def add_segment(self, segment: NewSegment) -> None:
         """Add a segment."""
         self.segments += 1
         self.batches += segment.batch_count
@@ -48,13 +48,13 @@ class TopicSpace:
 
 
 @dataclass(frozen=True)
-class Report:
+class RewriteReport:
     """The topics that were rewritten, the logs that were copied, and the configs to set on a broker."""
 
     target: str
     topics: Sequence[TopicSpace]
     copied: Sequence[str]
-    configs: Sequence[Change]
+    configs: Sequence[ConfigChange]
 
     @property
     def total(self) -> TopicSpace:
@@ -72,13 +72,13 @@ class Report:
         }
 
 
-def parse_report(target: str, parsed: Mapping[str, Any]) -> Report:
+def parse_report(target: str, parsed: Mapping[str, Any]) -> RewriteReport:
     """Return the report about `target` from `Report.as_json`."""
     topics = [
         TopicSpace(**{name: value for name, value in each.items() if name != "ratio"}) for each in parsed["topics"]
     ]
-    configs = [Change(**each) for each in parsed["configs"]]
-    return Report(target, topics, tuple(parsed["copied"]), configs)
+    configs = [ConfigChange(**each) for each in parsed["configs"]]
+    return RewriteReport(target, topics, tuple(parsed["copied"]), configs)
 
 
 def measure_space(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) -> list[TopicSpace]:
@@ -88,11 +88,11 @@ def measure_space(segments: Iterable[tuple[SegmentTask, Sequence[NewSegment]]]) 
         space = found.setdefault(task.topic, TopicSpace(task.topic))
         space.partitions += task.is_last
         for segment in written:
-            space.add(segment)
+            space.add_segment(segment)
     return [found[topic] for topic in sorted(found)]
 
 
-class Rewriting:
+class DirectoryRewriting:
     """A rewriting from `source`, which no broker may write to, to `target`, which is created.
 
     It is a context manager. Methods raise `RewriteError` and `OSError`.
@@ -104,22 +104,22 @@ class Rewriting:
             raise RewriteError("neither of the two directories may be within the other one")
         self.settings = settings
         self._topics = topics
-        self._workspace = Workspace(self.target)
+        self._workspace = RewriteWorkspace(self.target)
         self._locks = ExitStack()
-        self._plan: Plan | None = None
-        self.finished: Report | None = None  # the report of an earlier run that has done all of it
+        self._plan: RewritePlan | None = None
+        self.finished: RewriteReport | None = None  # the report of an earlier run that has done all of it
 
-    def __enter__(self) -> Rewriting:
+    def __enter__(self) -> DirectoryRewriting:
         """Lock both directories."""
         try:
             self._lock_source()
             self._plan = make_plan(self.source, self._topics)
-            done = self._workspace.read_finished(self._plan, self.settings)
+            done = self._workspace.read_report_if_finished(self._plan, self.settings)
             if done is not None:
                 self.finished = parse_report(self.target, done)
                 return self
-            self._locks.callback(self._workspace.lock().close)
-            self._workspace.begin(self._plan, self.settings)
+            self._locks.callback(self._workspace.lock_target().close)
+            self._workspace.begin_run(self._plan, self.settings)
         except BaseException:
             self._locks.close()
             raise
@@ -131,14 +131,14 @@ class Rewriting:
         self._locks.close()
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> RewritePlan:
         """The plan of what to do."""
         assert self._plan is not None
         return self._plan
 
-    def list_left_segments(self) -> list[SegmentTask]:
+    def list_unfinished_segments(self) -> list[SegmentTask]:
         """Return the segments that are not done yet, the largest first."""
-        finished = {log for log in self.plan.logs if os.path.exists(f"{self.target}/{log}")}
+        finished = {log for log in self.plan.segments_by_log if os.path.exists(f"{self.target}/{log}")}
         tasks = [
             task
             for task in self.plan.tasks
@@ -146,21 +146,21 @@ class Rewriting:
         ]
         return sorted(tasks, key=lambda task: -task.size_bytes)
 
-    def finish(self) -> Report:
+    def finish(self) -> RewriteReport:
         """Complete the directory after all segments are done, and return the report."""
         plan, workspace = self.plan, self._workspace
         segments = [(task, workspace.read_finished_segments(task) or []) for task in plan.tasks]
         missing = next((task for task, written in segments if not written), None)
         if missing is not None:
             raise RewriteError(f"{missing.log}: the segment of offset {missing.base_offset} is not done")
-        for log in plan.logs:
+        for log in plan.segments_by_log:
             workspace.finish_log(plan, log)
         for log in plan.copied:
             workspace.copy_log(plan, log)
-        workspace.copy_files(plan)
-        configs = list_changes(read_metadata(self.source).configs, plan.topics, self.settings)
-        report = Report(self.target, measure_space(segments), plan.copied, configs)
-        workspace.end(plan, self.settings, report.as_json())
+        workspace.copy_other_files(plan)
+        configs = list_config_changes(read_metadata(self.source).configs, plan.topics, self.settings)
+        report = RewriteReport(self.target, measure_space(segments), plan.copied, configs)
+        workspace.finish_run(plan, self.settings, report.as_json())
         return report
 
     def _lock_source(self) -> None:
@@ -184,14 +184,14 @@ class SegmentRewriting:
 
     def __call__(self, task: SegmentTask) -> list[NewSegment]:
         """Return the new segments. Raises `RewriteError`, `CorruptData`, `OSError`."""
-        workspace = Workspace(self.target)
+        workspace = RewriteWorkspace(self.target)
         done = workspace.read_finished_segments(task)
         if done is not None:
             return done
-        disk, work = Disk(), workspace.begin_attempt()
+        disk, work = Disk(), workspace.make_work_directory()
         try:
-            written = SegmentRewriter(task, self.source, work, self.settings).run()
-            workspace.take(task, work, written)
+            written = SegmentRewriter(task, self.source, work, self.settings).rewrite_segment()
+            workspace.move_finished_files(task, work, written)
         except BaseException:
             disk.remove_tree(work)
             raise
@@ -200,19 +200,19 @@ class SegmentRewriting:
 
 def rewrite_directory(
     source: str, target: str, settings: RewriteSettings, topics: Collection[str] = (), engine: Engine | None = None
-) -> Report:
+) -> RewriteReport:
     """Rewrite a log directory that no broker uses: these topics, or all but the internal ones. All else is copied.
 
     A call after an interrupted one continues it, one after a finished one does nothing. Raises `RewriteError`,
     `CorruptData`, `CorruptBatch`, `OSError`.
     """
-    with Rewriting(source, target, settings, topics) as rewriting:
-        return rewriting.finished or rewrite_begun(rewriting, engine or Here())
+    with DirectoryRewriting(source, target, settings, topics) as rewriting:
+        return rewriting.finished or finish_rewriting(rewriting, engine or LocalEngine())
 
 
-def rewrite_begun(rewriting: Rewriting, engine: Engine) -> Report:
+def finish_rewriting(rewriting: DirectoryRewriting, engine: Engine) -> RewriteReport:
     """Do the rest of a rewriting whose directories are checked and locked. Raises what `rewrite_directory` raises."""
     work = SegmentRewriting(rewriting.source, rewriting.target, rewriting.settings)
-    for _ in engine.run(work, rewriting.list_left_segments()):
+    for _ in engine.run_on_items(work, rewriting.list_unfinished_segments()):
         pass  # what was written is in the directory, which may have more from an earlier run
     return rewriting.finish()

@@ -37,7 +37,7 @@ class RewriteSettings:
         BatchSettings(self.codec or Compression.NONE, self.level)
 
 
-class Way(Enum):
+class RewriteWay(Enum):
     """How a batch is rewritten."""
 
     COPY = "its bytes stay"
@@ -46,31 +46,31 @@ class Way(Enum):
     JOIN = "its records are batched again, with those of its neighbours"
 
 
-class Target(NamedTuple):
+class TargetForm(NamedTuple):
     """The form that one batch gets, and how."""
 
-    way: Way
+    way: RewriteWay
     codec: Compression
 
 
-def choose_target(header: BatchHeader, settings: RewriteSettings) -> Target:
+def choose_target(header: BatchHeader, settings: RewriteSettings) -> TargetForm:
     """Return the target of a batch by its header."""
     codec = Compression(header.compression) if settings.codec is None else settings.codec
     is_same = codec == header.compression and (settings.level is None or not codec)
-    return Target(_choose_rewrite_way(header, is_same, settings), codec)
+    return TargetForm(_choose_rewrite_way(header, is_same, settings), codec)
 
 
-def _choose_rewrite_way(header: BatchHeader, is_same: bool, settings: RewriteSettings) -> Way:
+def _choose_rewrite_way(header: BatchHeader, is_same: bool, settings: RewriteSettings) -> RewriteWay:
     if header.magic < MAGIC:
-        return Way.JOIN if settings.batch_bytes or not header.compression else Way.ALONE
+        return RewriteWay.JOIN if settings.batch_bytes or not header.compression else RewriteWay.ALONE
     if header.is_control or header.record_count == 0:
-        return Way.COPY
+        return RewriteWay.COPY
     if settings.batch_bytes and not header.attributes & DELETE_HORIZON_BIT:
-        return Way.JOIN
-    return Way.COPY if is_same else Way.RECODE
+        return RewriteWay.JOIN
+    return RewriteWay.COPY if is_same else RewriteWay.RECODE
 
 
-class Run(NamedTuple):
+class ProducerRun(NamedTuple):
     """What batches must share, beside their target, to be joined."""
 
     leader_epoch: int
@@ -79,10 +79,10 @@ class Run(NamedTuple):
     is_transactional: bool
 
 
-def get_run(header: BatchHeader, leader_epoch: int) -> Run:
+def make_producer_run(header: BatchHeader, leader_epoch: int) -> ProducerRun:
     """Return what the batch shares with others. `leader_epoch` is its offset's; an old format does not have it."""
     epoch = header.partition_leader_epoch if header.magic == MAGIC else leader_epoch
-    return Run(epoch, header.producer_id, header.producer_epoch, header.is_transactional)
+    return ProducerRun(epoch, header.producer_id, header.producer_epoch, header.is_transactional)
 
 
 def continues_sequence(before: BatchHeader, after: BatchHeader) -> bool:

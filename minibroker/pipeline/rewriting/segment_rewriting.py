@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.rewriting.batch_conversion import Converter, Source, Written
+from minibroker.pipeline.rewriting.batch_conversion import BatchConverter, RewrittenBatch, SourceBatch
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings, choose_target
 from minibroker.protocol.errors import CorruptBatch, KafkaError
 from minibroker.storage import names
@@ -34,7 +34,7 @@ GROWTH = 8
 BUFFER_BYTES = 1 << 20
 LOG_SETTINGS = LogSettings()
 
-EpochAt = Callable[[int], int]
+FindEpochAt = Callable[[int], int]
 
 
 @dataclass(frozen=True)
@@ -69,43 +69,45 @@ class NewSegment(NamedTuple):
 class SegmentRewriter:
     """Rewrites one segment of the log directory `source`, into the existing directory `work`."""
 
-    def __init__(self, task: SegmentTask, source: str, work: str, settings: RewriteSettings) -> None:
+    def __init__(self, task: SegmentTask, source: str, work_directory: str, settings: RewriteSettings) -> None:
         self._task = task
         self._disk = Disk()
         self._directory = f"{source}/{task.log}"
         self._path = f"{self._directory}/{names.make_segment_name(task.base_offset)}{names.LOG_SUFFIX}"
-        self._work = work
+        self._work = work_directory
         self._settings = settings
         self._lost_bytes = 0
-        self._output = _Output(self._disk, work, self._read_aborted(), self._disk.get_modified_ms(self._path))
+        self._output = _SegmentsWriter(
+            self._disk, work_directory, self._read_aborted_transactions(), self._disk.get_modified_ms(self._path)
+        )
 
-    def run(self) -> list[NewSegment]:
+    def rewrite_segment(self) -> list[NewSegment]:
         """Write the new segments and return them; mostly there is one.
 
         Raises `RewriteError` with topic, partition and offset, `CorruptData`, `OSError`.
         """
         task = self._task
-        converter = Converter(
+        converter = BatchConverter(
             TopicPartition(task.topic, task.partition), self._path, self._settings, self._make_epoch_finder()
         )
-        self._output.begin(task.base_offset, limit_bytes=max(task.size_bytes, LOG_SETTINGS.segment_bytes))
-        chunk: list[Source] = []
+        self._output.begin_segment(task.base_offset, limit_bytes=max(task.size_bytes, LOG_SETTINGS.segment_bytes))
+        chunk: list[SourceBatch] = []
         chunk_bytes, limit_bytes = 0, FIRST_CHUNK_BYTES
         for batch in self._iterate_sound_batches():
-            chunk.append(Source(batch.header, batch.data, choose_target(batch.header, self._settings)))
+            chunk.append(SourceBatch(batch.header, batch.data, choose_target(batch.header, self._settings)))
             chunk_bytes += len(batch.data)
             if chunk_bytes >= limit_bytes:
                 self._write_chunk(converter, chunk)
                 chunk, chunk_bytes = [], 0
                 limit_bytes = min(CHUNK_BYTES, GROWTH * limit_bytes, int(DECODED_BYTES / converter.expansion))
         self._write_chunk(converter, chunk)
-        first, *others = self._output.finish()
+        first, *others = self._output.finish_segments()
         return [first._replace(source_bytes=task.size_bytes, lost_bytes=self._lost_bytes), *others]
 
-    def _write_chunk(self, converter: Converter, chunk: list[Source]) -> None:
+    def _write_chunk(self, converter: BatchConverter, chunk: list[SourceBatch]) -> None:
         try:
-            for written in converter.convert(chunk):
-                self._output.add(written)
+            for written in converter.convert_batches(chunk):
+                self._output.write_batch(written)
         except KafkaError as error:
             offset = chunk[0].header.base_offset
             raise RewriteError(f"{self._path}: records from offset {offset} on cannot be read: {error}") from error
@@ -124,29 +126,29 @@ class SegmentRewriter:
                     raise RewriteError(str(error)) from error
                 self._lost_bytes = size_bytes - position
 
-    def _make_epoch_finder(self) -> EpochAt:
+    def _make_epoch_finder(self) -> FindEpochAt:
         path = f"{self._directory}/{LEADER_EPOCH_CHECKPOINT}"
         if not self._disk.exists(path):
             return LeaderEpochs().find_epoch_at
         return LeaderEpochs(parse_leader_epochs(DISK.read_whole(path))).find_epoch_at
 
-    def _read_aborted(self) -> list[AbortedTransaction]:
+    def _read_aborted_transactions(self) -> list[AbortedTransaction]:
         """Return the aborted transactions in the segment's index. Raises `CorruptIndex`, `OSError`."""
         path = self._path.removesuffix(names.LOG_SUFFIX) + names.TRANSACTION_INDEX_SUFFIX
         return list(decode_aborted_transactions(DISK.read_whole(path))) if self._disk.exists(path) else []
 
 
-class _Output:
+class _SegmentsWriter:
     """The new segments of a segment. Another one begins if one would be too large."""
 
-    def __init__(self, disk: Disk, work: str, aborted: list[AbortedTransaction], modified_ms: int) -> None:
+    def __init__(self, disk: Disk, work_directory: str, aborted: list[AbortedTransaction], modified_ms: int) -> None:
         self._disk = disk
-        self._work = work
+        self._work = work_directory
         self._aborted = aborted
         self._modified_ms = modified_ms
         self._done: list[NewSegment] = []
 
-    def begin(self, base_offset: int, limit_bytes: int) -> None:
+    def begin_segment(self, base_offset: int, limit_bytes: int) -> None:
         """Begin the first or another segment."""
         self._limit_bytes = limit_bytes
         self._base_offset = self._next_offset = base_offset
@@ -154,22 +156,22 @@ class _Output:
         self._path = f"{self._work}/{names.make_segment_name(base_offset)}"
         self._writer = SegmentWriter(self._disk, self._path, base_offset, LOG_SETTINGS, BUFFER_BYTES)
 
-    def add(self, written: Written) -> None:
+    def write_batch(self, batch: RewrittenBatch) -> None:
         """Write a batch."""
-        header, data = written
+        header, data = batch
         is_full = self._writer.size_bytes + len(data) > self._limit_bytes
         is_far = header.last_offset - self._base_offset > MAX_RELATIVE_OFFSET
         if self._writer.size_bytes and (is_full or is_far):
             is_next_far = header.last_offset - self._next_offset > MAX_RELATIVE_OFFSET
             base_offset = header.base_offset if is_next_far else self._next_offset
             self._finish_segment(base_offset)
-            self.begin(base_offset, self._limit_bytes)
+            self.begin_segment(base_offset, self._limit_bytes)
         self._writer.add_batch(header, data)
         self._next_offset = header.next_offset
         self._batches += 1
         self._records += header.record_count
 
-    def finish(self) -> list[NewSegment]:
+    def finish_segments(self) -> list[NewSegment]:
         """End the last segment. Return all that were written."""
         self._finish_segment(None)
         return self._done

@@ -15,7 +15,7 @@ FORMAT, CODEC = "message.format.version", "compression.type"
 VERSION = "3.0"  # which stands for all with format 2
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """A config of a topic that should get another value."""
 
     topic: str
@@ -23,19 +23,19 @@ class Change(NamedTuple):
     value: str
 
 
-def list_changes(configs: Configs, topics: Iterable[str], settings: RewriteSettings) -> list[Change]:
+def list_config_changes(configs: Configs, topics: Iterable[str], settings: RewriteSettings) -> list[ConfigChange]:
     """Return the configs that the rewritten topics need, as later appends follow them.
 
     A codec is named only if one was set before: by default producers choose.
     """
-    found: list[Change] = []
+    found: list[ConfigChange] = []
     for topic in topics:
         known = configs.get(topic, {})
         if parse_message_format(known.get(FORMAT, VERSION)) < MAGIC:
-            found.append(Change(topic, FORMAT, VERSION))
+            found.append(ConfigChange(topic, FORMAT, VERSION))
         if settings.codec is not None and known.get(CODEC, "producer") != "producer":
             wanted = "uncompressed" if settings.codec == Compression.NONE else settings.codec.name.lower()
-            found += [Change(topic, CODEC, wanted)] if known[CODEC] != wanted else []
+            found += [ConfigChange(topic, CODEC, wanted)] if known[CODEC] != wanted else []
     return found
 
 

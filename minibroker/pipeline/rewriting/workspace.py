@@ -40,7 +40,7 @@ from minibroker.storage.recovery.failed_sync import FAILED_SYNC
 
 
 @dataclass(frozen=True)
-class Plan:
+class RewritePlan:
     """The segments to rewrite, the logs to copy, the files beside them.
 
     `is_clean` is whether the last stop was clean.
@@ -54,7 +54,7 @@ class Plan:
     digest: str
 
     @property
-    def logs(self) -> dict[str, list[SegmentTask]]:
+    def segments_by_log(self) -> dict[str, list[SegmentTask]]:
         """The segments of each log that is rewritten, by the name of its directory."""
         return {log: list(tasks) for log, tasks in groupby(self.tasks, key=lambda task: task.log)}
 
@@ -67,7 +67,7 @@ class Plan:
 FINISHED = ".rewritten"  # in the target of a rewriting: its plan and report
 
 
-def make_plan(source: str, topics: Collection[str] = ()) -> Plan:
+def make_plan(source: str, topics: Collection[str] = ()) -> RewritePlan:
     """Return the plan for the log directory `source`: rewrite these topics, or all but internal ones.
 
     Raises `RewriteError` for unknown and internal topics, and if a broker must start on the directory first.
@@ -87,7 +87,7 @@ def make_plan(source: str, topics: Collection[str] = ()) -> Plan:
             tasks += _make_tasks(disk, f"{source}/{each}", *each, segments, is_clean)
         else:
             copied.append(str(each))
-    return Plan(
+    return RewritePlan(
         source, tuple(tasks), tuple(copied), _list_files(disk, source), is_clean, _compute_digest(source, tasks)
     )
 
@@ -153,7 +153,7 @@ OTHERS = {
 }
 
 
-class Workspace:
+class RewriteWorkspace:
     """The directory `target` of a plan. It can be pickled. Methods raise `OSError`."""
 
     def __init__(self, target: str) -> None:
@@ -163,7 +163,7 @@ class Workspace:
 
     # --- the beginning ----------------------------------------------------------------------------
 
-    def read_finished(self, plan: Plan, settings: RewriteSettings) -> dict[str, Any] | None:
+    def read_report_if_finished(self, plan: RewritePlan, settings: RewriteSettings) -> dict[str, Any] | None:
         """Return the report of a finished run of this plan as JSON, None if there is none.
 
         Raises `RewriteError` if another rewriting is finished here.
@@ -172,11 +172,11 @@ class Workspace:
         if disk.exists(f"{self._state}/plan.json") or not disk.exists(f"{self.target}/{FINISHED}"):
             return None
         found = json.loads(disk.read_whole(f"{self.target}/{FINISHED}"))
-        self._require_same(found["plan"], _describe_run(plan, settings), "remove the directory")
+        self._require_same_run(found["plan"], _describe_run(plan, settings), "remove the directory")
         report: dict[str, Any] = found["report"]
         return report
 
-    def lock(self) -> File:
+    def lock_target(self) -> File:
         """Create the directory, or check that it is ours or empty. Lock out brokers and other runs.
 
         Raises `RewriteError` for a directory with content that is not from a rewriting.
@@ -192,12 +192,12 @@ class Workspace:
             raise RewriteError(f"{self.target} is in use by another process")
         return lock
 
-    def begin(self, plan: Plan, settings: RewriteSettings) -> None:
+    def begin_run(self, plan: RewritePlan, settings: RewriteSettings) -> None:
         """Write down the plan. Raises `RewriteError` if another rewriting has done something here."""
         path = f"{self._state}/plan.json"
         said = _describe_run(plan, settings)
         if self._disk.exists(path) and self._has_begun():
-            self._require_same(
+            self._require_same_run(
                 json.loads(self._disk.read_whole(path)), said, "finish that one, or remove the directory"
             )
             self._disk.remove_tree(f"{self._state}/work")
@@ -206,9 +206,9 @@ class Workspace:
             self._disk.make_directory(f"{self._state}/{name}")
         self._disk.write_whole(path, json.dumps(said, indent=1).encode(), sync=True)
 
-    def _require_same(self, found: Mapping[str, Any], said: Mapping[str, Any], remedy: str) -> None:
-        for name, value in said.items():
-            if found.get(name) != value:
+    def _require_same_run(self, stored: Mapping[str, Any], expected: Mapping[str, Any], remedy: str) -> None:
+        for name, value in expected.items():
+            if stored.get(name) != value:
                 raise RewriteError(f"{self.target} has {OTHERS[name]}: {remedy}")
 
     def _has_begun(self) -> bool:
@@ -225,51 +225,51 @@ class Workspace:
             return None
         return [NewSegment(*fields) for fields in json.loads(self._disk.read_whole(path))]
 
-    def begin_attempt(self) -> str:
+    def make_work_directory(self) -> str:
         """Create and return a directory for the files of one attempt at a segment."""
         path = f"{self._state}/work/{uuid4().hex}"
         self._disk.make_directory(path)
         return path
 
-    def take(self, task: SegmentTask, work: str, segments: list[NewSegment]) -> None:
+    def move_finished_files(self, task: SegmentTask, work_directory: str, segments: list[NewSegment]) -> None:
         """Move the finished files of an attempt to those of the log, then note that."""
-        directory = self._log_path(task.log)
+        directory = self._make_log_path(task.log)
         self._disk.make_directory(directory)
-        for name in self._disk.list_names(work):
-            self._disk.rename(f"{work}/{name}", f"{directory}/{name}")
+        for name in self._disk.list_names(work_directory):
+            self._disk.rename(f"{work_directory}/{name}", f"{directory}/{name}")
         self._disk.sync_directory(directory)
-        said = f"{work}/done"
+        said = f"{work_directory}/done"
         self._disk.write_whole(said, json.dumps(segments).encode(), sync=True)
         self._disk.rename(said, self._make_done_path(task))
-        self._disk.remove_tree(work)
+        self._disk.remove_tree(work_directory)
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def finish_log(self, plan: Plan, log: str) -> None:
+    def finish_log(self, plan: RewritePlan, log: str) -> None:
         """Give a log whose segments are all done its other files, then its name. Do nothing if it has that."""
         if self._disk.exists(f"{self.target}/{log}"):
             return
-        path = self._log_path(log)
+        path = self._make_log_path(log)
         for name in self._disk.list_names(f"{plan.source}/{log}"):
             if name in KEPT or name.endswith(file_names.SNAPSHOT_SUFFIX):
                 self._copy_file(f"{plan.source}/{log}/{name}", f"{path}/{name}")
         self._write_log_name(path, log)
 
-    def copy_log(self, plan: Plan, log: str) -> None:
+    def copy_log(self, plan: RewritePlan, log: str) -> None:
         """Copy a log as it is, unless that is done."""
         if self._disk.exists(f"{self.target}/{log}"):
             return
-        path = self._log_path(log)
+        path = self._make_log_path(log)
         self._disk.remove_tree(path)
         shutil.copytree(f"{plan.source}/{log}", path)
         self._write_log_name(path, log)
 
-    def copy_files(self, plan: Plan) -> None:
+    def copy_other_files(self, plan: RewritePlan) -> None:
         """Copy the files beside the logs: identity and checkpoints, which are valid here too."""
         for name in plan.files:
             self._copy_file(f"{plan.source}/{name}", f"{self.target}/{name}")
 
-    def end(self, plan: Plan, settings: RewriteSettings, report: Mapping[str, Any]) -> None:
+    def finish_run(self, plan: RewritePlan, settings: RewriteSettings, report: Mapping[str, Any]) -> None:
         """Write the clean shutdown file if the source has it, and remove all that is not part of a log directory.
 
         The report is kept.
@@ -296,14 +296,14 @@ class Workspace:
         self._disk.write_whole(target, DISK.read_whole(source), sync=True)
         self._disk.set_modified_ms(target, self._disk.get_modified_ms(source))
 
-    def _log_path(self, log: str) -> str:
+    def _make_log_path(self, log: str) -> str:
         return f"{self._state}/logs/{log}"
 
     def _make_done_path(self, task: SegmentTask) -> str:
         return f"{self._state}/done/{task.log}.{file_names.make_segment_name(task.base_offset)}"
 
 
-def _describe_run(plan: Plan, settings: RewriteSettings) -> dict[str, Any]:
+def _describe_run(plan: RewritePlan, settings: RewriteSettings) -> dict[str, Any]:
     """Return what must be the same in each run of a rewriting, as JSON."""
     said = {
         "version": VERSION,

@@ -25,15 +25,15 @@ import pyarrow as pa
 
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.sink import sink_transaction
-from minibroker.pipeline.sink.sender import Sender
+from minibroker.pipeline.sink.sender import ProduceSender
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.task import Counted, TaskWriter
+from minibroker.pipeline.sink.task import RowCounts, TaskWriter
 
 _PATIENCE_MS: Final = 5_000  # for requests that may fail
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenTransaction:
     """An open transaction with a task's rows; `marker` is in it."""
 
     transactional_id: str
@@ -43,11 +43,11 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class DeliveryResult:
     """The result of a task; `transaction` is the one to end, if any."""
 
     rows: int
-    transaction: Open | None = None
+    transaction: OpenTransaction | None = None
 
 
 def connect_client(settings: SinkSettings) -> Client:
@@ -55,23 +55,23 @@ def connect_client(settings: SinkSettings) -> Client:
     return Client(settings.bootstrap_servers, settings.client)
 
 
-def write_at_least_once(settings: SinkSettings, batches: Iterable[pa.RecordBatch], task: int) -> Delivered:
+def write_at_least_once(settings: SinkSettings, batches: Iterable[pa.RecordBatch], task: int) -> DeliveryResult:
     """Write rows. All of them are in the brokers when it returns; within one call, none is written twice."""
     with connect_client(settings) as client:
-        identity = sink_transaction.Identity()
+        identity = sink_transaction.ProducerIdentity()
 
-        def renew() -> None:
-            identity.become(*sink_transaction.request_producer_id(client))
+        def renew_producer_id() -> None:
+            identity.set_id_and_epoch(*sink_transaction.request_producer_id(client))
 
         if settings.idempotent:
-            renew()
-        sender = Sender(client, settings, identity, renew=renew if settings.idempotent else None)
-        return Delivered(_write_batches(TaskWriter(client, settings, sender, task), batches).rows)
+            renew_producer_id()
+        sender = ProduceSender(client, settings, identity, renew=renew_producer_id if settings.idempotent else None)
+        return DeliveryResult(_write_batches(TaskWriter(client, settings, sender, task), batches).rows)
 
 
 def write_exactly_once(
     settings: SinkSettings, batches: Iterable[pa.RecordBatch], transactional_id: str, number: int, task: int
-) -> Delivered:
+) -> DeliveryResult:
     """Write the rows of batch `number` into a transaction and leave it open, unless they are committed already.
 
     Raises `WriteFailed` if the batch was committed with other rows, or if a later one is committed.
@@ -79,26 +79,26 @@ def write_exactly_once(
     rest = (batch for batch in batches if batch.num_rows)
     first = next(rest, None)
     if first is None:
-        return Delivered(0)
+        return DeliveryResult(0)
     with connect_client(settings) as client:
-        transaction = sink_transaction.Transaction(client, settings, transactional_id)
-        transaction.begin()
+        transaction = sink_transaction.SinkTransaction(client, settings, transactional_id)
+        transaction.take_over_transactional_id()
         marker = transaction.fetch_marker()
         if marker is not None and marker.value > number:
-            return Delivered(_skip_rows(chain((first,), rest), marker, number, transactional_id))
+            return DeliveryResult(_skip_rows(chain((first,), rest), marker, number, transactional_id))
         try:
             writer = TaskWriter(client, settings, make_sender(transaction, client, settings), task)
             note = _encode_counts(_write_batches(writer, chain((first,), rest)))
-            transaction.put_marker(sink_transaction.Marker(number + 1, note))
+            transaction.add_marker(sink_transaction.PositionMarker(number + 1, note))
         except BaseException:
-            try_to_abort(settings, transaction)
+            try_to_abort_transaction(settings, transaction)
             raise
         identity = transaction.identity
-        left = Open(transactional_id, identity.producer_id, identity.epoch, number + 1)
-        return Delivered(writer.counted.rows, left)
+        left = OpenTransaction(transactional_id, identity.producer_id, identity.epoch, number + 1)
+        return DeliveryResult(writer.counted.rows, left)
 
 
-def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
+def commit_transactions(settings: SinkSettings, transactions: Sequence[OpenTransaction]) -> None:
     """Commit transactions, one after another. A call after a failed one may repeat it, also in another process.
 
     Raises `WriteFailed` at the first one that was not committed and cannot be; the ones before it stay committed.
@@ -108,17 +108,17 @@ def commit(settings: SinkSettings, transactions: Sequence[Open]) -> None:
     with connect_client(settings) as client:
         for each in transactions:
             try:
-                _resume_transaction(client, settings, each).end(commit=True)
-            except sink_transaction.Fenced as error:
+                _resume_transaction(client, settings, each).end_transaction(commit=True)
+            except sink_transaction.ProducerFenced as error:
                 if not _is_committed(settings, each):
-                    raise sink_transaction.Fenced(
+                    raise sink_transaction.ProducerFenced(
                         f"{error}: the rows of this task are not committed: its transaction took longer than "
                         f"kafka.transaction.timeout.ms={settings.transaction_timeout_ms}, or another producer writes "
                         "under the same transactional id"
                     ) from None
 
 
-def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
+def abort_transactions(settings: SinkSettings, transactions: Sequence[OpenTransaction]) -> None:
     """Abort the transactions that are still open. Raises `WriteFailed` after all attempts."""
     failures: list[sink_transaction.WriteFailed] = []
     if not transactions:
@@ -126,8 +126,8 @@ def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
     with connect_client(settings) as client:
         for each in transactions:
             try:
-                _resume_transaction(client, settings, each).end(commit=False)
-            except sink_transaction.Fenced:
+                _resume_transaction(client, settings, each).end_transaction(commit=False)
+            except sink_transaction.ProducerFenced:
                 continue  # it was committed, timed out, or taken over
             except sink_transaction.WriteFailed as error:
                 failures.append(error)
@@ -135,19 +135,21 @@ def abort(settings: SinkSettings, transactions: Sequence[Open]) -> None:
         raise failures[0]
 
 
-def make_sender(transaction: sink_transaction.Transaction, client: Client, settings: SinkSettings) -> Sender:
+def make_sender(transaction: sink_transaction.SinkTransaction, client: Client, settings: SinkSettings) -> ProduceSender:
     """Return a sender that writes into a transaction."""
-    return Sender(client, settings, transaction.identity, before=transaction.add)
+    return ProduceSender(client, settings, transaction.identity, before=transaction.add_partitions)
 
 
-def try_to_abort(settings: SinkSettings, transaction: sink_transaction.Transaction) -> None:
+def try_to_abort_transaction(settings: SinkSettings, transaction: sink_transaction.SinkTransaction) -> None:
     """Try to abort, so that readers need not wait. A takeover of the id, or the timeout, would also do it."""
     impatient, transactional_id = _shorten_timeouts(settings), transaction.transactional_id
     with suppress(sink_transaction.WriteFailed), connect_client(impatient) as client:
-        sink_transaction.Transaction(client, impatient, transactional_id, transaction.identity).end(commit=False)
+        sink_transaction.SinkTransaction(client, impatient, transactional_id, transaction.identity).end_transaction(
+            commit=False
+        )
 
 
-def _is_committed(settings: SinkSettings, left: Open) -> bool:
+def _is_committed(settings: SinkSettings, transaction: OpenTransaction) -> bool:
     """Return whether the rows are committed by the marker, although this transaction no longer exists.
 
     While the id has another open transaction, the marker is unknown: then they count as not committed.
@@ -155,10 +157,10 @@ def _is_committed(settings: SinkSettings, left: Open) -> bool:
     impatient = _shorten_timeouts(settings)
     try:
         with connect_client(impatient) as client:
-            marker = _resume_transaction(client, impatient, left).fetch_marker()
+            marker = _resume_transaction(client, impatient, transaction).fetch_marker()
     except sink_transaction.WriteFailed:
         return False
-    return marker is not None and marker.value >= left.marker
+    return marker is not None and marker.value >= transaction.marker
 
 
 def _shorten_timeouts(settings: SinkSettings) -> SinkSettings:
@@ -167,20 +169,22 @@ def _shorten_timeouts(settings: SinkSettings) -> SinkSettings:
     return replace(settings, delivery_timeout_ms=patience_ms, client=client)
 
 
-def _resume_transaction(client: Client, settings: SinkSettings, left: Open) -> sink_transaction.Transaction:
-    identity = sink_transaction.Identity(left.producer_id, left.epoch, left.transactional_id)
-    return sink_transaction.Transaction(client, settings, left.transactional_id, identity)
+def _resume_transaction(
+    client: Client, settings: SinkSettings, left: OpenTransaction
+) -> sink_transaction.SinkTransaction:
+    identity = sink_transaction.ProducerIdentity(left.producer_id, left.epoch, left.transactional_id)
+    return sink_transaction.SinkTransaction(client, settings, left.transactional_id, identity)
 
 
-def _write_batches(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> Counted:
+def _write_batches(writer: TaskWriter, batches: Iterable[pa.RecordBatch]) -> RowCounts:
     for batch in batches:
-        writer.write(batch)
-    writer.flush()
+        writer.write_rows(batch)
+    writer.flush_rows()
     return writer.counted
 
 
 def _skip_rows(
-    batches: Iterable[pa.RecordBatch], marker: sink_transaction.Marker, number: int, transactional_id: str
+    batches: Iterable[pa.RecordBatch], marker: sink_transaction.PositionMarker, number: int, transactional_id: str
 ) -> int:
     """Count rows without writing them, as they are committed. Raises `WriteFailed` if they are other rows."""
     if marker.value > number + 1:
@@ -188,9 +192,9 @@ def _skip_rows(
             f"transactional id {transactional_id}: batch {marker.value - 1} is committed, but batch {number} was to be "
             "next: the checkpoint is older than the written rows, or two queries share it"
         )
-    counted = Counted()
+    counted = RowCounts()
     for batch in batches:
-        counted = counted.add_batch(batch)
+        counted = counted.count_batch(batch)
     if _encode_counts(counted) != marker.note:
         raise sink_transaction.WriteFailed(
             f"transactional id {transactional_id}: batch {number} was committed with {marker.note}, but the task has "
@@ -199,5 +203,5 @@ def _skip_rows(
     return counted.rows
 
 
-def _encode_counts(counted: Counted) -> str:
+def _encode_counts(counted: RowCounts) -> str:
     return json.dumps({"rows": counted.rows, "bytes": counted.size_bytes})

@@ -40,7 +40,7 @@ class Partitioner:
         self._ignore_keys = ignore_keys
         self._sent_bytes: dict[str, int] = {}  # by topic, of rows without a key
 
-    def split(self, rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    def split_by_partition(self, rows: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
         """Yield the rows of each partition, in order. Raises `WriteFailed` if a partition does not exist."""
         topics = rows.column("topic").dictionary_encode()
         codes = topics.indices.to_numpy(zero_copy_only=False)
@@ -48,11 +48,11 @@ class Partitioner:
         for code, topic in enumerate(topics.dictionary.to_pylist()):
             places = np.flatnonzero(codes == code) if len(topics.dictionary) > 1 else slice(None)
             chosen = rows.take(pa.array(places)) if isinstance(places, np.ndarray) else rows
-            partitions[places] = self._choose_for_topic(topic, chosen)
+            partitions[places] = self._choose_partitions_of_topic(topic, chosen)
         for code, partition, some in _group_rows(rows, codes, partitions):
             yield TopicPartition(topics.dictionary[code].as_py(), partition), some
 
-    def _choose_for_topic(self, topic: str, rows: pa.RecordBatch) -> Int64s:
+    def _choose_partitions_of_topic(self, topic: str, rows: pa.RecordBatch) -> Int64s:
         given = rows.column("partition")
         highest = pc.max(given).as_py()
         count = self._count(topic, 1 if highest is None else highest + 1)
@@ -67,10 +67,12 @@ class Partitioner:
             partitions[keyed] = hashes[keyed] % count
         turns = free & ~keyed
         if turns.any():
-            partitions[turns] = self._choose_in_turns(topic, rows.column("value").filter(pa.array(turns)), count)
+            partitions[turns] = self._choose_partitions_in_turns(
+                topic, rows.column("value").filter(pa.array(turns)), count
+            )
         return partitions
 
-    def _choose_in_turns(self, topic: str, values: pa.BinaryArray, count: int) -> Int64s:
+    def _choose_partitions_in_turns(self, topic: str, values: pa.BinaryArray, count: int) -> Int64s:
         sizes = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False) + _RECORD_OVERHEAD_BYTES
         before = self._sent_bytes.get(topic, 0)
         ends = before + np.cumsum(sizes, dtype=np.int64)
@@ -100,7 +102,7 @@ def _group_rows(
 
 def hash_keys(keys: pa.BinaryArray) -> UInt32s:
     """Return the hashes of a column of keys, unsigned 32-bit numbers. Null has the hash of an empty key."""
-    offsets, data = _get_buffers(keys)
+    offsets, data = _get_starts_and_data_of_keys(keys)
     starts, lengths = offsets[:-1], np.diff(offsets)
     hashes = np.empty(len(keys), np.uint32)
     short = np.flatnonzero(lengths <= _COLUMN_KEY_BYTES_MAX)
@@ -121,7 +123,7 @@ def _hash_short_keys(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt32s:
         word = little_endian[starts[:active] + 4 * index] * np.uint32(MULTIPLIER)
         word = (word ^ word >> np.uint32(24)) * np.uint32(MULTIPLIER)
         values[:active] = values[:active] * np.uint32(MULTIPLIER) ^ word
-    _mix_tails(values, data, starts + 4 * words, lengths & 3)
+    _mix_last_bytes(values, data, starts + 4 * words, lengths & 3)
     values = (values ^ values >> np.uint32(13)) * np.uint32(MULTIPLIER)
     values ^= values >> np.uint32(15)
     hashes = np.empty_like(values)
@@ -129,7 +131,7 @@ def _hash_short_keys(data: UInt8s, starts: Int64s, lengths: Int64s) -> UInt32s:
     return hashes
 
 
-def _mix_tails(values: UInt32s, data: UInt8s, starts: Int64s, lengths: Int64s) -> None:
+def _mix_last_bytes(values: UInt32s, data: UInt8s, starts: Int64s, lengths: Int64s) -> None:
     """Mix in the one to three bytes after the last whole word."""
     for byte in (2, 1, 0):
         has = np.flatnonzero(lengths > byte)
@@ -138,7 +140,7 @@ def _mix_tails(values: UInt32s, data: UInt8s, starts: Int64s, lengths: Int64s) -
     values[has] *= np.uint32(MULTIPLIER)
 
 
-def _get_buffers(keys: pa.BinaryArray) -> tuple[Int64s, UInt8s]:
+def _get_starts_and_data_of_keys(keys: pa.BinaryArray) -> tuple[Int64s, UInt8s]:
     """Return the offsets of the keys, one more than there are keys, and their bytes."""
     _, offsets, data = keys.buffers()
     if offsets is None:

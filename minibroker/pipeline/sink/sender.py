@@ -27,8 +27,8 @@ from minibroker.pipeline.sink.sink_transaction import (
     FENCED,
     SEQUENCE_LOST,
     UNCERTAIN,
-    Fenced,
-    Identity,
+    ProducerFenced,
+    ProducerIdentity,
     RecordRefused,
     WriteFailed,
 )
@@ -44,7 +44,7 @@ _KEY_BYTES_SHOWN: Final = 40
 
 
 @dataclass(slots=True)
-class Outgoing:
+class OutgoingBatch:
     """A batch to be sent. Its rows are kept for error messages, and to split it."""
 
     partition: TopicPartition
@@ -55,11 +55,11 @@ class Outgoing:
     uncertain: bool = False  # a failed attempt may have written it; only a retry by the same producer can show
 
 
-Waiting = dict[TopicPartition, list[Outgoing]]  # by partition: the next batch, and some more
-Queues = dict[TopicPartition, Iterator[Outgoing]]  # the source of further batches
+WaitingBatches = dict[TopicPartition, list[OutgoingBatch]]  # by partition: the next batch, and some more
+BatchSources = dict[TopicPartition, Iterator[OutgoingBatch]]  # the source of further batches
 
 
-class Sender:
+class ProduceSender:
     """Produces rows to brokers under an identity.
 
     `before` is called with the partitions of a request before it is sent. `renew` gives the identity a new producer id
@@ -70,7 +70,7 @@ class Sender:
         self,
         client: Client,
         settings: SinkSettings,
-        identity: Identity,
+        identity: ProducerIdentity,
         before: Callable[[Iterable[TopicPartition]], None] | None = None,
         renew: Callable[[], None] | None = None,
     ) -> None:
@@ -80,46 +80,50 @@ class Sender:
         self._before = before
         self._renew = renew
 
-    def send(self, rows: Mapping[TopicPartition, pa.RecordBatch]) -> None:
+    def send_rows(self, rows: Mapping[TopicPartition, pa.RecordBatch]) -> None:
         """Write the rows of each partition, in order. When it returns, brokers have them all.
 
         Raises `RecordRefused` if no broker accepts a row, `Fenced`, and `WriteFailed`, also if a batch was not accepted
         within `delivery_timeout_ms` of its first attempt.
         """
         queues = {partition: self._encode_batches(partition, some) for partition, some in rows.items()}
-        waiting: Waiting = {}
+        waiting: WaitingBatches = {}
         _fill_queues(waiting, queues, 1)
         while waiting:
-            self._send_round(waiting, queues)
+            self._send_next_batches(waiting, queues)
             _fill_queues(waiting, queues, 1)
 
     # From rows to batches
 
     def _encode_batches(
-        self, partition: TopicPartition, rows: pa.RecordBatch, most: int | None = None
-    ) -> Iterator[Outgoing]:
-        settings = self._settings.batches if most is None else replace(self._settings.batches, batch_records=most)
+        self, partition: TopicPartition, rows: pa.RecordBatch, batch_records: int | None = None
+    ) -> Iterator[OutgoingBatch]:
+        settings = (
+            self._settings.batches
+            if batch_records is None
+            else replace(self._settings.batches, batch_records=batch_records)
+        )
         position = 0
         try:
-            for batch in encode_rows(rows, settings, self._identity.producer(partition)):
+            for batch in encode_rows(rows, settings, self._identity.make_producer_fields(partition)):
                 some = rows.slice(position, batch.record_count)
                 position += batch.record_count
                 if batch.record_count == 1 and len(batch.data) > self._settings.max_request_bytes:
                     limit = f"kafka.max.request.size={self._settings.max_request_bytes}"
-                    raise self._make_refusal(partition, some, f"{len(batch.data)} bytes exceed {limit}")
-                yield Outgoing(partition, some, batch.data)
+                    raise self._make_refused_record(partition, some, f"{len(batch.data)} bytes exceed {limit}")
+                yield OutgoingBatch(partition, some, batch.data)
         except EncodeError as error:
             raise RecordRefused(f"{partition}: {error}") from None
 
-    def _split_batch(self, batch: Outgoing) -> list[Outgoing]:
+    def _split_batch(self, batch: OutgoingBatch) -> list[OutgoingBatch]:
         """Return the batch's rows in batches with half as many records."""
         return list(self._encode_batches(batch.partition, batch.rows, (batch.rows.num_rows + 1) // 2))
 
     # Requests
 
-    def _send_round(self, waiting: Waiting, queues: Queues) -> None:
+    def _send_next_batches(self, waiting: WaitingBatches, queues: BatchSources) -> None:
         """Send each partition's next batch, and remove those that were written. Wait if some must be retried."""
-        sent = self._send_to_leaders(waiting)
+        sent = self._send_first_batches(waiting)
         try:
             _fill_queues(waiting, queues, 2)  # encode the next ones while these are in flight
         finally:
@@ -135,7 +139,7 @@ class Sender:
             elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.rows.num_rows > 1:
                 queue[:1] = self._split_batch(batch)
             else:
-                self._fail_unless_it_may_pass(batch, code, detail)
+                self._fail_unless_retriable(batch, code, detail)
                 batch.uncertain |= code in UNCERTAIN
                 again = max(again, batch.attempts)
             if not queue:
@@ -145,11 +149,11 @@ class Sender:
             self._renew_producer_id_if_lost(failed)
             self._wait_to_retry(again)
 
-    def _send_to_leaders(self, waiting: Waiting) -> list[tuple[list[Outgoing], Sent]]:
+    def _send_first_batches(self, waiting: WaitingBatches) -> list[tuple[list[OutgoingBatch], Sent]]:
         """Send requests to all leaders, each with one batch for each partition."""
         if self._before is not None:
             self._before(waiting)
-        by_node: dict[int, list[Outgoing]] = defaultdict(list)
+        by_node: dict[int, list[OutgoingBatch]] = defaultdict(list)
         for partition, queue in waiting.items():
             by_node[self._find_leader(partition)].append(queue[0])
         sent = []
@@ -166,13 +170,13 @@ class Sender:
         except ClientError as error:
             raise WriteFailed(str(error)) from None
 
-    def _make_request(self, batches: list[Outgoing]) -> ProduceRequest:
+    def _make_request(self, batches: list[OutgoingBatch]) -> ProduceRequest:
         deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
         topics: dict[str, list[Any]] = defaultdict(list)
         for batch in batches:
             batch.attempts += 1
             batch.deadline = batch.deadline or deadline
-            records = memoryview(self._identity.stamp(batch.data, batch.partition))
+            records = memoryview(self._identity.set_producer_fields(batch.data, batch.partition))
             topics[batch.partition.topic].append(
                 _PARTITION_DATA(index=batch.partition.partition, records=memoryview(records))
             )
@@ -183,7 +187,7 @@ class Sender:
             topic_data=[_TOPIC_DATA(name=name, partition_data=data) for name, data in topics.items()],
         )
 
-    def _read_answers(self, batches: list[Outgoing], sent: Sent) -> list[tuple[Outgoing, int, Any]]:
+    def _read_answers(self, batches: list[OutgoingBatch], sent: Sent) -> list[tuple[OutgoingBatch, int, Any]]:
         """Return each batch's error code, with the partition's answer or else the reason."""
         try:
             answer = self._client.wait(sent)
@@ -199,11 +203,15 @@ class Sender:
 
     # Errors
 
-    def _fail_unless_it_may_pass(self, batch: Outgoing, code: int, detail: Any) -> None:
+    def _fail_unless_retriable(self, batch: OutgoingBatch, code: int, detail: Any) -> None:
         if code in FENCED:
-            raise Fenced(f"{batch.partition}: {get_error_name(code)}: another producer has the transactional id by now")
+            raise ProducerFenced(
+                f"{batch.partition}: {get_error_name(code)}: another producer has the transactional id by now"
+            )
         if code == ErrorCode.MESSAGE_TOO_LARGE:
-            raise self._make_refusal(batch.partition, batch.rows, f"{get_error_name(code)}, {len(batch.data)} bytes")
+            raise self._make_refused_record(
+                batch.partition, batch.rows, f"{get_error_name(code)}, {len(batch.data)} bytes"
+            )
         if not is_retriable_code(code) and (code not in SEQUENCE_LOST or self._renew is None):
             raise self._make_failure(batch, code, detail)
         if batch.attempts > self._settings.retries or time.monotonic() > batch.deadline:
@@ -211,7 +219,7 @@ class Sender:
             limit = f"{batch.attempts} attempts within kafka.delivery.timeout.ms={self._settings.delivery_timeout_ms}"
             raise WriteFailed(f"{batch.partition}: not written in {limit}: {why}")
 
-    def _make_failure(self, batch: Outgoing, code: int, answer: Any) -> WriteFailed:
+    def _make_failure(self, batch: OutgoingBatch, code: int, answer: Any) -> WriteFailed:
         if isinstance(answer, ClientError):
             return WriteFailed(f"{batch.partition}: {answer}")
         said = getattr(answer, "error_message", None)
@@ -219,18 +227,18 @@ class Sender:
         if records:
             first = records[0]
             reason = first.batch_index_error_message or said or ""
-            return self._make_refusal(
+            return self._make_refused_record(
                 batch.partition, batch.rows.slice(first.batch_index), f"{get_error_name(code)} {reason}"
             )
         return WriteFailed(f"{batch.partition}: {get_error_name(code)}" + (f" ({said})" if said else ""))
 
-    def _make_refusal(self, partition: TopicPartition, rows: pa.RecordBatch, why: str) -> RecordRefused:
+    def _make_refused_record(self, partition: TopicPartition, rows: pa.RecordBatch, why: str) -> RecordRefused:
         """Return an error that names the first of the rows."""
         row = rows.slice(0, 1).to_pylist()[0]
         key = None if row["key"] is None else row["key"][:_KEY_BYTES_SHOWN]
         return RecordRefused(f"row {row['row']} to {partition}, key {key!r}: {why.rstrip()}")
 
-    def _renew_producer_id_if_lost(self, failed: list[tuple[Outgoing, int]]) -> None:
+    def _renew_producer_id_if_lost(self, failed: list[tuple[OutgoingBatch, int]]) -> None:
         """Get a new producer id if partitions have lost their sequences, and no other batch may be written already."""
         lost = [code in SEQUENCE_LOST for _, code in failed]
         uncertain = any(batch.uncertain for (batch, _), is_lost in zip(failed, lost, strict=True) if not is_lost)
@@ -243,11 +251,11 @@ class Sender:
         time.sleep(min(backoff_ms, self._settings.retry_backoff_max_ms) / 1000)
 
 
-def _fill_queues(waiting: Waiting, queues: Queues, most: int) -> None:
-    """Fill the queue of each partition up to `most` batches, if there are as many."""
+def _fill_queues(waiting: WaitingBatches, queues: BatchSources, batches_max: int) -> None:
+    """Fill the queue of each partition up to `batches_max` batches, if there are as many."""
     for partition in list(queues):
         queue = waiting.setdefault(partition, [])
-        while len(queue) < most:
+        while len(queue) < batches_max:
             following = next(queues[partition], None)
             if following is None:
                 del queues[partition]
@@ -257,9 +265,9 @@ def _fill_queues(waiting: Waiting, queues: Queues, most: int) -> None:
             del waiting[partition]
 
 
-def _group_by_request(batches: list[Outgoing], size_bytes: int) -> Iterator[list[Outgoing]]:
+def _group_by_request(batches: list[OutgoingBatch], size_bytes: int) -> Iterator[list[OutgoingBatch]]:
     """Yield a node's batches by requests of at most about `size_bytes`, but at least one batch."""
-    some: list[Outgoing] = []
+    some: list[OutgoingBatch] = []
     held = 0
     for batch in batches:
         if some and held + len(batch.data) > size_bytes:

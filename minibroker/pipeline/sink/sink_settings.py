@@ -12,7 +12,12 @@ from typing import Final, Literal
 from minibroker.client.connection_settings import Settings
 from minibroker.pipeline.encode.batch_settings import BatchSettings
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.option_values import INT32_MAX, GivenOptions, drop_ignored, list_meaningless
+from minibroker.pipeline.option_values import (
+    INT32_MAX,
+    GivenOptions,
+    drop_ignored_options,
+    list_options_without_meaning,
+)
 from minibroker.protocol.records.compression import Compression
 
 Delivery = Literal["at-least-once", "exactly-once"]
@@ -92,8 +97,8 @@ NUMBERS: Final[Mapping[str, tuple[str, int]]] = {
 
 def parse_settings(options: Mapping[str, str]) -> SinkSettings:
     """Return the settings of a writer's options. Names may be in any case. Raises `OptionError` in one line."""
-    ignored = list_meaningless(options, writing=True)
-    lowered = {name.lower(): value for name, value in drop_ignored(options, ignored).items()}
+    ignored = list_options_without_meaning(options, writing=True)
+    lowered = {name.lower(): value for name, value in drop_ignored_options(options, ignored).items()}
     kafka = {name.removeprefix("kafka."): value for name, value in lowered.items() if name.startswith("kafka.")}
     own = GivenOptions({name: value for name, value in lowered.items() if not name.startswith("kafka.")})
     producer = GivenOptions(kafka, "kafka.", INT32_MAX)
@@ -102,7 +107,7 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
             raise OptionError(f"kafka.{name} cannot be set: {instead}")
     servers = producer.get_text("bootstrap.servers")
     if not servers:
-        _refuse_unknown({"path"} & set(own.get_rest()))
+        _refuse_unknown_options({"path"} & set(own.get_remaining_options()))
         raise OptionError("kafka.bootstrap.servers is missing: the brokers to write to, as host:port,host:port")
     settings = SinkSettings(
         bootstrap_servers=servers,
@@ -112,14 +117,14 @@ def parse_settings(options: Mapping[str, str]) -> SinkSettings:
         write_id=own.get_text("writeId"),
         keep_timestamps=own.get_switch("keepTimestamps", True),
         **_get_producer_settings(producer),  # type: ignore[arg-type]
-        client=Settings({**producer.get_rest(), **_get_timing(kafka)}, producer.known),
+        client=Settings({**producer.get_remaining_options(), **_get_timeout_settings(kafka)}, producer.known),
         ignored=tuple(ignored),
     )
-    _refuse_unknown(set(own.get_rest()) - _OF_SPARK)
+    _refuse_unknown_options(set(own.get_remaining_options()) - _OF_SPARK)
     return _check_consistency(settings, kafka, prefixed="transactionalidprefix" in lowered)
 
 
-def _refuse_unknown(unknown: set[str]) -> None:
+def _refuse_unknown_options(unknown: set[str]) -> None:
     if "path" in unknown:
         raise OptionError("path cannot be written to: a writer needs a running broker in kafka.bootstrap.servers")
     if unknown:
@@ -142,7 +147,7 @@ def _get_producer_settings(given: GivenOptions) -> dict[str, object]:
     }
 
 
-def _get_timing(kafka: Mapping[str, str]) -> dict[str, str]:
+def _get_timeout_settings(kafka: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that are also the connection's: it looks for leaders and coordinators for `max.block.ms`."""
     names = ("request.timeout.ms", "retry.backoff.ms", "retry.backoff.max.ms", "max.block.ms")
     given = {name: kafka[name] for name in names if name in kafka}

@@ -51,7 +51,7 @@ class RecordRefused(WriteFailed):
     """A row cannot become a record, or no broker accepts it. The message names it."""
 
 
-class Fenced(WriteFailed):
+class ProducerFenced(WriteFailed):
     """Another producer uses the transactional id, or the transaction took too long and was aborted."""
 
 
@@ -66,7 +66,7 @@ _TIMEOUT_MS: Final = 60_000  # InitProducerId requires one; it has no meaning wi
 
 
 @dataclass(slots=True)
-class Identity:
+class ProducerIdentity:
     """A producer's id and epoch (-1: none), and the next sequence of each partition."""
 
     producer_id: int = -1
@@ -74,13 +74,13 @@ class Identity:
     transactional_id: str | None = None
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
 
-    def become(self, producer_id: int, epoch: int) -> None:
+    def set_id_and_epoch(self, producer_id: int, epoch: int) -> None:
         """Take another id and epoch. Sequences begin at 0 again."""
         if (producer_id, epoch) != (self.producer_id, self.epoch):
             self.producer_id, self.epoch = producer_id, epoch
             self.sequences.clear()
 
-    def producer(self, partition: TopicPartition) -> Producer:
+    def make_producer_fields(self, partition: TopicPartition) -> Producer:
         """Return the producer's fields of the next batch of a partition."""
         if self.producer_id < 0:
             return Producer()
@@ -92,9 +92,9 @@ class Identity:
         """Count records that a partition has accepted."""
         self.sequences[partition] = self.sequences.get(partition, 0) + record_count & MAX_SEQUENCE
 
-    def stamp(self, data: bytes, partition: TopicPartition) -> bytes:
+    def set_producer_fields(self, data: bytes, partition: TopicPartition) -> bytes:
         """Return a batch in the form for a Produce request: offsets from 0 on, and the producer's current fields."""
-        producer = self.producer(partition)
+        producer = self.make_producer_fields(partition)
         said = (producer.producer_id, producer.epoch, producer.base_sequence)
         if _PRODUCER.unpack_from(data, _PRODUCER_POSITION) == said:
             return data if not any(data[:8]) else bytes(8) + data[8:]
@@ -108,13 +108,13 @@ class Identity:
 def request_producer_id(client: Client) -> tuple[int, int]:
     """Return a new producer id and epoch without a transactional id. Raises `WriteFailed`."""
 
-    def ask() -> tuple[int, int]:
+    def send_request() -> tuple[int, int]:
         answer = client.request(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_TIMEOUT_MS))
         client.check(answer.error_code, "asking for a producer id")
         return answer.producer_id, answer.producer_epoch
 
     try:
-        return client.retry(ask)
+        return client.retry(send_request)
     except ClientError as error:
         denied = error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         remedy = "; kafka.enable.idempotence=false does without" if denied else ""
@@ -127,37 +127,37 @@ _MARKER_PARTITION: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class PositionMarker:
     """The position of a transactional id, as an offset that its group has committed, and a note beside it."""
 
     value: int
     note: str
 
 
-class Transaction:
+class SinkTransaction:
     """The transactions of one transactional id, which is also the id of the group with its marker.
 
     Its methods raise `Fenced` if another producer has the id, or the transaction took too long, and `WriteFailed`.
     """
 
     def __init__(
-        self, client: Client, settings: SinkSettings, transactional_id: str, identity: Identity | None = None
+        self, client: Client, settings: SinkSettings, transactional_id: str, identity: ProducerIdentity | None = None
     ) -> None:
         self._client = client
         self._settings = settings
         self.transactional_id = transactional_id
-        self.identity = identity or Identity(transactional_id=transactional_id)
+        self.identity = identity or ProducerIdentity(transactional_id=transactional_id)
         self._partitions: set[TopicPartition] = set()
 
-    def begin(self) -> None:
+    def take_over_transactional_id(self) -> None:
         """Take the id over: fence its last producer, and abort an open transaction."""
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self._settings.transaction_timeout_ms
         )
         answer = self._ask_coordinator("transaction", "taking over", request)
-        self.identity.become(answer.producer_id, answer.producer_epoch)
+        self.identity.set_id_and_epoch(answer.producer_id, answer.producer_epoch)
 
-    def fetch_marker(self) -> Marker | None:
+    def fetch_marker(self) -> PositionMarker | None:
         """Return the newest marker of ended transactions.
 
         While an open transaction has a marker, it is unknown: `begin` aborts such a transaction.
@@ -167,9 +167,9 @@ class Transaction:
         answer = self._ask_coordinator("group", "fetching the marker", request, version, version)
         found = [each for topic in answer.topics for each in topic.partitions if each.committed_offset >= 0]
         newest = max(found, key=lambda each: each.committed_offset, default=None)
-        return None if newest is None else Marker(newest.committed_offset, newest.metadata or "")
+        return None if newest is None else PositionMarker(newest.committed_offset, newest.metadata or "")
 
-    def add(self, partitions: Iterable[TopicPartition]) -> None:
+    def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Add partitions to the transaction before they are written to."""
         new = set(partitions) - self._partitions
         if new:
@@ -182,7 +182,7 @@ class Transaction:
         topics = [of_topic(name=topic, partitions=sorted(indexes)) for topic, indexes in _group_by_topic(new).items()]
         return AddPartitionsToTxnRequest(**self._get_producer_fields("v3_and_below_"), v3_and_below_topics=topics)
 
-    def put_marker(self, marker: Marker) -> None:
+    def add_marker(self, marker: PositionMarker) -> None:
         """Put a marker into the transaction, for each of its topics: so it stays until the last one is deleted."""
         request = AddOffsetsToTxnRequest(**self._get_producer_fields(), group_id=self.transactional_id)
         self._ask_coordinator("transaction", "adding the marker", request)
@@ -190,7 +190,7 @@ class Transaction:
             "group", "committing the marker", self._make_marker_request(marker), highest=_OFFSETS_VERSION
         )
 
-    def _make_marker_request(self, marker: Marker) -> TxnOffsetCommitRequest:
+    def _make_marker_request(self, marker: PositionMarker) -> TxnOffsetCommitRequest:
         of_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
         of_partition = of_topic.TxnOffsetCommitRequestPartition
         offset = of_partition(
@@ -204,8 +204,8 @@ class Transaction:
             topics=[of_topic(name=topic, partitions=[offset]) for topic in sorted(_group_by_topic(self._partitions))],
         )
 
-    def end(self, commit: bool) -> None:
-        """Commit or abort. It may be called again. Raises `Fenced` also if the transaction no longer exists."""
+    def end_transaction(self, commit: bool) -> None:
+        """Commit or abort. It may be called again. Raises `ProducerFenced` also if the transaction no longer exists."""
         request = EndTxnRequest(**self._get_producer_fields(), committed=commit)
         self._ask_coordinator("transaction", "committing" if commit else "aborting", request, highest=END_VERSION)
         self._partitions.clear()
@@ -242,7 +242,7 @@ class Transaction:
 
     def _make_failure(self, code: int | None, message: str) -> WriteFailed:
         if code in FENCED or code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING):
-            return Fenced(message)
+            return ProducerFenced(message)
         if code == ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             given = self._settings.transaction_timeout_ms
             return WriteFailed(f"{message}: kafka.transaction.timeout.ms={given} is above the broker's maximum")

@@ -19,7 +19,7 @@ from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.pipeline.schemas import HEADERS
 from minibroker.pipeline.sink.partitioner import Partitioner
-from minibroker.pipeline.sink.sender import Sender
+from minibroker.pipeline.sink.sender import ProduceSender
 from minibroker.pipeline.sink.sink_settings import SinkSettings
 from minibroker.pipeline.sink.sink_transaction import RecordRefused, WriteFailed
 from minibroker.protocol.errors import ErrorCode
@@ -65,7 +65,7 @@ def check_columns(types: Mapping[str, str], topic: str | None) -> None:
             )
 
 
-class Rows:
+class RowsConverter:
     """Converts Spark's rows to `ROWS`, and counts them.
 
     The option `topic` overrides the column. If a timestamp is null, missing or not to be kept, the row gets the current
@@ -149,7 +149,7 @@ def _get_column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
 _BACKOFF_S: Final = 0.1
 
 
-class Buffer:
+class RowsBuffer:
     """Rows by partition, up to about `size_bytes`. With `linger_ms`, none of them stays longer than that."""
 
     def __init__(self, size_bytes: int, linger_ms: int | None) -> None:
@@ -159,20 +159,20 @@ class Buffer:
         self._held_bytes = 0
         self._oldest = 0.0
 
-    def add(self, partition: TopicPartition, rows: pa.RecordBatch) -> None:
+    def add_rows(self, partition: TopicPartition, rows: pa.RecordBatch) -> None:
         """Add rows of a partition behind the others."""
         if not self._rows:
             self._oldest = time.monotonic()
         self._rows.setdefault(partition, []).append(rows)
         self._held_bytes += rows.nbytes
 
-    def is_due(self) -> bool:
+    def is_send_due(self) -> bool:
         """Return whether the rows should be sent now."""
         if self._held_bytes >= self._size_bytes:
             return True
         return bool(self._rows) and self._linger_s is not None and time.monotonic() - self._oldest >= self._linger_s
 
-    def take(self) -> dict[TopicPartition, pa.RecordBatch]:
+    def remove_all_rows(self) -> dict[TopicPartition, pa.RecordBatch]:
         """Remove and return all rows, one record batch for each partition."""
         taken = {partition: _join_rows(rows) for partition, rows in self._rows.items()}
         self._rows, self._held_bytes = {}, 0
@@ -183,7 +183,7 @@ def _join_rows(rows: list[pa.RecordBatch]) -> pa.RecordBatch:
     return rows[0] if len(rows) == 1 else pa.concat_batches(rows)
 
 
-class Counted(NamedTuple):
+class RowCounts(NamedTuple):
     """The number of a task's rows, and of the bytes of their keys and values.
 
     If Spark repeats a task that was committed already, these are compared with those of the first time.
@@ -192,11 +192,11 @@ class Counted(NamedTuple):
     rows: int = 0
     size_bytes: int = 0
 
-    def add_batch(self, batch: pa.RecordBatch) -> Counted:
+    def count_batch(self, batch: pa.RecordBatch) -> RowCounts:
         """Return the counts with those of a batch, whatever the type of its keys and values."""
         columns = [batch.column(name) for name in ("key", "value") if batch.schema.get_field_index(name) >= 0]
         added = sum(pc.sum(pc.binary_length(column)).as_py() or 0 for column in columns)
-        return Counted(self.rows + batch.num_rows, self.size_bytes + added)
+        return RowCounts(self.rows + batch.num_rows, self.size_bytes + added)
 
 
 class TaskWriter:
@@ -206,29 +206,31 @@ class TaskWriter:
     """
 
     def __init__(
-        self, client: Client, settings: SinkSettings, sender: Sender, task: int = 0, keep_none: bool = False
+        self, client: Client, settings: SinkSettings, sender: ProduceSender, task: int = 0, keep_none: bool = False
     ) -> None:
-        topics = Topics(client, settings.max_block_ms)
+        topics = PartitionCounts(client, settings.max_block_ms)
         self._sender = sender
-        self._rows = Rows(settings.topic, settings.keep_timestamps, keep_none)
-        self._partitioner = Partitioner(topics.count, settings.batches.batch_bytes, task, settings.ignore_keys)
-        self._buffer = Buffer(settings.buffer_bytes, settings.linger_ms)
-        self.counted = Counted()
+        self._rows = RowsConverter(settings.topic, settings.keep_timestamps, keep_none)
+        self._partitioner = Partitioner(
+            topics.get_partition_count, settings.batches.batch_bytes, task, settings.ignore_keys
+        )
+        self._buffer = RowsBuffer(settings.buffer_bytes, settings.linger_ms)
+        self.counted = RowCounts()
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write_rows(self, batch: pa.RecordBatch) -> None:
         """Take rows. Send all that were taken when there are enough."""
-        self.counted = self.counted.add_batch(batch)
-        for partition, rows in self._partitioner.split(self._rows.convert_rows(batch)):
-            self._buffer.add(partition, rows)
-        if self._buffer.is_due():
-            self.flush()
+        self.counted = self.counted.count_batch(batch)
+        for partition, rows in self._partitioner.split_by_partition(self._rows.convert_rows(batch)):
+            self._buffer.add_rows(partition, rows)
+        if self._buffer.is_send_due():
+            self.flush_rows()
 
-    def flush(self) -> None:
+    def flush_rows(self) -> None:
         """Send all rows that were taken."""
-        self._sender.send(self._buffer.take())
+        self._sender.send_rows(self._buffer.remove_all_rows())
 
 
-class Topics:
+class PartitionCounts:
     """The partition counts of topics. They are asked for once, and again if a row has a partition beyond them."""
 
     def __init__(self, client: Client, max_block_ms: int) -> None:
@@ -236,14 +238,14 @@ class Topics:
         self._max_block_ms = max_block_ms
         self._counts: dict[str, int] = {}
 
-    def count(self, topic: str, at_least: int = 1) -> int:
+    def get_partition_count(self, topic: str, at_least: int = 1) -> int:
         """Return the number of partitions of a topic. Wait until there are `at_least` so many.
 
         After `max_block_ms`, raise `WriteFailed` with the missing topic or partition.
         """
         deadline = time.monotonic() + self._max_block_ms / 1000
         while self._counts.get(topic, 0) < at_least:
-            code = self._ask_for_count(topic)
+            code = self._request_partition_count(topic)
             if code != ErrorCode.NONE and not is_retriable_code(code):
                 raise WriteFailed(f"{self._client.bootstrap_servers}: topic {topic}: {get_error_name(code)}")
             if self._counts.get(topic, 0) >= at_least:
@@ -253,7 +255,7 @@ class Topics:
             time.sleep(_BACKOFF_S)
         return self._counts[topic]
 
-    def _ask_for_count(self, topic: str) -> int:
+    def _request_partition_count(self, topic: str) -> int:
         wanted = [MetadataRequest.MetadataRequestTopic(name=topic)]
         answer = self._client.request(MetadataRequest(topics=wanted, allow_auto_topic_creation=True))
         for each in answer.topics:

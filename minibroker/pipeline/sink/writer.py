@@ -15,10 +15,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from minibroker.pipeline.log_source import OptionError
-from minibroker.pipeline.option_values import warn_of_ignored
-from minibroker.pipeline.plain_errors import with_plain_errors
+from minibroker.pipeline.option_values import warn_of_ignored_options
+from minibroker.pipeline.plain_errors import raise_plain_errors
 from minibroker.pipeline.sink import delivery
-from minibroker.pipeline.sink.delivery import Delivered, Open
+from minibroker.pipeline.sink.delivery import DeliveryResult, OpenTransaction
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
 from minibroker.pipeline.sink.sink_transaction import WriteFailed
 from minibroker.pipeline.sink.task import check_columns
@@ -33,7 +33,7 @@ BATCH_ID: Final = "streaming.sql.batchId"
 class TaskMessage(WriterCommitMessage):
     """A task's message to the driver."""
 
-    delivered: Delivered
+    delivered: DeliveryResult
 
 
 class TaskRowsWriter:
@@ -42,7 +42,7 @@ class TaskRowsWriter:
     def __init__(self, settings: SinkSettings) -> None:
         self._settings = settings
 
-    @with_plain_errors
+    @raise_plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Run in a task: write its rows of a batch. Raises `WriteFailed`, also outside of tasks."""
         context, settings = TaskContext.get(), self._settings
@@ -55,10 +55,10 @@ class TaskRowsWriter:
         transactional_id = f"{settings.transactional_id_prefix}-{name}-{task}"
         return TaskMessage(delivery.write_exactly_once(settings, iterator, transactional_id, number, task))
 
-    @with_plain_errors
+    @raise_plain_errors
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int = 0) -> None:
         """Run in the driver when a task or the commit has failed. The message of a failed task is None."""
-        delivery.abort(self._settings, list_open_transactions(messages))
+        delivery.abort_transactions(self._settings, list_open_transactions(messages))
 
     def _identify_batch(self, context: TaskContext) -> tuple[str | None, int]:
         """Return the name of the write, which a repeated one has again, and the number of the batch in it."""
@@ -68,11 +68,11 @@ class TaskRowsWriter:
 class BatchWriter(TaskRowsWriter, DataSourceArrowWriter):
     """`df.write`: rows are appended. With `delivery=exactly-once`, a write with the same `writeId` writes only once."""
 
-    @with_plain_errors
+    @raise_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Run in the driver when all tasks have finished."""
-        warn_of_ignored(self._settings.ignored)
-        delivery.commit(self._settings, list_open_transactions(messages))
+        warn_of_ignored_options(self._settings.ignored)
+        delivery.commit_transactions(self._settings, list_open_transactions(messages))
 
 
 def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -85,7 +85,7 @@ def make_batch_writer(options: Mapping[str, str], schema: StructType, overwrite:
         raise OptionError("save mode overwrite is not allowed: a log is only appended to (mode append)")
     if settings.exactly_once and settings.write_id is None:
         raise OptionError("delivery=exactly-once needs the option writeId: a name that a repeated write has again")
-    reach_server(settings)
+    check_server_answers(settings)
     return BatchWriter(settings)
 
 
@@ -97,13 +97,13 @@ def check_options(options: Mapping[str, str], schema: StructType) -> SinkSetting
     return settings
 
 
-def reach_server(settings: SinkSettings) -> None:
+def check_server_answers(settings: SinkSettings) -> None:
     """Raise `ClientError` at once if no server answers: each task would try for a minute."""
     with delivery.connect_client(settings) as client:
         client.reach()
 
 
-def list_open_transactions(messages: list[WriterCommitMessage | None]) -> list[Open]:
+def list_open_transactions(messages: list[WriterCommitMessage | None]) -> list[OpenTransaction]:
     """Return the transactions that tasks have left open."""
     said = [message.delivered.transaction for message in messages if isinstance(message, TaskMessage)]
     return [transaction for transaction in said if transaction is not None]
@@ -115,12 +115,12 @@ class StreamWriter(TaskRowsWriter, DataSourceStreamArrowWriter):
     def _identify_batch(self, context: TaskContext) -> tuple[str | None, int]:
         return _get_property(context, QUERY_ID), int(_get_property(context, BATCH_ID))
 
-    @with_plain_errors
+    @raise_plain_errors
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Run in the driver when all tasks of a micro-batch have finished."""
         if batchId == 0:
-            warn_of_ignored(self._settings.ignored)
-        delivery.commit(self._settings, list_open_transactions(messages))
+            warn_of_ignored_options(self._settings.ignored)
+        delivery.commit_transactions(self._settings, list_open_transactions(messages))
 
 
 def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
@@ -131,7 +131,7 @@ def make_stream_writer(options: Mapping[str, str], schema: StructType, overwrite
     settings = check_options(options, schema)
     if settings.write_id is not None:
         raise OptionError("writeId is an option of df.write: a stream's batches have the checkpoint's names")
-    reach_server(settings)
+    check_server_answers(settings)
     return StreamWriter(settings)
 
 

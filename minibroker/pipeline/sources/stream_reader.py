@@ -11,9 +11,9 @@ from pyspark.sql.streaming import datasource
 
 import minibroker.pipeline.planning as planning
 from minibroker.pipeline.log_source import LogSource, ReadRequest
-from minibroker.pipeline.option_values import warn_of_ignored
+from minibroker.pipeline.option_values import warn_of_ignored_options
 from minibroker.pipeline.options import ReadOptions
-from minibroker.pipeline.plain_errors import iterate_with_plain_errors, with_plain_errors
+from minibroker.pipeline.plain_errors import iterate_with_plain_errors, raise_plain_errors
 from minibroker.pipeline.planning import JsonOffsets, Offsets, make_json_offsets, parse_json_offsets
 from minibroker.pipeline.sources.tables import SplitPartition, iterate_rows
 
@@ -30,7 +30,7 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
         self._until: Offsets | None = None  # the end of a query with the trigger `availableNow`
         self._last_batch_s: float | None = None
 
-    @with_plain_errors
+    @raise_plain_errors
     def initialOffset(self) -> JsonOffsets:
         """Return where a query without a checkpoint begins, always the same. Raises `OptionError`."""
         if self._initial is None:
@@ -45,31 +45,31 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
             return datasource.ReadMinRows(self._options.min_offsets_per_trigger)
         return datasource.ReadAllAvailable()
 
-    @with_plain_errors
+    @raise_plain_errors
     def latestOffset(self, start: JsonOffsets, limit: datasource.ReadLimit) -> JsonOffsets:
         """Return where the next batch ends; `start` if there is none yet."""
         if self._latest is None:
-            warn_of_ignored(self._options.ignored)
+            warn_of_ignored_options(self._options.ignored)
         if self._until is None:
-            self._latest = planning.find_present_offsets(self._options, self._source)
+            self._latest = planning.find_end_offsets(self._options, self._source)
         else:
             self._latest = self._until
         begin = parse_json_offsets(start)
-        if not isinstance(limit, datasource.ReadAllAvailable) and self._has_to_wait(begin, self._latest):
+        if not isinstance(limit, datasource.ReadAllAvailable) and self._must_wait_for_offsets(begin, self._latest):
             return make_json_offsets(begin)
         end = self._latest
         if isinstance(limit, datasource.ReadMaxRows):
-            end = planning.limit_ends(begin, end, limit.max_rows, self._source)
+            end = planning.limit_end_offsets(begin, end, limit.max_rows, self._source)
         return make_json_offsets(end)
 
-    def _has_to_wait(self, start: Offsets, end: Offsets) -> bool:
+    def _must_wait_for_offsets(self, start: Offsets, end: Offsets) -> bool:
         """Return whether there are fewer than `minOffsetsPerTrigger` offsets, and the last batch is too recent."""
         least, now_s = self._options.min_offsets_per_trigger, time.monotonic()
         if least is None or self._until is not None:
             return False
         last_s, delay_s = self._last_batch_s, self._options.max_trigger_delay_ms / 1000
         if last_s is not None and now_s - last_s < delay_s:
-            there = planning.measure_sizes(start, end, self._source)
+            there = planning.count_offsets_by_partition(start, end, self._source)
             if sum(there.values()) < least:
                 return True
         self._last_batch_s = now_s
@@ -79,12 +79,12 @@ class StreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNo
         """Return the end of the log when it was last read, for the query's progress."""
         return None if self._latest is None else make_json_offsets(self._latest)
 
-    @with_plain_errors
+    @raise_plain_errors
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the end of the log: the query ends there."""
-        self._until = planning.find_present_offsets(self._options, self._source)
+        self._until = planning.find_end_offsets(self._options, self._source)
 
-    @with_plain_errors
+    @raise_plain_errors
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
         """Return the parts of a batch's tasks. They have the same offsets after a restart. Raises `DataLoss`."""
         ranges = planning.find_stream_ranges(

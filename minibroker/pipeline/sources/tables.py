@@ -22,11 +22,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 import minibroker.pipeline.planning as planning
-from minibroker.pipeline.log_opening import TABLES, list_columns, make_request, open_source
+from minibroker.pipeline.log_opening import TABLES, list_offered_columns, make_read_request, open_source
 from minibroker.pipeline.log_source import LogSource, OptionError, ReadRequest, Split, Table
-from minibroker.pipeline.option_values import warn_of_ignored
+from minibroker.pipeline.option_values import warn_of_ignored_options
 from minibroker.pipeline.options import Query, ReadOptions, parse_options
-from minibroker.pipeline.plain_errors import iterate_with_plain_errors, with_plain_errors
+from minibroker.pipeline.plain_errors import iterate_with_plain_errors, raise_plain_errors
 from minibroker.pipeline.schemas import CORRUPT, choose_columns
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def iterate_rows(source: LogSource, partition: InputPartition, request: ReadRequ
     if not isinstance(partition, SplitPartition):
         return
     try:
-        yield from source.read(partition.value, request)
+        yield from source.read_split(partition.value, request)
     finally:
         source.close()
         freeze_present_objects()
@@ -73,10 +73,10 @@ class BatchReader(DataSourceReader):
         self._request = request
         self._source = source
 
-    @with_plain_errors
+    @raise_plain_errors
     def partitions(self) -> list[InputPartition]:
         """Return the parts of the tasks. Raises `OptionError` and `DataLoss`."""
-        warn_of_ignored(self._options.ignored)
+        warn_of_ignored_options(self._options.ignored)
         try:
             ranges = planning.find_batch_ranges(self._options, self._source)
             return [SplitPartition(split) for split in planning.make_splits(self._options, self._source, ranges)]
@@ -97,20 +97,20 @@ class LogDataSource(DataSource):
 
     table: ClassVar[Table]
 
-    @with_plain_errors
+    @raise_plain_errors
     def schema(self) -> StructType:
         """Return the columns of a query without a schema of its own."""
         if PROVIDER in self.options:
             raise OptionError(f"CREATE TABLE: {NO_TABLE}")
-        return make_offered_schema(parse_options(self.options, self.table))
+        return make_default_schema(parse_options(self.options, self.table))
 
-    @with_plain_errors
+    @raise_plain_errors
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of `spark.read`."""
         options, request = self._parse_options(schema, "batch")
         return BatchReader(options, request, open_source(options))
 
-    @with_plain_errors
+    @raise_plain_errors
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of `spark.readStream`."""
         from minibroker.pipeline.sources.stream_reader import StreamReader
@@ -120,7 +120,7 @@ class LogDataSource(DataSource):
 
     def _parse_options(self, schema: StructType, query: Query) -> tuple[ReadOptions, ReadRequest]:
         options = parse_options(self.options, self.table, query)
-        return options, make_request(options, get_column_names(schema, options))
+        return options, make_read_request(options, get_column_names(schema, options))
 
 
 class RecordsSource(LogDataSource):
@@ -136,14 +136,14 @@ class RecordsSource(LogDataSource):
         """Return the name for `format`."""
         return "minibroker"
 
-    @with_plain_errors
+    @raise_plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of `df.write`."""
         from minibroker.pipeline.sink.writer import make_batch_writer  # late: queries that only read do not need it
 
         return make_batch_writer(self.options, schema, overwrite)
 
-    @with_plain_errors
+    @raise_plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Return the writer of `df.writeStream`."""
         from minibroker.pipeline.sink.writer import make_stream_writer
@@ -162,9 +162,9 @@ class BatchesSource(LogDataSource):
         return "minibroker-batches"
 
 
-def make_offered_schema(options: ReadOptions) -> StructType:
+def make_default_schema(options: ReadOptions) -> StructType:
     """Return the schema of a query without one of its own."""
-    return from_arrow_schema(choose_columns(TABLES[options.table], list_columns(options)))
+    return from_arrow_schema(choose_columns(TABLES[options.table], list_offered_columns(options)))
 
 
 def get_column_names(schema: StructType, options: ReadOptions) -> tuple[str, ...]:

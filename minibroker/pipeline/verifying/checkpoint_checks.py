@@ -32,25 +32,25 @@ OFFSET_CHECKPOINTS = (
 
 def read_offsets(path: str) -> tuple[dict[texts.TopicPartition, int], list[Problem]]:
     """Return the offsets of a checkpoint by (topic, partition), and its problems. Raises `OSError`."""
-    rows, problem = _read_rows(path, 3)
+    rows, problem = _read_checkpoint_rows(path, 3)
     offsets: dict[texts.TopicPartition, int] = {}
     for topic, partition, offset in rows:
-        key = topic, _parse_number(partition)
-        if min(key[1], _parse_number(offset)) < 0:
+        key = topic, _parse_checkpoint_number(partition)
+        if min(key[1], _parse_checkpoint_number(offset)) < 0:
             problem = problem or f"{topic} {partition} {offset}: no partition and offset"
         elif key in offsets:
             problem = problem or f"{topic} {partition} is listed twice"
         else:
-            offsets[key] = _parse_number(offset)
+            offsets[key] = _parse_checkpoint_number(offset)
     return offsets, [Problem("checkpoint", -1, -1, problem)] if problem else []
 
 
 def read_epochs(path: str) -> tuple[list[tuple[int, int]], list[Problem]]:
     """Return the (epoch, start offset) rows of `leader-epoch-checkpoint` as far as they rise, and its problems."""
-    rows, problem = _read_rows(path, 2)
+    rows, problem = _read_checkpoint_rows(path, 2)
     entries: list[tuple[int, int]] = []
     for row in rows:
-        epoch, start = _parse_number(row[0]), _parse_number(row[1])
+        epoch, start = _parse_checkpoint_number(row[0]), _parse_checkpoint_number(row[1])
         before = entries[-1] if entries else (-1, -1)
         if epoch <= before[0] or start <= before[1]:
             problem = problem or f"epoch {row[0]} at {row[1]} after epoch {before[0]} at {before[1]}"
@@ -90,7 +90,7 @@ def find_wrong_epochs(
                 break
 
 
-def _read_rows(path: str, columns: int) -> tuple[list[list[str]], str]:
+def _read_checkpoint_rows(path: str, columns: int) -> tuple[list[list[str]], str]:
     """Return the rows, and what is wrong. An empty file has no rows: Kafka creates it before it has any."""
     try:
         text = DISK.read_whole(path).decode("ascii")
@@ -110,12 +110,12 @@ def _read_rows(path: str, columns: int) -> tuple[list[list[str]], str]:
     return usable, "" if len(usable) == len(rows) else f"a row without {columns} words"
 
 
-def _parse_number(word: str) -> int:
+def _parse_checkpoint_number(word: str) -> int:
     """Return the number, or -1 if it is none."""
     return int(word) if word.isascii() and word.isdigit() and len(word) < 20 else -1
 
 
-def find_expected_ids(
+def find_expected_topic_ids(
     root: str, directories: Mapping[texts.TopicPartition, str], known: Mapping[str, bytes]
 ) -> dict[str, bytes]:
     """Return the id of each topic: the `known` one of the metadata log, else that of most partitions."""
@@ -140,7 +140,7 @@ def read_topic_id(path: str) -> tuple[bytes | None, str]:
         return None, str(error)
 
 
-def find_wrong_id(path: str, expected: bytes | None) -> Iterator[Problem]:
+def find_wrong_topic_id(path: str, expected: bytes | None) -> Iterator[Problem]:
     """Yield what is wrong with a `partition.metadata`."""
     found, unreadable = read_topic_id(path)
     if unreadable:
@@ -150,7 +150,7 @@ def find_wrong_id(path: str, expected: bytes | None) -> Iterator[Problem]:
         yield Problem("partition-metadata", -1, -1, detail)
 
 
-def find_wrong_identity(root: str, metadata: ClusterMetadata) -> Iterator[Problem]:
+def find_wrong_node_identity(root: str, metadata: ClusterMetadata) -> Iterator[Problem]:
     """Yield what is wrong with the `meta.properties` of a log directory. Raises `OSError`.
 
     A directory without any file of a broker's, such as a copy of some partitions, has none.
@@ -170,12 +170,12 @@ def find_wrong_identity(root: str, metadata: ClusterMetadata) -> Iterator[Proble
     lacking = [key for key in ("version", "cluster.id", id_key) if not values.get(key)]
     if lacking:
         yield Problem("meta-properties", -1, -1, f"it has no {', '.join(lacking)}")
-    elif _parse_number(values[id_key]) < 0:
+    elif _parse_checkpoint_number(values[id_key]) < 0:
         yield Problem("meta-properties", -1, -1, f"{id_key}={values[id_key]} is not a number")
     elif directory_id is not None and not is_directory_id(directory_id):
         yield Problem("meta-properties", -1, -1, f"directory.id={directory_id} is not an id of 22 characters")
     else:
-        owner = _explain_other_owner(_parse_number(values[id_key]), directory_id, metadata)
+        owner = _explain_other_owner(_parse_checkpoint_number(values[id_key]), directory_id, metadata)
         if owner:
             yield Problem("meta-properties", -1, -1, owner)
 

@@ -14,7 +14,7 @@ Severity = Literal["error", "warning", "note"]
 MAX_OF_A_KIND = 1000  # in one file: more are not useful, and a file of garbage has millions
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """A kind of finding. Errors and warnings need repair, notes do not."""
 
     code: str
@@ -53,70 +53,118 @@ CHECKS: Final = {
 }
 
 KINDS: Final = (
-    Kind("length", "layout", "error", "a batch's length is impossible, or does not lead to the next batch"),
-    Kind("magic", "layout", "error", "a batch's magic byte is not 0, 1 or 2, or does not match its checksum"),
-    Kind("torn-tail", "layout", "error", "a file ends within a batch; in the last segment, recovery truncates it"),
-    Kind("crc", "crc", "error", "the checksum of a batch, or of a message in a wrapper, is wrong"),
-    Kind("header", "records", "error", "fields of a batch's header contradict each other under a right checksum"),
-    Kind("codec", "records", "error", "the records cannot be decompressed, or their codec is unknown"),
-    Kind("large", "records", "note", "the records decompress to more than 512 MiB, and were not read"),
-    Kind("record", "records", "error", "a record cannot be read, or bytes remain after the last one"),
-    Kind("record-count", "records", "error", "the number of records differs from the header or the offsets"),
-    Kind("record-offset", "records", "error", "the offset of a record does not increase, or is outside its batch"),
-    Kind("max-timestamp", "records", "error", "the largest timestamp in the header differs from the records"),
-    Kind("vanished", "layout", "note", "a segment was removed during the check: a broker is using the directory"),
-    Kind("below-segment", "offsets", "error", "a batch begins below the offset in its file's name"),
-    Kind("offset-order", "offsets", "error", "a batch begins at a lower offset than the previous batch"),
-    Kind("overlap", "offsets", "error", "a batch begins with offsets that the previous batch contains"),
-    Kind("segment-overlap", "offsets", "error", "a segment begins with offsets that the previous segment contains"),
-    Kind("gap", "offsets", "error", "offsets are missing in a log that is not compacted"),
-    Kind("leader-epoch-regression", "epochs", "error", "a batch has an older leader epoch than an earlier batch"),
-    Kind("leader-epoch-checkpoint", "epochs", "error", "leader-epoch-checkpoint contradicts the batches"),
-    Kind(
+    FindingKind("length", "layout", "error", "a batch's length is impossible, or does not lead to the next batch"),
+    FindingKind("magic", "layout", "error", "a batch's magic byte is not 0, 1 or 2, or does not match its checksum"),
+    FindingKind(
+        "torn-tail", "layout", "error", "a file ends within a batch; in the last segment, recovery truncates it"
+    ),
+    FindingKind("crc", "crc", "error", "the checksum of a batch, or of a message in a wrapper, is wrong"),
+    FindingKind(
+        "header", "records", "error", "fields of a batch's header contradict each other under a right checksum"
+    ),
+    FindingKind("codec", "records", "error", "the records cannot be decompressed, or their codec is unknown"),
+    FindingKind("large", "records", "note", "the records decompress to more than 512 MiB, and were not read"),
+    FindingKind("record", "records", "error", "a record cannot be read, or bytes remain after the last one"),
+    FindingKind("record-count", "records", "error", "the number of records differs from the header or the offsets"),
+    FindingKind(
+        "record-offset", "records", "error", "the offset of a record does not increase, or is outside its batch"
+    ),
+    FindingKind("max-timestamp", "records", "error", "the largest timestamp in the header differs from the records"),
+    FindingKind(
+        "vanished", "layout", "note", "a segment was removed during the check: a broker is using the directory"
+    ),
+    FindingKind("below-segment", "offsets", "error", "a batch begins below the offset in its file's name"),
+    FindingKind("offset-order", "offsets", "error", "a batch begins at a lower offset than the previous batch"),
+    FindingKind("overlap", "offsets", "error", "a batch begins with offsets that the previous batch contains"),
+    FindingKind(
+        "segment-overlap", "offsets", "error", "a segment begins with offsets that the previous segment contains"
+    ),
+    FindingKind("gap", "offsets", "error", "offsets are missing in a log that is not compacted"),
+    FindingKind(
+        "leader-epoch-regression", "epochs", "error", "a batch has an older leader epoch than an earlier batch"
+    ),
+    FindingKind("leader-epoch-checkpoint", "epochs", "error", "leader-epoch-checkpoint contradicts the batches"),
+    FindingKind(
         "leader-epoch-late", "epochs", "note", "leader-epoch-checkpoint begins behind the log's start, as after a kill"
     ),
-    Kind("log-start", "epochs", "error", "the first segment is lost: epochs or a checkpoint begin before the log"),
-    Kind("index-missing", "index", "warning", "a closed segment has no .index file; a start rebuilds it"),
-    Kind("index-order", "index", "error", "the entries of an .index file do not increase, or it ends within one"),
-    Kind("index-position", "index", "error", "an .index entry does not point to the start of a batch"),
-    Kind("index-offset", "index", "error", "an .index entry has another offset than the batch that it points to"),
-    Kind("index-beyond-log", "index", "error", "an .index entry points beyond the end of the log file"),
-    Kind("timeindex-missing", "timeindex", "warning", "a closed segment has no .timeindex file; a start rebuilds it"),
-    Kind("timeindex-order", "timeindex", "error", "a .timeindex file's entries do not increase, or it ends within one"),
-    Kind("timeindex-offset", "timeindex", "error", "a .timeindex entry has an offset that the segment does not have"),
-    Kind("timeindex-timestamp", "timeindex", "error", "a .timeindex entry has another time than its batch"),
-    Kind("timeindex-late", "timeindex", "error", "the log has larger timestamps before a .timeindex entry's offset"),
-    Kind("timeindex-incomplete", "timeindex", "error", "a closed segment has a larger timestamp than its .timeindex"),
-    Kind("epoch-regression", "producers", "error", "a producer writes with an older epoch than before"),
-    Kind("sequence-gap", "producers", "error", "a producer's batch skips sequence numbers"),
-    Kind("sequence-duplicate", "producers", "error", "a producer's batch repeats sequence numbers"),
-    Kind("control-batch", "transactions", "error", "a control batch is malformed or incomplete"),
-    Kind("marker-without-transaction", "transactions", "note", "a marker ends a transaction that has no records here"),
-    Kind("coordinator-epoch", "transactions", "error", "a marker has an older coordinator epoch than an earlier one"),
-    Kind("outside-transaction", "transactions", "error", "a producer writes outside its open transaction"),
-    Kind("open-transaction", "transactions", "note", "a transaction is open at the end of the log"),
-    Kind("hanging-transaction", "transactions", "warning", "a transaction is open, and no coordinator will end it"),
-    Kind("txnindex-entry", "transactions", "error", "a .txnindex entry is invalid or misplaced"),
-    Kind("txnindex-count", "transactions", "error", "a .txnindex file does not match aborted-transactions-checkpoint"),
-    Kind("txnindex-missing", "transactions", "error", "an aborted transaction is not in the .txnindex file"),
-    Kind("txnindex-extra", "transactions", "error", "a .txnindex entry belongs to no aborted transaction"),
-    Kind("txnindex-first-offset", "transactions", "error", "a .txnindex entry has another first offset than the log"),
-    Kind("txnindex-stable-offset", "transactions", "error", "a .txnindex entry has another last stable offset"),
-    Kind("snapshot", "snapshots", "error", "a .snapshot file has a wrong checksum, version or size"),
-    Kind("snapshot-missing", "snapshots", "warning", "a segment behind batches of producers has no .snapshot file"),
-    Kind("snapshot-state", "snapshots", "error", "a .snapshot file contradicts the log about a producer"),
-    Kind("snapshot-beyond-log", "snapshots", "error", "the offset in a .snapshot file's name is beyond the log's end"),
-    Kind("checkpoint", "checkpoints", "error", "a checkpoint file is malformed"),
-    Kind("partition-metadata", "checkpoints", "error", "partition.metadata is malformed or missing, or has another id"),
-    Kind("meta-properties", "checkpoints", "error", "meta.properties is missing or malformed, or of another cluster"),
-    Kind(
+    FindingKind(
+        "log-start", "epochs", "error", "the first segment is lost: epochs or a checkpoint begin before the log"
+    ),
+    FindingKind("index-missing", "index", "warning", "a closed segment has no .index file; a start rebuilds it"),
+    FindingKind(
+        "index-order", "index", "error", "the entries of an .index file do not increase, or it ends within one"
+    ),
+    FindingKind("index-position", "index", "error", "an .index entry does not point to the start of a batch"),
+    FindingKind(
+        "index-offset", "index", "error", "an .index entry has another offset than the batch that it points to"
+    ),
+    FindingKind("index-beyond-log", "index", "error", "an .index entry points beyond the end of the log file"),
+    FindingKind(
+        "timeindex-missing", "timeindex", "warning", "a closed segment has no .timeindex file; a start rebuilds it"
+    ),
+    FindingKind(
+        "timeindex-order", "timeindex", "error", "a .timeindex file's entries do not increase, or it ends within one"
+    ),
+    FindingKind(
+        "timeindex-offset", "timeindex", "error", "a .timeindex entry has an offset that the segment does not have"
+    ),
+    FindingKind("timeindex-timestamp", "timeindex", "error", "a .timeindex entry has another time than its batch"),
+    FindingKind(
+        "timeindex-late", "timeindex", "error", "the log has larger timestamps before a .timeindex entry's offset"
+    ),
+    FindingKind(
+        "timeindex-incomplete", "timeindex", "error", "a closed segment has a larger timestamp than its .timeindex"
+    ),
+    FindingKind("epoch-regression", "producers", "error", "a producer writes with an older epoch than before"),
+    FindingKind("sequence-gap", "producers", "error", "a producer's batch skips sequence numbers"),
+    FindingKind("sequence-duplicate", "producers", "error", "a producer's batch repeats sequence numbers"),
+    FindingKind("control-batch", "transactions", "error", "a control batch is malformed or incomplete"),
+    FindingKind(
+        "marker-without-transaction", "transactions", "note", "a marker ends a transaction that has no records here"
+    ),
+    FindingKind(
+        "coordinator-epoch", "transactions", "error", "a marker has an older coordinator epoch than an earlier one"
+    ),
+    FindingKind("outside-transaction", "transactions", "error", "a producer writes outside its open transaction"),
+    FindingKind("open-transaction", "transactions", "note", "a transaction is open at the end of the log"),
+    FindingKind(
+        "hanging-transaction", "transactions", "warning", "a transaction is open, and no coordinator will end it"
+    ),
+    FindingKind("txnindex-entry", "transactions", "error", "a .txnindex entry is invalid or misplaced"),
+    FindingKind(
+        "txnindex-count", "transactions", "error", "a .txnindex file does not match aborted-transactions-checkpoint"
+    ),
+    FindingKind("txnindex-missing", "transactions", "error", "an aborted transaction is not in the .txnindex file"),
+    FindingKind("txnindex-extra", "transactions", "error", "a .txnindex entry belongs to no aborted transaction"),
+    FindingKind(
+        "txnindex-first-offset", "transactions", "error", "a .txnindex entry has another first offset than the log"
+    ),
+    FindingKind("txnindex-stable-offset", "transactions", "error", "a .txnindex entry has another last stable offset"),
+    FindingKind("snapshot", "snapshots", "error", "a .snapshot file has a wrong checksum, version or size"),
+    FindingKind(
+        "snapshot-missing", "snapshots", "warning", "a segment behind batches of producers has no .snapshot file"
+    ),
+    FindingKind("snapshot-state", "snapshots", "error", "a .snapshot file contradicts the log about a producer"),
+    FindingKind(
+        "snapshot-beyond-log", "snapshots", "error", "the offset in a .snapshot file's name is beyond the log's end"
+    ),
+    FindingKind("checkpoint", "checkpoints", "error", "a checkpoint file is malformed"),
+    FindingKind(
+        "partition-metadata", "checkpoints", "error", "partition.metadata is malformed or missing, or has another id"
+    ),
+    FindingKind(
+        "meta-properties", "checkpoints", "error", "meta.properties is missing or malformed, or of another cluster"
+    ),
+    FindingKind(
         "partition-unknown", "checkpoints", "warning", "the metadata log has no such partition: a start sets it aside"
     ),
-    Kind("partition-missing", "checkpoints", "error", "a checkpoint names a partition that has no directory"),
-    Kind("checkpoint-beyond-log", "checkpoints", "error", "a checkpoint has an offset beyond the log's end"),
-    Kind("duplicate-key", "compaction", "error", "a key occurs twice in the cleaned part"),
-    Kind("keyless-record", "compaction", "error", "a record without a key is in the cleaned part"),
-    Kind("tombstone-horizon", "compaction", "note", "a cleaned tombstone has no delete horizon (Kafka before 3.1)"),
+    FindingKind("partition-missing", "checkpoints", "error", "a checkpoint names a partition that has no directory"),
+    FindingKind("checkpoint-beyond-log", "checkpoints", "error", "a checkpoint has an offset beyond the log's end"),
+    FindingKind("duplicate-key", "compaction", "error", "a key occurs twice in the cleaned part"),
+    FindingKind("keyless-record", "compaction", "error", "a record without a key is in the cleaned part"),
+    FindingKind(
+        "tombstone-horizon", "compaction", "note", "a cleaned tombstone has no delete horizon (Kafka before 3.1)"
+    ),
 )
 # Findings of an earlier group of checks may be the cause of those of a later group: a batch that is cut out leaves a
 # gap, the gap breaks sequences, and all later entries of the indexes are wrong.
@@ -129,15 +177,15 @@ CAUSES_FIRST: Final = (
 BY_CODE: Final = {kind.code: kind for kind in KINDS}
 
 
-def sort_findings(found: Iterable[Finding]) -> list[Finding]:
+def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings by partition; in a partition possible causes come first, then by file and place."""
     ranks = {check: rank for rank, checks in enumerate(CAUSES_FIRST) for check in checks}
 
-    def place(each: Finding) -> tuple[object, ...]:
+    def make_sort_key(each: Finding) -> tuple[object, ...]:
         rank = ranks[BY_CODE[each.kind].check]
         return each.topic, each.partition, rank, each.file, each.kind, each.position, each.offset
 
-    return sorted(found, key=place)
+    return sorted(findings, key=make_sort_key)
 
 
 class Problem(NamedTuple):
@@ -165,7 +213,7 @@ class Findings:
     def __iter__(self) -> Iterator[Finding]:
         return iter(self._found)
 
-    def add(self, file: str, problem: Problem, *, of_directory: bool = False) -> None:
+    def add_problem(self, file: str, problem: Problem, *, of_directory: bool = False) -> None:
         """Add a problem that was found in a file, unless its check is off, or it was added before.
 
         `of_directory` means that the file is in the log directory itself.
@@ -184,7 +232,7 @@ class Findings:
         path = f"{self._directory}/{file}" if self._directory and not of_directory else file
         self._found.append(Finding(self._topic, self._partition, path, offset, position, kind, known.severity, detail))
 
-    def extend(self, file: str, problems: Iterable[Problem]) -> None:
+    def add_problems(self, file: str, problems: Iterable[Problem]) -> None:
         """Add the problems that were found in a file."""
         for problem in problems:
-            self.add(file, problem)
+            self.add_problem(file, problem)

@@ -17,7 +17,7 @@ from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.directory.segment_files import INDEX_ENTRY
 from minibroker.pipeline.directory.times import TIME_INDEX_ENTRY
 from minibroker.pipeline.verifying.findings import Problem
-from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_first_fault_of_rows
+from minibroker.pipeline.verifying.log_blocks import LogBlock, RowFault, iterate_first_fault_of_rows
 
 NONE = -1
 
@@ -25,16 +25,18 @@ NONE = -1
 class _IndexCheck:
     """The entries of an index file, and what is wrong with them. Raises `OSError`."""
 
-    def __init__(self, path: str, base_offset: int, entry: np.dtype[np.void], kind: str) -> None:
+    def __init__(self, path: str, base_offset: int, entry_type: np.dtype[np.void], kind: str) -> None:
         data = DISK.read_whole(path)
         used = len(data.rstrip(b"\0"))  # the last entry may end with zeros
-        self._entries = np.frombuffer(data, entry, min(-(-used // entry.itemsize), len(data) // entry.itemsize))
+        self._entries = np.frombuffer(
+            data, entry_type, min(-(-used // entry_type.itemsize), len(data) // entry_type.itemsize)
+        )
         self._offsets = self._entries["offset"].astype(np.int64) + base_offset
         self._base_offset = base_offset
-        self._rest = len(data) % entry.itemsize
+        self._rest = len(data) % entry_type.itemsize
         self._order = kind
 
-    def _yield_problems(self, faults: Sequence[Fault], name: str, values: Int64s) -> Iterator[Problem]:
+    def _yield_problems(self, faults: Sequence[RowFault], name: str, values: Int64s) -> Iterator[Problem]:
         """Yield a problem of each entry that has a fault. `name` and `values` are of its other field."""
         size = self._entries.itemsize
         if self._rest:
@@ -55,7 +57,7 @@ class OffsetIndexCheck(_IndexCheck):
         self._batch_at = np.full(count, NONE, np.int64)  # position of the batch with that last offset
         self._damaged_at = np.zeros(count, np.bool_)
 
-    def take(self, block: Block) -> None:
+    def compare_with_block(self, block: LogBlock) -> None:
         """Look up the entries in a block."""
         rows, found = _find_common_numbers(block.positions, self._positions)
         self._last_at[found] = block.headers.last_offset[rows]
@@ -72,7 +74,7 @@ class OffsetIndexCheck(_IndexCheck):
         after = np.where(after > self._positions, after, np.iinfo(np.int64).max)
         is_at = (self._batch_at >= self._positions) & (self._batch_at < after)
         is_there = self._last_at != NONE
-        faults: tuple[Fault, ...] = (
+        faults: tuple[RowFault, ...] = (
             (behind, "index-order", lambda at: " is not larger than the one before"),
             (self._positions >= end_position, "index-beyond-log", lambda at: f"; the log ends at {end_position}"),
             (~is_there & (not damaged), "index-position", lambda at: "; no batch begins there"),
@@ -97,7 +99,7 @@ class TimeIndexCheck(_IndexCheck):
         self._found = np.zeros(count, np.bool_)
         self._max_timestamp = NONE
 
-    def take(self, block: Block) -> None:
+    def compare_with_block(self, block: LogBlock) -> None:
         """Look up the entries in a block."""
         rows = np.flatnonzero(block.sound)
         if not len(rows):
@@ -124,7 +126,7 @@ class TimeIndexCheck(_IndexCheck):
         nowhere = ~self._found & ((self._offsets > last_offset) | (not damaged))
         other, late = self._of_batch != self._timestamps, self._so_far > self._timestamps
         ends = f"; the segment has no batch with it, and ends at {last_offset}"
-        faults: tuple[Fault, ...] = (
+        faults: tuple[RowFault, ...] = (
             (falls, "timeindex-order", lambda at: " is not larger than the one before"),
             (nowhere, "timeindex-offset", lambda at: ends),
             (self._found & other, "timeindex-timestamp", lambda at: f"; the batch has {self._of_batch[at]}"),
@@ -137,12 +139,12 @@ class TimeIndexCheck(_IndexCheck):
             yield Problem("timeindex-incomplete", max(count - 1, 0) * self._entries.itemsize, NONE, detail)
 
 
-def _find_common_numbers(column: Int64s, wanted: Int64s) -> tuple[Int64s, Int64s]:
-    """Return (rows of the column, indexes in `wanted`) with the same number."""
+def _find_common_numbers(column: Int64s, numbers: Int64s) -> tuple[Int64s, Int64s]:
+    """Return (rows of the column, indexes in `numbers`) with the same number."""
     order = np.argsort(column, kind="stable")
-    at = np.searchsorted(column[order], wanted)
+    at = np.searchsorted(column[order], numbers)
     at = np.minimum(at, len(order) - 1)
-    places = np.flatnonzero(column[order][at] == wanted)
+    places = np.flatnonzero(column[order][at] == numbers)
     return order[at[places]], places
 
 

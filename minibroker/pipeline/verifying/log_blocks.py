@@ -13,8 +13,8 @@ from struct import Struct
 import numpy as np
 
 from minibroker.pipeline.array_types import Bools, Int64s
-from minibroker.pipeline.decode.batch_headers import Headers
-from minibroker.pipeline.directory.log_walking import BLOCK_BYTES, Checksums, read_exactly, walk_blocks
+from minibroker.pipeline.decode.batch_headers import BatchHeaders
+from minibroker.pipeline.directory.log_walking import BLOCK_BYTES, Checksums, iterate_blocks_or_damage, read_exactly
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
 from minibroker.protocol.records.batch import LOG_OVERHEAD_BYTES
@@ -24,12 +24,12 @@ from minibroker.storage.inspection.file_walking import make_walker
 MAX_OFFSET = 1 << 48  # the largest plausible offset in a search behind damage
 
 # A kind of fault: the rows that have it, its name, and what to say of one row.
-Fault = tuple[Bools, str, Callable[[int], str]]
+RowFault = tuple[Bools, str, Callable[[int], str]]
 
 _OFFSET_AND_LENGTH = Struct(">qi")
 
 
-def iterate_first_fault_of_rows(faults: Sequence[Fault]) -> Iterator[tuple[int, str, str]]:
+def iterate_first_fault_of_rows(faults: Sequence[RowFault]) -> Iterator[tuple[int, str, str]]:
     """Yield row, kind and detail of the first fault of each row that has one."""
     for row in np.flatnonzero(np.logical_or.reduce([rows for rows, _, _ in faults])).tolist():
         kind, detail = next((kind, detail) for rows, kind, detail in faults if rows[row])
@@ -37,7 +37,7 @@ def iterate_first_fault_of_rows(faults: Sequence[Fault]) -> Iterator[tuple[int, 
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LogBlock:
     """Batches in `data`, with their `headers`; `positions` are in the file.
 
     A column has one number for each batch. A message of format 0 or 1 counts as a batch; `first_offset` of a wrapper is
@@ -46,7 +46,7 @@ class Block:
     """
 
     data: memoryview
-    headers: Headers
+    headers: BatchHeaders
     positions: Int64s
     sound: Bools
     damages: Int64s
@@ -60,7 +60,7 @@ class Block:
         """The first offset of each batch; of a wrapper that was not read, its last."""
         return np.where(self.first_offset >= 0, self.first_offset, self.headers.base_offset)
 
-    def batch(self, index: int) -> memoryview:
+    def get_batch_bytes(self, index: int) -> memoryview:
         """Return the bytes of one batch."""
         start = int(self.headers.position[index])
         return self.data[start : start + int(self.headers.size[index])]
@@ -70,14 +70,14 @@ class Block:
         return Problem(kind, int(self.positions[index]), int(self.headers.base_offset[index]), detail)
 
 
-def iterate_problems_by_fault(block: Block, rows: Int64s, faults: Iterable[Fault]) -> Iterator[Problem]:
+def iterate_problems_by_fault(block: LogBlock, rows: Int64s, faults: Iterable[RowFault]) -> Iterator[Problem]:
     """Yield the problems of some batches of a block, fault by fault."""
     for wrong, kind, detail in faults:
         for place in np.flatnonzero(wrong).tolist():
             yield block.make_problem(kind, int(rows[place]), detail(place))
 
 
-class LogFile:
+class LogFileReader:
     """A `.log` file that is read batch by batch. Methods raise `OSError`.
 
     `problems` has the wrong sizes, magic bytes and checksums found so far. `end_position` is where the last batch ends,
@@ -99,31 +99,31 @@ class LogFile:
         """Close the file."""
         self._file.close()
 
-    def iterate_blocks(self) -> Iterator[Block]:
+    def iterate_blocks(self) -> Iterator[LogBlock]:
         """Yield all batches, in blocks of about `block_bytes`."""
         walker = make_walker(self._file, self._size, limit=MAX_OFFSET)
-        for step in walk_blocks(self._file, walker, 0, self._checksums, self._block_bytes):
+        for step in iterate_blocks_or_damage(self._file, walker, 0, self._checksums, self._block_bytes):
             if isinstance(step, PassedOver):
                 self._add_damage_problem(step)
                 continue
             headers = step.headers
             damages = len(self.problems) + np.cumsum(~step.sound)
             for each in step.wrong:
-                self._note_wrong_checksum(each)
+                self._add_checksum_problem(each)
             self.end_position = step.origin + int(headers.position[-1] + headers.size[-1])
             first_offset = np.where(headers.record_count < 0, -1, headers.base_offset)
-            yield Block(step.data, headers, headers.position + step.origin, step.sound, damages, first_offset)
+            yield LogBlock(step.data, headers, headers.position + step.origin, step.sound, damages, first_offset)
 
-    def _note_wrong_checksum(self, found: FoundBatch) -> None:
-        header = found.header
-        detail = f"stored {header.crc:08x}, computed {found.computed_crc:08x} over {header.size_bytes} bytes"
-        self.problems.append(Problem("crc", found.position, header.base_offset, detail))
+    def _add_checksum_problem(self, batch: FoundBatch) -> None:
+        header = batch.header
+        detail = f"stored {header.crc:08x}, computed {batch.computed_crc:08x} over {header.size_bytes} bytes"
+        self.problems.append(Problem("crc", batch.position, header.base_offset, detail))
 
     def _add_damage_problem(self, damage: PassedOver) -> None:
         """Note what is wrong with bytes that are not a batch."""
         position, end = damage.position, damage.position + damage.size_bytes
         is_end = end == self._size
-        if is_end and self._is_zero(position):
+        if is_end and self._are_only_zeros_from(position):
             if not self._is_last:
                 detail = f"the file ends in {damage.size_bytes} zeros"
                 self.problems.append(Problem("torn-tail", position, -1, detail))
@@ -143,7 +143,7 @@ class LogFile:
         detail = f"expected {damage.expected}, found {damage.found}; {behind}"
         self.problems.append(Problem(kind, position, offset, detail))
 
-    def _is_zero(self, position: int) -> bool:
+    def _are_only_zeros_from(self, position: int) -> bool:
         """Return whether only zeros follow, as at the end of a preallocated file."""
         starts = range(position, self._size, BLOCK_BYTES)
         pieces = (read_exactly(self._file, start, min(BLOCK_BYTES, self._size - start)) for start in starts)

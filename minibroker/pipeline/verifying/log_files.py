@@ -17,8 +17,8 @@ from minibroker.pipeline.directory.reading_disk import DISK, is_remote, normaliz
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.verifying.checkpoint_checks import (
     OFFSET_CHECKPOINTS,
-    find_expected_ids,
-    find_wrong_identity,
+    find_expected_topic_ids,
+    find_wrong_node_identity,
     read_offsets,
     read_topic_id,
 )
@@ -69,9 +69,11 @@ class PartitionPlan:
         """The log start offset, which may be within the first segment."""
         return max(self.checkpoints.get(texts.LOG_START_OFFSET_CHECKPOINT, 0), self.bases[0] if self.bases else 0)
 
-    def with_listed_files(self) -> PartitionPlan:
+    def list_files_again(self) -> PartitionPlan:
         """Return the plan with the files that are in the directory now. Raises `FileNotFoundError`."""
-        names = frozenset(name for name, is_directory in DISK.entries(self.make_path("")).items() if not is_directory)
+        names = frozenset(
+            name for name, is_directory in DISK.list_names_and_kinds(self.make_path("")).items() if not is_directory
+        )
         images = (
             name for name in names if name.endswith(IMAGE_SUFFIX) and file_names.parse_base_offset(name) is not None
         )
@@ -83,7 +85,7 @@ class PartitionPlan:
             images=tuple(sorted(images)),
         )
 
-    def select_for_segment(self, base: int) -> PartitionPlan:
+    def make_plan_for_segment(self, base: int) -> PartitionPlan:
         """Return the part of it that a segment's check needs, as each segment's plan is sent to a task."""
         names = self.names & {file_names.make_segment_name(base) + suffix for suffix in file_names.SEGMENT_SUFFIXES}
         return replace(self, bases=self.bases[:1], snapshots=(), images=(), names=names)
@@ -92,7 +94,7 @@ class PartitionPlan:
         """Return the path of a file of the partition."""
         return f"{self.root}/{self.directory}/{name}".rstrip("/")
 
-    def findings(self) -> Findings:
+    def make_findings(self) -> Findings:
         """Return an empty collection for findings about its files."""
         return Findings(self.topic, self.partition, self.directory, self.checks)
 
@@ -113,7 +115,7 @@ class SegmentPlan:
         wanted = partition.compacted and "compaction" in partition.checks
         return wanted and self.base_offset < partition.clean_offset and self.size_bytes > 0
 
-    def name(self, suffix: str) -> str:
+    def make_file_name(self, suffix: str) -> str:
         """Return the name of one of its files."""
         return file_names.make_segment_name(self.base_offset) + suffix
 
@@ -156,23 +158,23 @@ def plan_directory(
     `compacted` names compacted topics beside those in the directory's metadata; `in_use` is whether a broker is
     running. Raises `OptionError`, `OSError`.
     """
-    chosen = _check_names(checks)
+    chosen = _require_known_checks(checks)
     root, directories = _find_partition_directories(path)
     of_directory = Findings("", -1, "", chosen)
-    offsets = {name: _read_offsets(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
+    offsets = {name: _read_checkpoint_offsets(root, name, of_directory) for name in OFFSET_CHECKPOINTS}
     metadata = read_metadata(root)
     policies = metadata.compacted | set(compacted) | {topic for topic, _ in offsets[texts.CLEANER_OFFSET_CHECKPOINT]}
     whole = root == make_absolute(path)
     lost = _find_lost_partitions(directories, offsets, metadata, chosen) if whole else []
     if whole:
-        of_directory.extend(texts.META_PROPERTIES, find_wrong_identity(root, metadata))
+        of_directory.add_problems(texts.META_PROPERTIES, find_wrong_node_identity(root, metadata))
         lost += _find_unknown_partitions(root, directories, metadata, chosen)
     unknown_topics = {*topics, *compacted} - {topic for topic, _ in directories} - {each.topic for each in lost}
     if unknown_topics:
         raise OptionError(f"{path} has no topic {', '.join(sorted(unknown_topics))}")
     stopped, coordinated = DISK.exists(f"{root}/{file_names.CLEAN_SHUTDOWN}"), _has_coordinators(metadata, directories)
     known = PartitionPlan(root, "", "", -1, chosen, False, {}, None, stopped, in_use, coordinated)
-    ids = find_expected_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
+    ids = find_expected_topic_ids(root, directories, metadata.ids) if "checkpoints" in chosen else {}
     partitions: list[PartitionPlan] = []
     segments: list[SegmentPlan] = []
     for (topic, partition), directory in sorted(directories.items()):
@@ -196,7 +198,7 @@ def plan_directory(
     return DirectoryPlan(tuple(partitions), tuple(segments), (*of_directory, *lost))
 
 
-def _check_names(checks: Iterable[str]) -> frozenset[str]:
+def _require_known_checks(checks: Iterable[str]) -> frozenset[str]:
     """Return the checks. Raises `OptionError` for unknown ones."""
     chosen = frozenset(checks)
     unknown = chosen - CHECKS.keys()
@@ -226,7 +228,9 @@ def _find_lost_partitions(
         findings = Findings(topic, partition, "", checks)
         also = " and the metadata log has" if metadata.ids else ""
         detail = f"it names{also} {topic}-{partition}, and there is no such directory"
-        findings.add(texts.RECOVERY_POINT_CHECKPOINT, Problem("partition-missing", -1, named[topic, partition], detail))
+        findings.add_problem(
+            texts.RECOVERY_POINT_CHECKPOINT, Problem("partition-missing", -1, named[topic, partition], detail)
+        )
         found += findings
     return found
 
@@ -244,18 +248,18 @@ def _find_unknown_partitions(
         findings = Findings(topic, partition, directory, checks)
         which = "this partition" if topic in metadata.ids else "this topic"
         detail = f"the metadata log does not have {which}: a start sets the directory aside"
-        findings.add(texts.PARTITION_METADATA, Problem("partition-unknown", -1, -1, detail))
+        findings.add_problem(texts.PARTITION_METADATA, Problem("partition-unknown", -1, -1, detail))
         found += findings
     return found
 
 
-def list_segments(partition: PartitionPlan) -> list[SegmentPlan]:
+def list_segment_plans(partition: PartitionPlan) -> list[SegmentPlan]:
     """Return the segments of a partition, the oldest first. Raises `FileNotFoundError` if one is gone meanwhile."""
     nexts = (*partition.bases[1:], None) if partition.bases else ()
     found = []
     for base, after in zip(partition.bases, nexts, strict=True):
         size_bytes = DISK.size_bytes(partition.make_path(file_names.make_segment_name(base) + file_names.LOG_SUFFIX))
-        found.append(SegmentPlan(partition.select_for_segment(base), base, after, size_bytes))
+        found.append(SegmentPlan(partition.make_plan_for_segment(base), base, after, size_bytes))
     return found
 
 
@@ -268,23 +272,23 @@ def _find_partition_directories(path: str) -> tuple[str, dict[texts.TopicPartiti
     return root, {partition: log.path.rpartition("/")[2] for partition, log in found.items()}
 
 
-def _read_offsets(root: str, name: str, findings: Findings) -> dict[texts.TopicPartition, int]:
+def _read_checkpoint_offsets(root: str, name: str, findings: Findings) -> dict[texts.TopicPartition, int]:
     try:
         offsets, problems = read_offsets(f"{root}/{name}")
     except FileNotFoundError:
         return {}
-    findings.extend(name, problems)
+    findings.add_problems(name, problems)
     return offsets
 
 
-def _plan_partition_segments(known: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPlan]] | None:
+def _plan_partition_segments(partition: PartitionPlan) -> tuple[PartitionPlan, list[SegmentPlan]] | None:
     """Return the plan of a partition and its segments, or None if it has just been deleted. Raises `OSError`."""
     for tries_left in reversed(range(TRIES)):
         try:
-            plan = known.with_listed_files()
-            return plan, list_segments(plan)
+            plan = partition.list_files_again()
+            return plan, list_segment_plans(plan)
         except FileNotFoundError:  # a broker is running, and retention or compaction has removed a segment
-            if not DISK.exists(known.make_path("")):
+            if not DISK.exists(partition.make_path("")):
                 return None
             if not tries_left:
                 raise

@@ -12,13 +12,13 @@ import numpy as np
 
 from minibroker.pipeline.array_types import Int64s
 from minibroker.pipeline.verifying.findings import Problem
-from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_problems_by_fault
+from minibroker.pipeline.verifying.log_blocks import LogBlock, RowFault, iterate_problems_by_fault
 
 MAX_RUNS = 10_000  # of leader epochs in a segment: a log with more has another problem
 
 
 @dataclass
-class Offsets:
+class SegmentOffsets:
     """Facts about the offsets of a segment; -1 means none.
 
     `missing` counts the offsets between its batches, and the damages, as what they contained is unknown.
@@ -54,11 +54,11 @@ class OffsetCheck:
 
     base_offset: int
     compacted: bool
-    offsets: Offsets = field(default_factory=Offsets)
+    offsets: SegmentOffsets = field(default_factory=SegmentOffsets)
     runs: list[EpochRun] = field(default_factory=list)
     missing_before: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def take(self, block: Block) -> Iterator[Problem]:
+    def check_offsets_of_block(self, block: LogBlock) -> Iterator[Problem]:
         """Yield what is wrong with the order of the block's batches, except those with a wrong checksum."""
         rows = np.flatnonzero(block.sound)
         self.missing_before = np.zeros(len(block), np.int64)
@@ -76,17 +76,19 @@ class OffsetCheck:
         overlaps = has_before & ~backwards & (first <= before_last)
         is_gap = (missing > 0) & (np.diff(block.damages[rows], prepend=self.offsets.damages) == 0)
         below = block.headers.base_offset[rows] < self.base_offset
-        faults: tuple[Fault, ...] = (
+        faults: tuple[RowFault, ...] = (
             (below, "below-segment", lambda i: f"the file begins at {self.base_offset}"),
             (backwards, "offset-order", lambda i: f"the batch before it begins at {before_first[i]}"),
             (overlaps, "overlap", lambda i: f"the batch before it ends at {before_last[i]}"),
             (is_gap & (not self.compacted), "gap", lambda i: f"the batch before it ends at {before_last[i]}"),
         )
         yield from iterate_problems_by_fault(block, rows, faults)
-        self._remember_ends(block, rows, first, last, int(missing.sum()))
-        yield from self._take_epochs(block, rows, first, last)
+        self._remember_first_and_last(block, rows, first, last, int(missing.sum()))
+        yield from self._check_leader_epochs(block, rows, first, last)
 
-    def _remember_ends(self, block: Block, rows: Int64s, first: Int64s, last: Int64s, missing: int) -> None:
+    def _remember_first_and_last(
+        self, block: LogBlock, rows: Int64s, first: Int64s, last: Int64s, missing: int
+    ) -> None:
         known = self.offsets
         if known.first < 0:
             known.first = int(first[0])
@@ -97,10 +99,10 @@ class OffsetCheck:
         known.damages = int(block.damages[rows[-1]])
         known.max_timestamp = max(known.max_timestamp, int(block.headers.max_timestamp[rows].max()))
 
-    def _take_epochs(self, block: Block, rows: Int64s, first: Int64s, last: Int64s) -> Iterator[Problem]:
+    def _check_leader_epochs(self, block: LogBlock, rows: Int64s, first: Int64s, last: Int64s) -> Iterator[Problem]:
         epochs = block.headers.leader_epoch[rows]
         impossible = epochs
-        fault: Fault = (epochs < -1, "leader-epoch-regression", lambda i: f"leader epoch {impossible[i]}")
+        fault: RowFault = (epochs < -1, "leader-epoch-regression", lambda i: f"leader epoch {impossible[i]}")
         yield from iterate_problems_by_fault(block, rows, [fault])
         with_epoch = np.flatnonzero(epochs >= 0)
         if not len(with_epoch):

@@ -15,19 +15,19 @@ from minibroker.pipeline.verifying import transaction_checks
 from minibroker.pipeline.verifying.checkpoint_checks import (
     find_wrong_counts,
     find_wrong_epochs,
-    find_wrong_id,
+    find_wrong_topic_id,
     read_epochs,
 )
 from minibroker.pipeline.verifying.findings import Finding, Findings, Problem
 from minibroker.pipeline.verifying.log_files import PartitionPlan
 from minibroker.pipeline.verifying.offset_checks import EpochRun
 from minibroker.pipeline.verifying.producer_checks import (
-    State,
+    ProducerState,
     check_first_events_of_segment,
-    find_wrong_states,
+    find_wrong_snapshot_entries,
     read_snapshot,
 )
-from minibroker.pipeline.verifying.segment_checks import SegmentSummary, Vanished, check_metadata_snapshot
+from minibroker.pipeline.verifying.segment_checks import RemovedSegment, SegmentSummary, check_metadata_snapshot
 from minibroker.storage import names
 from minibroker.storage.checkpoints.checkpoint_texts import (
     ABORTED_TRANSACTIONS_CHECKPOINT,
@@ -41,15 +41,15 @@ MAX_TRANSACTION_MS = 15 * 60 * 1000  # transaction.max.timeout.ms
 
 
 def collect_findings(
-    plan: PartitionPlan, checked: Iterable[tuple[list[Finding], SegmentSummary | Vanished]]
+    plan: PartitionPlan, checked: Iterable[tuple[list[Finding], SegmentSummary | RemovedSegment]]
 ) -> list[Finding]:
     """Return all findings about a partition, by what `check_segment` returns for its segments. Raises `OSError`."""
     found: list[Finding] = []
-    summaries: list[SegmentSummary | Vanished] = []
+    summaries: list[SegmentSummary | RemovedSegment] = []
     for findings, summary in checked:
         found += findings
         summaries.append(summary)
-    removed = [each.base_offset for each in summaries if isinstance(each, Vanished)]
+    removed = [each.base_offset for each in summaries if isinstance(each, RemovedSegment)]
     if removed:
         found += _report_removed_segments(plan, removed)
         plan = _select_segments_behind(plan, max(removed))
@@ -57,10 +57,10 @@ def collect_findings(
             return found
     there = [each for each in summaries if isinstance(each, SegmentSummary) and each.base_offset in plan.bases]
     try:
-        fold = _Fold(plan)
+        fold = _PartitionFold(plan)
         for each in sorted(there, key=lambda summary: summary.base_offset):
-            fold.take(each)
-        fold.finish()
+            fold.add_segment_summary(each)
+        fold.check_end_of_partition()
     except FileNotFoundError:
         if DISK.exists(plan.make_path("")):
             raise
@@ -70,10 +70,10 @@ def collect_findings(
 
 
 def _report_removed_segments(plan: PartitionPlan, bases: Sequence[int]) -> list[Finding]:
-    findings = plan.findings()
+    findings = plan.make_findings()
     for base in bases:
         detail = "it was removed during the check; what spans segments was checked behind it"
-        findings.add(names.make_segment_name(base) + names.LOG_SUFFIX, Problem("vanished", -1, base, detail))
+        findings.add_problem(names.make_segment_name(base) + names.LOG_SUFFIX, Problem("vanished", -1, base, detail))
     return list(findings)
 
 
@@ -84,12 +84,12 @@ def _select_segments_behind(plan: PartitionPlan, base: int) -> PartitionPlan:
     return replace(plan, bases=bases, checkpoints={**plan.checkpoints, **start}, begins_elsewhere=True)
 
 
-class _Fold:
+class _PartitionFold:
     """What is known of a partition up to a segment."""
 
     def __init__(self, plan: PartitionPlan) -> None:
         self._plan = plan
-        self.findings: Findings = plan.findings()
+        self.findings: Findings = plan.make_findings()
         self._end: int | None = None  # the offset behind the segments so far
         self._end_unsure = False
         self._missing = 0
@@ -97,25 +97,25 @@ class _Fold:
         self._max_timestamp = -1
         self._last_clock = 0  # the newest marker's time
         self._runs: list[tuple[EpochRun, str]] = []
-        self._states: dict[int, State] = {}
-        self._open: dict[int, tuple[transaction_checks.Opened, str]] = {}
+        self._states: dict[int, ProducerState] = {}
+        self._open: dict[int, tuple[transaction_checks.OpenTransaction, str]] = {}
         self._coordinators: dict[int, int] = {}
         self._first_offset = plan.bases[0] if plan.bases else 0
         self._snapshots = self._read_snapshots()
 
-    def take(self, summary: SegmentSummary) -> None:
+    def add_segment_summary(self, summary: SegmentSummary) -> None:
         """Add one more segment."""
         self._compare_snapshot(summary.base_offset)
         self._check_offsets_between_segments(summary)
-        self._take_epochs(summary)
+        self._check_epochs_between_segments(summary)
         self._check_transactions_between_segments(summary)
         wrong = check_first_events_of_segment(self._states, summary.producers, self._missing, self._plan.log_start)
-        self.findings.extend(summary.file, wrong)
+        self.findings.add_problems(summary.file, wrong)
         self._missing += summary.damages + (summary.offsets.missing if self._plan.compacted else 0)
         self._damages += summary.damages
         self._max_timestamp = max(self._max_timestamp, summary.offsets.max_timestamp)
 
-    def finish(self) -> None:
+    def check_end_of_partition(self) -> None:
         """Check what can be checked only at the end of the log."""
         end = self._end or 0
         self._compare_snapshot(end, expected=self._plan.stopped)
@@ -123,11 +123,11 @@ class _Fold:
         for offset in self._plan.snapshots:
             if offset > end:
                 name = names.make_segment_name(offset) + names.SNAPSHOT_SUFFIX
-                self.findings.add(name, Problem("snapshot-beyond-log", -1, offset, f"the log ends at {end}"))
+                self.findings.add_problem(name, Problem("snapshot-beyond-log", -1, offset, f"the log ends at {end}"))
         for name, offset in self._plan.checkpoints.items():
             if offset > end:
                 detail = f"{name} has {offset}, the log ends at {end}"
-                self.findings.add(name, Problem("checkpoint-beyond-log", -1, offset, detail), of_directory=True)
+                self.findings.add_problem(name, Problem("checkpoint-beyond-log", -1, offset, detail), of_directory=True)
         self._check_log_start()
         self._check_epoch_file(end)
         self._check_side_files()
@@ -143,22 +143,22 @@ class _Fold:
         position = max(offsets.first_position, 0)
         if self._end is not None and min(begin, base) < expected:
             detail = f"the segment before it ends at {expected - 1}"
-            self.findings.add(summary.file, Problem("segment-overlap", position, begin, detail))
+            self.findings.add_problem(summary.file, Problem("segment-overlap", position, begin, detail))
         elif begin > expected:
             if self._plan.compacted:
                 self._missing += begin - expected
             elif not self._end_unsure and not offsets.unknown_before:
                 detail = f"expected {expected}, the segment begins at {begin}"
-                self.findings.add(summary.file, Problem("gap", position, begin, detail))
+                self.findings.add_problem(summary.file, Problem("gap", position, begin, detail))
         self._end = base if offsets.last < 0 else offsets.last + 1
         self._end_unsure = summary.damages > offsets.damages
 
-    def _take_epochs(self, summary: SegmentSummary) -> None:
+    def _check_epochs_between_segments(self, summary: SegmentSummary) -> None:
         for run in summary.runs[:1]:
             if self._runs and self._runs[-1][0].epoch > run.epoch:
                 detail = f"leader epoch {run.epoch}, {self._runs[-1][0].epoch} in the segment before"
                 problem = Problem("leader-epoch-regression", run.position, run.first_offset, detail)
-                self.findings.add(summary.file, problem)
+                self.findings.add_problem(summary.file, problem)
         self._runs += [(run, summary.file) for run in summary.runs]
 
     def _check_epoch_file(self, end: int) -> None:
@@ -168,7 +168,7 @@ class _Fold:
             entries, problems = read_epochs(self._plan.make_path(LEADER_EPOCH_CHECKPOINT))
         runs = [run for run, _ in self._runs]
         wrong = find_wrong_epochs(entries, runs, self._plan.log_start, end, stopped=self._plan.stopped)
-        self.findings.extend(LEADER_EPOCH_CHECKPOINT, problems or wrong)
+        self.findings.add_problems(LEADER_EPOCH_CHECKPOINT, problems or wrong)
 
     def _check_log_start(self) -> None:
         """Check that the first segment is there: neither the epochs nor the log start offset are before it.
@@ -191,17 +191,21 @@ class _Fold:
         elif 0 <= start < first and plan.stopped:
             detail = f"{LOG_START_OFFSET_CHECKPOINT} has {start}, the first segment begins at {first}"
         if detail:
-            self.findings.add(file, Problem("log-start", -1, first, detail))
+            self.findings.add_problem(file, Problem("log-start", -1, first, detail))
 
     def _check_side_files(self) -> None:
         plan = self._plan
         if PARTITION_METADATA in plan.names:
-            self.findings.extend(PARTITION_METADATA, find_wrong_id(plan.make_path(PARTITION_METADATA), plan.topic_id))
+            self.findings.add_problems(
+                PARTITION_METADATA, find_wrong_topic_id(plan.make_path(PARTITION_METADATA), plan.topic_id)
+            )
         elif plan.topic_id is not None and self._end and plan.directory != METADATA:
             detail = "it is missing: Kafka takes a log without a topic id for a stray one, and moves it away"
-            self.findings.add(PARTITION_METADATA, Problem("partition-metadata", -1, -1, detail))
+            self.findings.add_problem(PARTITION_METADATA, Problem("partition-metadata", -1, -1, detail))
         if ABORTED_TRANSACTIONS_CHECKPOINT in plan.names:
-            self.findings.extend(ABORTED_TRANSACTIONS_CHECKPOINT, find_wrong_counts(plan.make_path(""), plan.bases))
+            self.findings.add_problems(
+                ABORTED_TRANSACTIONS_CHECKPOINT, find_wrong_counts(plan.make_path(""), plan.bases)
+            )
 
     # --- transactions -----------------------------------------------------------------------------
 
@@ -210,7 +214,7 @@ class _Fold:
         for producer_id, (offset, position) in here.plain.items():
             if producer_id in self._open:
                 opened, _ = self._open[producer_id]
-                self.findings.add(
+                self.findings.add_problem(
                     summary.file,
                     transaction_checks.make_outside_transaction_problem(producer_id, opened.offset, offset, position),
                 )
@@ -220,7 +224,7 @@ class _Fold:
                 problem = transaction_checks.make_older_coordinator_problem(
                     here.first_markers[producer_id]._replace(coordinator_epoch=first), known
                 )
-                self.findings.add(summary.file, problem)
+                self.findings.add_problem(summary.file, problem)
             self._coordinators[producer_id] = last
         for marker in here.first_markers.values():
             if (
@@ -228,37 +232,41 @@ class _Fold:
                 and marker.kind != transaction_checks.NO_RECORD
                 and self._ends_no_transaction(marker)
             ):
-                self.findings.add(summary.file, transaction_checks.make_marker_without_transaction_problem(marker))
-        aborts = [self._carry_marker(marker, here.first_markers) for marker in here.aborts]
+                self.findings.add_problem(
+                    summary.file, transaction_checks.make_marker_without_transaction_problem(marker)
+                )
+        aborts = [self._complete_abort_marker(marker, here.first_markers) for marker in here.aborts]
         begins, compacted, damaged = self._first_offset, self._plan.compacted, bool(self._damages or summary.damages)
         markers = {marker.offset: marker for marker in aborts}
         index_name = names.make_segment_name(summary.base_offset) + names.TRANSACTION_INDEX_SUFFIX
-        self.findings.extend(summary.file, transaction_checks.find_missing_entries(here.entries, aborts))
+        self.findings.add_problems(summary.file, transaction_checks.find_missing_index_entries(here.entries, aborts))
         for place, entry in enumerate(here.entries):
-            wrong = transaction_checks.find_entry_problems(
+            wrong = transaction_checks.find_index_entry_problems(
                 place, entry, markers.get(entry.last_offset), begins, compacted=compacted, damaged=damaged
             )
-            self.findings.extend(index_name, wrong)
+            self.findings.add_problems(index_name, wrong)
         self._carry_open_transactions_over(summary)
 
-    def _ends_no_transaction(self, marker: transaction_checks.Marker) -> bool:
+    def _ends_no_transaction(self, marker: transaction_checks.TransactionMarker) -> bool:
         """Return whether a marker ends no transaction, although no records before it were removed or compacted away."""
         if marker.producer_id in self._open or self._plan.compacted or self._damages:
             return False
         return self._plan.log_start == 0 or marker.producer_id in self._states
 
-    def _carry_marker(
-        self, marker: transaction_checks.Marker, firsts: dict[int, transaction_checks.Marker]
-    ) -> transaction_checks.Marker:
+    def _complete_abort_marker(
+        self,
+        marker: transaction_checks.TransactionMarker,
+        first_markers: dict[int, transaction_checks.TransactionMarker],
+    ) -> transaction_checks.TransactionMarker:
         """Return an abort marker with facts of earlier segments: its own first offset, and other open transactions."""
         mine = self._open.get(marker.producer_id)
-        if mine is not None and firsts[marker.producer_id].offset == marker.offset:
+        if mine is not None and first_markers[marker.producer_id].offset == marker.offset:
             marker = marker._replace(first_offset=mine[0].offset)
         still_open = [
             opened.offset
             for producer_id, (opened, _) in self._open.items()
             if producer_id != marker.producer_id
-            and (producer_id not in firsts or firsts[producer_id].offset > marker.offset)
+            and (producer_id not in first_markers or first_markers[producer_id].offset > marker.offset)
         ]
         return marker._replace(stable_offset=min([marker.stable_offset, *still_open]))
 
@@ -278,9 +286,11 @@ class _Fold:
         for producer_id, (opened, file) in self._open.items():
             hangs, why = self._is_transaction_hanging(producer_id, opened)
             kind = "hanging-transaction" if hangs else "open-transaction"
-            self.findings.add(file, Problem(kind, opened.position, opened.offset, f"producer {producer_id}; {why}"))
+            self.findings.add_problem(
+                file, Problem(kind, opened.position, opened.offset, f"producer {producer_id}; {why}")
+            )
 
-    def _is_transaction_hanging(self, producer_id: int, opened: transaction_checks.Opened) -> tuple[bool, str]:
+    def _is_transaction_hanging(self, producer_id: int, opened: transaction_checks.OpenTransaction) -> tuple[bool, str]:
         """Return whether nothing will end an open transaction, and how that is known.
 
         Its coordinator knows. Without one, the times of markers count: the broker wrote them.
@@ -289,7 +299,7 @@ class _Fold:
         if plan.in_use:
             return False, "a broker uses the directory: --bootstrap-server asks it"
         known = transaction_checks.read_coordinator_states(plan.root).get(producer_id)
-        if known is not None and known.will_end(plan.topic, plan.partition):
+        if known is not None and known.will_end_transaction_on(plan.topic, plan.partition):
             said = f"it is {known.state}, with a timeout of {known.timeout_ms} ms"
             return False, f"the coordinator of {known.transactional_id!r} will end it: {said}"
         if known is not None:
@@ -312,14 +322,14 @@ class _Fold:
             name = names.make_segment_name(offset) + names.SNAPSHOT_SUFFIX
             with suppress(FileNotFoundError):  # a running broker removes the oldest ones
                 found[offset], problems = read_snapshot(self._plan.make_path(name))
-                self.findings.extend(name, problems)
+                self.findings.add_problems(name, problems)
         return found
 
     def _compare_snapshot(self, offset: int, *, expected: bool = True) -> None:
         """Compare the snapshot at this offset with the log up to it. A missing one is a finding if `expected`."""
         if expected and offset > self._first_offset and self._states and offset not in self._plan.snapshots:
             detail = f"a start must read the log before {offset} to find its producers"
-            self.findings.add(
+            self.findings.add_problem(
                 names.make_segment_name(offset) + names.SNAPSHOT_SUFFIX, Problem("snapshot-missing", -1, offset, detail)
             )
         entries = self._snapshots.pop(offset, [])
@@ -327,7 +337,7 @@ class _Fold:
             return
         missing = max(offset - (self._end or 0), 0) if self._plan.compacted else 0
         opened = {producer_id: each.offset for producer_id, (each, _) in self._open.items()}
-        problems = find_wrong_states(
+        problems = find_wrong_snapshot_entries(
             entries,
             self._states,
             opened,
@@ -335,4 +345,4 @@ class _Fold:
             compacted=self._plan.compacted,
             missing=self._missing + missing,
         )
-        self.findings.extend(names.make_segment_name(offset) + names.SNAPSHOT_SUFFIX, problems)
+        self.findings.add_problems(names.make_segment_name(offset) + names.SNAPSHOT_SUFFIX, problems)

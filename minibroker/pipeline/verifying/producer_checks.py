@@ -24,7 +24,7 @@ HALF = 1 << 30
 EXPIRATION_MS = 24 * 60 * 60 * 1000  # producer.id.expiration.ms: after it, brokers forget producers that write nothing
 
 
-class Event(NamedTuple):
+class ProducerEvent(NamedTuple):
     """A batch of a producer, or a marker of its transaction. `missing` is that of `OffsetCheck.missing_before`."""
 
     epoch: int
@@ -37,7 +37,7 @@ class Event(NamedTuple):
     missing: int
 
 
-class State(NamedTuple):
+class ProducerState(NamedTuple):
     """The state of a producer. `expected` is the next sequence, None if unknown."""
 
     epoch: int
@@ -47,7 +47,7 @@ class State(NamedTuple):
     missing: int
     stale_epoch: int = -1  # of a batch with an older epoch that was just reported
 
-    def apply_event(self, event: Event) -> State:
+    def apply_event(self, event: ProducerEvent) -> ProducerState:
         """Return the state after the event."""
         if event.epoch < self.epoch and event.epoch != self.stale_epoch:
             return self._replace(stale_epoch=event.epoch)
@@ -58,13 +58,13 @@ class State(NamedTuple):
             expected, last_offset = 0 if event.missing == self.missing else None, -1
         else:
             return self._replace(timestamp=event.timestamp, stale_epoch=-1)
-        return State(event.epoch, expected, last_offset, event.timestamp, event.missing)
+        return ProducerState(event.epoch, expected, last_offset, event.timestamp, event.missing)
 
 
-UNKNOWN = State(-1 << 16, None, -1, 0, missing=-1)  # before a producer's first event, where nothing is wrong
+UNKNOWN = ProducerState(-1 << 16, None, -1, 0, missing=-1)  # before a producer's first event, where nothing is wrong
 
 
-def find_problem(state: State, event: Event, producer_id: int, log_start: int) -> Problem | None:
+def find_event_problem(state: ProducerState, event: ProducerEvent, producer_id: int, log_start: int) -> Problem | None:
     """Return what is wrong with an event in this state, or None.
 
     Sequences may not follow each other if batches between were compacted away or are damaged, if the broker has
@@ -93,19 +93,19 @@ class ProducerCheck:
     """Takes the events of one segment in order. `heads` has those that can only be checked with earlier segments."""
 
     log_start: int = 0
-    states: dict[int, State] = field(default_factory=dict)
-    heads: dict[int, list[Event]] = field(default_factory=dict)
+    states: dict[int, ProducerState] = field(default_factory=dict)
+    heads: dict[int, list[ProducerEvent]] = field(default_factory=dict)
 
-    def take(self, producer_id: int, event: Event) -> Problem | None:
+    def check_event(self, producer_id: int, event: ProducerEvent) -> Problem | None:
         """Add the event. Return what is wrong with it, as far as this segment shows."""
         state = self.states.get(producer_id, UNKNOWN)
         if state.expected is None:
             self._add_event_of_segment_start(producer_id, event)
-        problem = find_problem(state, event, producer_id, self.log_start)
+        problem = find_event_problem(state, event, producer_id, self.log_start)
         self.states[producer_id] = state.apply_event(event)
         return problem
 
-    def _add_event_of_segment_start(self, producer_id: int, event: Event) -> None:
+    def _add_event_of_segment_start(self, producer_id: int, event: ProducerEvent) -> None:
         """Note an event at the head of a segment.
 
         Markers with the same epoch are equivalent: the last replaces the others.
@@ -117,7 +117,7 @@ class ProducerCheck:
 
 
 def check_first_events_of_segment(
-    states: dict[int, State], segment: ProducerCheck, missing: int, log_start: int
+    states: dict[int, ProducerState], segment: ProducerCheck, missing: int, log_start: int
 ) -> Iterator[Problem]:
     """Advance the producers' states by one more segment. Yield what is wrong with its first batches.
 
@@ -127,7 +127,7 @@ def check_first_events_of_segment(
         state = states.get(producer_id, UNKNOWN)
         for head in heads:
             event = head._replace(missing=head.missing + missing)
-            problem = find_problem(state, event, producer_id, log_start)
+            problem = find_event_problem(state, event, producer_id, log_start)
             if problem is not None:
                 yield problem
             state = state.apply_event(event)
@@ -152,9 +152,9 @@ def read_snapshot(path: str) -> tuple[list[ProducerStateEntry], list[Problem]]:
     return [ProducerStateEntry(SNAPSHOT_HEAD.size + place * SNAPSHOT_ENTRY.size, *row) for place, row in rows], []
 
 
-def find_wrong_states(
+def find_wrong_snapshot_entries(
     entries: list[ProducerStateEntry],
-    states: Mapping[int, State],
+    states: Mapping[int, ProducerState],
     opened: Mapping[int, int],
     *,
     start: int,
@@ -176,7 +176,7 @@ def find_wrong_states(
 
 
 def _find_state_difference(
-    entry: ProducerStateEntry, state: State | None, opened: Mapping[int, int], start: int, compacted: bool
+    entry: ProducerStateEntry, state: ProducerState | None, opened: Mapping[int, int], start: int, compacted: bool
 ) -> str:
     if state is None:
         return "the log has nothing of it" if entry.last_offset >= start and not compacted else ""

@@ -16,11 +16,11 @@ import numpy as np
 
 from minibroker.pipeline.array_types import Bools, Int64s
 from minibroker.pipeline.decode.arena import MAX_BATCH_BYTES
-from minibroker.pipeline.decode.batch_headers import Headers
-from minibroker.pipeline.decode.record_field_columns import read_fields
+from minibroker.pipeline.decode.batch_headers import BatchHeaders
+from minibroker.pipeline.decode.record_field_columns import read_record_fields
 from minibroker.pipeline.decode.record_starts import find_record_starts
 from minibroker.pipeline.verifying.findings import Problem
-from minibroker.pipeline.verifying.log_blocks import Block, Fault, iterate_first_fault_of_rows
+from minibroker.pipeline.verifying.log_blocks import LogBlock, RowFault, iterate_first_fault_of_rows
 from minibroker.protocol.errors import CorruptBatch, ErrorCode, InvalidRecords, KafkaError
 from minibroker.protocol.records.batch import (
     ELIDED_BIT,
@@ -42,7 +42,7 @@ CHUNK_BYTES = 8 << 20  # of decompressed records of many batches
 _PADDING = bytes(2)  # the decoder may read behind the last record
 
 
-class Unreadable(ValueError):
+class UnreadableRecords(ValueError):
     """Records that cannot be read. `kind` is the finding's, the message its detail."""
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -50,11 +50,11 @@ class Unreadable(ValueError):
         self.kind = kind
 
 
-def find_first_error(payload: Bytes, header: BatchHeader, *, compacted: bool) -> tuple[str, str] | None:
+def find_first_record_error(payload: Bytes, header: BatchHeader, *, compacted: bool) -> tuple[str, str] | None:
     """Return (kind, detail) of the first error, or None."""
     try:
         records = list(read_records(payload, header))
-    except Unreadable as error:
+    except UnreadableRecords as error:
         return error.kind, str(error)
     before, last_delta = -1, header.last_offset_delta
     for place, record in enumerate(records):
@@ -74,29 +74,29 @@ def find_first_error(payload: Bytes, header: BatchHeader, *, compacted: bool) ->
 def read_records(payload: Bytes, header: BatchHeader) -> Iterator[Record]:
     """Yield the records of a payload with their own timestamps.
 
-    Raises `Unreadable` at the first malformed record, and for a wrong count.
+    Raises `UnreadableRecords` at the first malformed record, and for a wrong count.
     """
     if header.attributes & ELIDED_BIT:
         try:
             payload = restore_attributes_of_payload(bytes(payload), header.record_count)
         except KafkaError as error:
-            raise Unreadable("record", str(error)) from error
+            raise UnreadableRecords("record", str(error)) from error
     position = 0
     for place in range(header.record_count):
         if position == len(payload):
             detail = f"{header.record_count} records in the header, {place} in the batch"
-            raise Unreadable("record-count", detail)
+            raise UnreadableRecords("record-count", detail)
         try:
             record, position = read_record(payload, position, header, None)
         except (MalformedVarint, Malformed) as error:
-            raise Unreadable("record", f"record {place}: {error}") from error
+            raise UnreadableRecords("record", f"record {place}: {error}") from error
         yield record
     if position != len(payload):
         left = len(payload) - position
-        raise Unreadable("record-count", f"{left} bytes are left behind the {header.record_count} records")
+        raise UnreadableRecords("record-count", f"{left} bytes are left behind the {header.record_count} records")
 
 
-class Payload(NamedTuple):
+class BatchPayload(NamedTuple):
     """The decompressed records of one batch. `row` is its index in the block."""
 
     row: int
@@ -104,7 +104,7 @@ class Payload(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class RecordsOfBlock:
     """The records of some batches as columns. `batch` is the index of a record's batch in the block.
 
     `key_start` and `key_size` are where the key is in `data`; a size of -1 is null.
@@ -118,41 +118,43 @@ class Records:
     has_value: Bools
 
 
-class Checked(NamedTuple):
+class CheckedBlock(NamedTuple):
     """The result for a block: problems, and the records of the batches without one."""
 
     problems: list[Problem]
-    records: list[Records]
+    records: list[RecordsOfBlock]
 
 
-def check_records(block: Block, *, compacted: bool) -> Checked:
+def check_records(block: LogBlock, *, compacted: bool) -> CheckedBlock:
     """Read the records of all sound batches of format 2 in the block. Do not check the meaning of control batches."""
     problems: list[Problem] = []
-    found: list[Records] = []
-    for payloads in _iterate_chunks(block, problems, compacted=compacted):
+    found: list[RecordsOfBlock] = []
+    for payloads in _iterate_payload_chunks(block, problems, compacted=compacted):
         records, wrong = _read_records(block, payloads, compacted=compacted)
         found.append(records)
         for payload in payloads:
             if payload.row in wrong:
-                wrong_here = find_first_error(payload.data, block.headers.make_header(payload.row), compacted=compacted)
+                wrong_here = find_first_record_error(
+                    payload.data, block.headers.make_header(payload.row), compacted=compacted
+                )
                 problems += [block.make_problem(wrong_here[0], payload.row, wrong_here[1])] if wrong_here else []
-    return Checked(problems, found)
+    return CheckedBlock(problems, found)
 
 
-def get_payload(block: Block, index: int) -> Bytes:
-    """Return the decompressed records of a batch. Raises `Unreadable`."""
+def get_decompressed_payload(block: LogBlock, index: int) -> Bytes:
+    """Return the decompressed records of a batch. Raises `UnreadableRecords`."""
     try:
-        return decompress(int(block.headers.codec[index]), block.batch(index)[HEADER_BYTES:], MAX_BATCH_BYTES)
+        return decompress(int(block.headers.codec[index]), block.get_batch_bytes(index)[HEADER_BYTES:], MAX_BATCH_BYTES)
     except KafkaError as error:
-        raise describe_undecompressed(error) from error
+        raise make_decompression_error(error) from error
 
 
-def describe_undecompressed(error: KafkaError) -> Unreadable:
+def make_decompression_error(error: KafkaError) -> UnreadableRecords:
     """Return what to report of records that were not decompressed; those that are merely large are not wrong."""
-    return Unreadable("large" if error.code == ErrorCode.MESSAGE_TOO_LARGE else "codec", str(error))
+    return UnreadableRecords("large" if error.code == ErrorCode.MESSAGE_TOO_LARGE else "codec", str(error))
 
 
-def _find_contradictions(headers: Headers) -> tuple[Fault, ...]:
+def _find_header_contradictions(headers: BatchHeaders) -> tuple[RowFault, ...]:
     """Return which fields in the headers of batches of format 2 contradict each other."""
     base, delta, count = headers.base_offset, headers.last_offset - headers.base_offset, headers.record_count
     producer_id, epoch, sequence = headers.producer_id, headers.producer_epoch, headers.base_sequence
@@ -166,28 +168,32 @@ def _find_contradictions(headers: Headers) -> tuple[Fault, ...]:
     )
 
 
-def _iterate_chunks(block: Block, problems: list[Problem], *, compacted: bool) -> Iterator[list[Payload]]:
+def _iterate_payload_chunks(
+    block: LogBlock, problems: list[Problem], *, compacted: bool
+) -> Iterator[list[BatchPayload]]:
     """Yield the payloads of batches with records, in portions.
 
     Add a problem for batches that cannot be decompressed.
     """
     readable = block.sound & (block.headers.magic == MAGIC)
     rows = np.flatnonzero(readable)
-    for row, kind, detail in iterate_first_fault_of_rows(_find_contradictions(block.headers.select(rows))):
+    for row, kind, detail in iterate_first_fault_of_rows(
+        _find_header_contradictions(block.headers.select_batches(rows))
+    ):
         problems.append(block.make_problem(kind, int(rows[row]), detail))
         readable[rows[row]] = False
     if not compacted:
         for index in np.flatnonzero(readable & (block.headers.record_count == 0)).tolist():
             problems.append(block.make_problem("record-count", index, "no records, in a log that is not compacted"))
-    chunk: list[Payload] = []
+    chunk: list[BatchPayload] = []
     size = 0
     for index in np.flatnonzero(readable & (block.headers.record_count > 0)).tolist():
         try:
-            payload = get_payload(block, index)
-        except Unreadable as error:
+            payload = get_decompressed_payload(block, index)
+        except UnreadableRecords as error:
             problems.append(block.make_problem(error.kind, index, str(error)))
             continue
-        chunk.append(Payload(index, payload))
+        chunk.append(BatchPayload(index, payload))
         size += len(payload)
         if size >= CHUNK_BYTES:
             yield chunk
@@ -196,7 +202,9 @@ def _iterate_chunks(block: Block, problems: list[Problem], *, compacted: bool) -
         yield chunk
 
 
-def _read_records(block: Block, payloads: Sequence[Payload], *, compacted: bool) -> tuple[Records, set[int]]:
+def _read_records(
+    block: LogBlock, payloads: Sequence[BatchPayload], *, compacted: bool
+) -> tuple[RecordsOfBlock, set[int]]:
     """Return the records of the correct batches, and the indexes of the other ones in the block."""
     data = b"".join([*(payload.data for payload in payloads), _PADDING])
     bytes_ = np.frombuffer(data, np.uint8)
@@ -207,18 +215,18 @@ def _read_records(block: Block, payloads: Sequence[Payload], *, compacted: bool)
     positions, sound = find_record_starts(bytes_, starts, ends, counts)
     index, counts = rows[sound], counts[sound]
     batch = np.repeat(np.arange(len(index)), counts)
-    headers = block.headers.select(index)
+    headers = block.headers.select_batches(index)
     has_attributes = (headers.attributes & ELIDED_BIT == 0).astype(np.int64)
-    fields = read_fields(bytes_, positions, has_attributes[batch], 5)
+    fields = read_record_fields(bytes_, positions, has_attributes[batch], 5)
     assert fields.offset_deltas is not None and fields.keys is not None and fields.values is not None
     wrong = np.bincount(batch, fields.malformed, len(index)) > 0
     wrong |= _find_wrong_deltas(
         fields.offset_deltas, batch, counts, headers.last_offset - headers.base_offset, compacted
     )
-    wrong |= _find_wrong_times(headers, fields.timestamp_deltas, np.cumsum(counts) - counts)
+    wrong |= _find_wrong_max_timestamps(headers, fields.timestamp_deltas, np.cumsum(counts) - counts)
     keep = ~wrong[batch]
     keys, values = fields.keys, fields.values
-    records = Records(
+    records = RecordsOfBlock(
         data,
         index[batch][keep],
         (headers.base_offset[batch] + fields.offset_deltas)[keep],
@@ -242,7 +250,7 @@ def _find_wrong_deltas(delta: Int64s, batch: Int64s, counts: Int64s, last_delta:
     return wrong
 
 
-def _find_wrong_times(headers: Headers, timestamp_deltas: Int64s, firsts: Int64s) -> Bools:
+def _find_wrong_max_timestamps(headers: BatchHeaders, timestamp_deltas: Int64s, firsts: Int64s) -> Bools:
     """Return which batches have a wrong largest timestamp. With log append time, it is the time of all records."""
     if not len(firsts):
         return np.zeros(0, np.bool_)
@@ -251,7 +259,7 @@ def _find_wrong_times(headers: Headers, timestamp_deltas: Int64s, firsts: Int64s
     return found
 
 
-def check_messages(block: Block, *, compacted: bool) -> Checked:
+def check_old_messages(block: LogBlock, *, compacted: bool) -> CheckedBlock:
     """Read the sound messages of formats 0 and 1 in the block. Return the problems and the keys.
 
     Set `block.first_offset` of wrappers.
@@ -260,77 +268,77 @@ def check_messages(block: Block, *, compacted: bool) -> Checked:
     found: list[tuple[int, Message]] = []
     for index in np.flatnonzero(block.sound & (block.headers.magic < MAGIC)).tolist():
         try:
-            message = _read_message(bytes(block.batch(index)), 0)
+            message = _read_message(bytes(block.get_batch_bytes(index)), 0)
             inside = _check_inner_messages(message, compacted=compacted) if message.compression else [message]
-        except Unreadable as error:
+        except UnreadableRecords as error:
             problems.append(block.make_problem(error.kind, index, str(error)))
             continue
         block.first_offset[index] = inside[0].offset
         found += [(index, each) for each in inside]
-    return Checked(problems, [_make_records(found)] if found else [])
+    return CheckedBlock(problems, [_make_record_columns(found)] if found else [])
 
 
 def _read_message(data: bytes, position: int) -> Message:
-    """Return the message at `position`, whose checksum is right. Raises `Unreadable`."""
+    """Return the message at `position`, whose checksum is right. Raises `UnreadableRecords`."""
     try:
         return read_message(data, position, is_checked=True)[0]
     except InvalidRecords as error:
-        raise Unreadable("record", str(error)) from error
+        raise UnreadableRecords("record", str(error)) from error
 
 
 def _check_inner_messages(wrapper: Message, *, compacted: bool) -> list[Message]:
-    """Return the messages of a wrapper with absolute offsets. Raises `Unreadable`."""
+    """Return the messages of a wrapper with absolute offsets. Raises `UnreadableRecords`."""
     inner = _read_inner_messages(wrapper)
     if not inner:
-        raise Unreadable("record-count", "a wrapper without messages")
+        raise UnreadableRecords("record-count", "a wrapper without messages")
     base = wrapper.offset - inner[-1].offset if wrapper.magic else 0
     if base + inner[-1].offset != wrapper.offset or base < 0:
         detail = f"its last message has offset {base + inner[-1].offset}, the wrapper {wrapper.offset}"
-        raise Unreadable("record-offset", detail)
+        raise UnreadableRecords("record-offset", detail)
     for before, message in zip(inner, inner[1:], strict=False):
         step = message.offset - before.offset
         if step < 1 or step > 1 and not compacted:
             detail = f"offset {base + message.offset} follows {base + before.offset} within a wrapper"
-            raise Unreadable("record-offset", detail)
+            raise UnreadableRecords("record-offset", detail)
     largest = max(message.timestamp for message in inner)
     if wrapper.magic and wrapper.timestamp_type != LOG_APPEND_TIME and largest != wrapper.timestamp:
-        raise Unreadable("max-timestamp", f"{wrapper.timestamp} in the wrapper, {largest} in its messages")
+        raise UnreadableRecords("max-timestamp", f"{wrapper.timestamp} in the wrapper, {largest} in its messages")
     return [message._replace(offset=base + message.offset) for message in inner]
 
 
 def _read_inner_messages(wrapper: Message) -> list[Message]:
-    """Return the messages of a wrapper as they are stored. Raises `Unreadable`."""
+    """Return the messages of a wrapper as they are stored. Raises `UnreadableRecords`."""
     try:
         payload = decompress_inner_messages(wrapper, MAX_BATCH_BYTES)
     except KafkaError as error:
-        raise describe_undecompressed(error) from error
+        raise make_decompression_error(error) from error
     found: list[Message] = []
     end = 0
     try:
         for position, header in iterate_batches_in(payload):
             end = position + header.size_bytes
             if header.magic != wrapper.magic or header.compression:
-                raise Unreadable("record", f"codec {header.compression} and magic {header.magic} in a wrapper")
+                raise UnreadableRecords("record", f"codec {header.compression} and magic {header.magic} in a wrapper")
             try:
                 check_message(payload, position)
             except CorruptBatch as error:
-                raise Unreadable("crc", f"in a wrapper: {error}") from error
+                raise UnreadableRecords("crc", f"in a wrapper: {error}") from error
             found.append(_read_message(payload, position))
     except CorruptBatch as error:
-        raise Unreadable("record", f"in a wrapper: {error}") from error
+        raise UnreadableRecords("record", f"in a wrapper: {error}") from error
     if end != len(payload):
-        raise Unreadable("record", f"{len(payload) - end} bytes are left of a message in a wrapper")
+        raise UnreadableRecords("record", f"{len(payload) - end} bytes are left of a message in a wrapper")
     return found
 
 
-def _make_records(found: list[tuple[int, Message]]) -> Records:
-    keys = [bytes(message.key or b"") for _, message in found]
+def _make_record_columns(messages: list[tuple[int, Message]]) -> RecordsOfBlock:
+    keys = [bytes(message.key or b"") for _, message in messages]
     sizes = np.array([len(key) for key in keys], np.int64)
-    return Records(
+    return RecordsOfBlock(
         b"".join(keys),
-        np.array([index for index, _ in found], np.int64),
-        np.array([message.offset for _, message in found], np.int64),
+        np.array([index for index, _ in messages], np.int64),
+        np.array([message.offset for _, message in messages], np.int64),
         np.cumsum(sizes) - sizes,
-        np.where([message.key is None for _, message in found], -1, sizes),
-        np.array([message.value is not None for _, message in found], np.bool_),
+        np.where([message.key is None for _, message in messages], -1, sizes),
+        np.array([message.value is not None for _, message in messages], np.bool_),
     )

@@ -31,7 +31,7 @@ OF_BATCHES: Final = frozenset(("layout", "offsets", "crc", "records"))  # checks
 UNKNOWN: Final = "partition-unknown"
 
 
-class Step(NamedTuple):
+class RepairStep(NamedTuple):
     """What becomes of one log: it begins at the segment with this base offset, or is set aside (None).
 
     `intact` has the base offsets of the segments that the copy lacks, though they are not damaged.
@@ -53,7 +53,7 @@ class Step(NamedTuple):
         return f"{said}; {len(self.intact)} intact {segments} left out before it, the first at offset {self.intact[0]}"
 
 
-def plan_repair(path: str, engine: Engine | None = None) -> list[Step]:
+def plan_repair(path: str, engine: Engine | None = None) -> list[RepairStep]:
     """Return what to do for a log directory. Raises `OptionError`, `OSError`."""
     plan = plan_directory(path)
     if any(os.path.abspath(path) != each.root for each in plan.partitions):
@@ -64,16 +64,16 @@ def plan_repair(path: str, engine: Engine | None = None) -> list[Step]:
     for partition in plan.partitions:
         key = TopicPartition(partition.topic, partition.partition)
         if key in unknown:
-            steps.append(Step(partition.directory, key, None, unknown[key]))
+            steps.append(RepairStep(partition.directory, key, None, unknown[key]))
             continue
-        step = _find_beginning(partition, key, found)
+        step = _plan_new_beginning(partition, key, found)
         steps += [step] if step is not None else []
     return steps
 
 
-def _iterate_damage(partition: PartitionPlan, found: Sequence[Finding]) -> Iterator[tuple[int, Finding]]:
+def _iterate_batch_findings(partition: PartitionPlan, findings: Sequence[Finding]) -> Iterator[tuple[int, Finding]]:
     """Yield the findings about batches of a partition, each with the base offset of its segment."""
-    for each in found:
+    for each in findings:
         name = each.file.rpartition("/")[2]
         base = parse_base_offset(name) if name.endswith(LOG_SUFFIX) else None
         is_here = (each.topic, each.partition) == (partition.topic, partition.partition)
@@ -81,11 +81,13 @@ def _iterate_damage(partition: PartitionPlan, found: Sequence[Finding]) -> Itera
             yield base, each
 
 
-def _find_beginning(partition: PartitionPlan, key: TopicPartition, found: Sequence[Finding]) -> Step | None:
+def _plan_new_beginning(
+    partition: PartitionPlan, key: TopicPartition, findings: Sequence[Finding]
+) -> RepairStep | None:
     """Return where a log begins in the copy, or None if it begins as before."""
     before: dict[int, Finding] = {}  # gaps are findings of the segment behind them, which is whole
     inside: dict[int, Finding] = {}
-    for base, each in _iterate_damage(partition, found):
+    for base, each in _iterate_batch_findings(partition, findings):
         (before if each.kind == "gap" and each.position <= 0 else inside).setdefault(base, each)
     if partition.bases:
         inside.pop(partition.bases[-1], None)  # a start truncates the newest segment
@@ -95,10 +97,10 @@ def _find_beginning(partition: PartitionPlan, key: TopicPartition, found: Sequen
     begin = next(base for base in partition.bases if base > last) if last in inside else last
     intact = tuple(base for base in partition.bases if base < begin and base not in inside)
     cause = inside.get(last) or before[last]
-    return Step(partition.directory, key, begin, f"{cause.file}: {cause.kind}, {cause.detail}", intact)
+    return RepairStep(partition.directory, key, begin, f"{cause.file}: {cause.kind}, {cause.detail}", intact)
 
 
-def repair_into(path: str, output: str, steps: Sequence[Step]) -> DirectoryPlan:
+def repair_into(path: str, output: str, steps: Sequence[RepairStep]) -> DirectoryPlan:
     """Copy a log directory, and do the steps in the copy. Return the copy's plan. Raises `OptionError`, `OSError`.
 
     Links become what they lead to: the steps must not reach the old files through them.
@@ -123,13 +125,13 @@ def repair_into(path: str, output: str, steps: Sequence[Step]) -> DirectoryPlan:
     return plan_directory(output)
 
 
-def _write_log_start_offsets(file: str, begins: Mapping[TopicPartition, int]) -> None:
+def _write_log_start_offsets(file: str, log_starts: Mapping[TopicPartition, int]) -> None:
     """Note the new log start offsets in the copy's checkpoint."""
-    if not begins:
+    if not log_starts:
         return
     known: dict[tuple[str, int], int] = {}
     if os.path.exists(file):
         with open(file, "rb") as stored:
             known = parse_offset_checkpoint(stored.read())
     with open(file, "wb") as stored:
-        stored.write(format_offset_checkpoint(known | dict(begins.items())))
+        stored.write(format_offset_checkpoint(known | dict(log_starts.items())))

@@ -16,9 +16,9 @@ from minibroker.pipeline.directory.cluster_metadata import ClusterMetadata, iter
 from minibroker.pipeline.directory.finding import find_logs
 from minibroker.pipeline.directory.reading_disk import DISK
 from minibroker.pipeline.verifying.findings import Problem
-from minibroker.pipeline.verifying.log_blocks import Block
-from minibroker.pipeline.verifying.producer_checks import Event
-from minibroker.pipeline.verifying.record_checks import Unreadable, get_payload, read_records
+from minibroker.pipeline.verifying.log_blocks import LogBlock
+from minibroker.pipeline.verifying.producer_checks import ProducerEvent
+from minibroker.pipeline.verifying.record_checks import UnreadableRecords, get_decompressed_payload, read_records
 from minibroker.protocol.errors import InvalidRecords
 from minibroker.protocol.messages.control_records import EndTxnMarker
 from minibroker.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
@@ -36,7 +36,7 @@ ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 NO_RECORD = -1  # the type for a control batch that compaction has emptied
 
 
-class Marker(NamedTuple):
+class TransactionMarker(NamedTuple):
     """The end of a transaction. `first_offset` is where it began in this segment, or -1."""
 
     producer_id: int
@@ -49,7 +49,7 @@ class Marker(NamedTuple):
     timestamp: int  # by the clock of its broker
 
 
-class Opened(NamedTuple):
+class OpenTransaction(NamedTuple):
     """An open transaction: its first offset and position, and the time of its newest batch.
 
     `since` is the time of the first marker behind its first batch, 0 if there is none. Times of records are those of
@@ -63,7 +63,7 @@ class Opened(NamedTuple):
 
 
 @dataclass
-class Transactions:
+class SegmentTransactions:
     """Takes the transactional batches and the markers of one segment in order.
 
     By producer: `open` has its open transaction that began here, `first_markers` its first marker here, `epochs` the
@@ -72,9 +72,9 @@ class Transactions:
     segment's first and last marker, 0 without one.
     """
 
-    open: dict[int, Opened] = field(default_factory=dict)
-    first_markers: dict[int, Marker] = field(default_factory=dict)
-    aborts: list[Marker] = field(default_factory=list)
+    open: dict[int, OpenTransaction] = field(default_factory=dict)
+    first_markers: dict[int, TransactionMarker] = field(default_factory=dict)
+    aborts: list[TransactionMarker] = field(default_factory=list)
     epochs: dict[int, tuple[int, int]] = field(default_factory=dict)
     plain: dict[int, tuple[int, int]] = field(default_factory=dict)
     newest: dict[int, int] = field(default_factory=dict)
@@ -82,11 +82,11 @@ class Transactions:
     first_clock: int = 0
     last_clock: int = 0
 
-    def add_data_batch(self, producer_id: int, transactional: bool, event: Event) -> Problem | None:
+    def add_data_batch(self, producer_id: int, transactional: bool, event: ProducerEvent) -> Problem | None:
         """Add a batch of records of a producer with an id. Return a problem or None."""
         opened = self.open.get(producer_id)
         if transactional:
-            begin = opened or Opened(event.offset, event.position, event.timestamp)
+            begin = opened or OpenTransaction(event.offset, event.position, event.timestamp)
             self.open[producer_id] = begin._replace(timestamp=event.timestamp)
             if producer_id not in self.first_markers:
                 self.newest[producer_id] = event.timestamp
@@ -97,7 +97,7 @@ class Transactions:
             return None
         return make_outside_transaction_problem(producer_id, opened.offset, event.offset, event.position)
 
-    def add_marker(self, marker: Marker) -> list[Problem]:
+    def add_marker(self, marker: TransactionMarker) -> list[Problem]:
         """Add the end of a transaction; its first offset and stable offset are unknown yet. Return the problems."""
         problems: list[Problem] = []
         producer_id = marker.producer_id
@@ -122,16 +122,16 @@ class Transactions:
         return problems
 
 
-def make_marker_without_transaction_problem(marker: Marker) -> Problem:
+def make_marker_without_transaction_problem(marker: TransactionMarker) -> Problem:
     """Return the problem of a marker that ends no transaction."""
     what = "commits" if marker.kind == COMMIT else "aborts"
     detail = f"it {what} a transaction of producer {marker.producer_id}, which has none open here"
     return Problem("marker-without-transaction", marker.position, marker.offset, detail)
 
 
-def make_older_coordinator_problem(marker: Marker, known: int) -> Problem:
+def make_older_coordinator_problem(marker: TransactionMarker, newest_epoch: int) -> Problem:
     """Return the problem of a marker that an old coordinator has written."""
-    detail = f"producer {marker.producer_id}: coordinator epoch {marker.coordinator_epoch}, {known} before"
+    detail = f"producer {marker.producer_id}: coordinator epoch {marker.coordinator_epoch}, {newest_epoch} before"
     return Problem("coordinator-epoch", marker.position, marker.offset, detail)
 
 
@@ -141,32 +141,36 @@ def make_outside_transaction_problem(producer_id: int, opened_at: int, offset: i
     return Problem("outside-transaction", position, offset, detail)
 
 
-def read_control(block: Block, index: int, *, compacted: bool) -> Marker | None:
+def read_transaction_marker(block: LogBlock, index: int, *, compacted: bool) -> TransactionMarker | None:
     """Return the marker in a control batch, or None for one of the quorum. Raises `Unreadable` if it is malformed."""
     header, position = block.headers.make_header(index), int(block.positions[index])
     producer_id, offset, time = header.producer_id, header.base_offset, header.max_timestamp
     if header.record_count == 0:
         if not compacted:
-            raise Unreadable("control-batch", "it is empty, in a log that is not compacted")
-        return Marker(producer_id, NO_RECORD, -1, offset, position, -1, -1, time) if producer_id >= 0 else None
-    records = list(read_records(get_payload(block, index), header))
+            raise UnreadableRecords("control-batch", "it is empty, in a log that is not compacted")
+        return (
+            TransactionMarker(producer_id, NO_RECORD, -1, offset, position, -1, -1, time) if producer_id >= 0 else None
+        )
+    records = list(read_records(get_decompressed_payload(block, index), header))
     try:
         kind, message = decode_control_type(records[0].key), decode_control_message(records[0])
     except InvalidRecords as error:
-        raise Unreadable("control-batch", str(error)) from error
+        raise UnreadableRecords("control-batch", str(error)) from error
     if not isinstance(message, EndTxnMarker):
         if header.is_transactional:
-            raise Unreadable("control-batch", "a control record in a transaction that does not end it")
+            raise UnreadableRecords("control-batch", "a control record in a transaction that does not end it")
         return None
     if not header.is_transactional or producer_id < 0:
-        raise Unreadable("control-batch", f"a marker that is not transactional, producer id {producer_id}")
+        raise UnreadableRecords("control-batch", f"a marker that is not transactional, producer id {producer_id}")
     if len(records) != 1:
-        raise Unreadable("control-batch", f"a marker among {len(records)} records")
+        raise UnreadableRecords("control-batch", f"a marker among {len(records)} records")
     assert kind is not None
-    return Marker(producer_id, kind, message.coordinator_epoch, offset, position, -1, -1, time)
+    return TransactionMarker(producer_id, kind, message.coordinator_epoch, offset, position, -1, -1, time)
 
 
-def read_index(path: str, base_offset: int, end_offset: int) -> tuple[list[AbortedTransaction], list[Problem]]:
+def read_transaction_index(
+    path: str, base_offset: int, end_offset: int
+) -> tuple[list[AbortedTransaction], list[Problem]]:
     """Return the entries of a `.txnindex` file, and the problems of the file by itself. Raises `OSError`.
 
     The markers of the entries are in the segment, from `base_offset` to before `end_offset`.
@@ -181,7 +185,7 @@ def read_index(path: str, base_offset: int, end_offset: int) -> tuple[list[Abort
             break
         version, *fields = TRANSACTION_ENTRY.unpack_from(data, at)
         entry = AbortedTransaction(*fields)
-        wrong = _explain_misplaced(version, entry, last, end_offset)
+        wrong = _explain_misplaced_entry(version, entry, last, end_offset)
         if wrong:
             problems.append(Problem("txnindex-entry", at, entry.last_offset, wrong))
             continue
@@ -190,17 +194,19 @@ def read_index(path: str, base_offset: int, end_offset: int) -> tuple[list[Abort
     return entries, problems
 
 
-def _explain_misplaced(version: int, entry: AbortedTransaction, last: int, end_offset: int) -> str:
+def _explain_misplaced_entry(version: int, entry: AbortedTransaction, last_offset_before: int, end_offset: int) -> str:
     if version != TRANSACTION_INDEX_VERSION or min(entry) < 0 or entry.first_offset > entry.last_offset:
         return f"an impossible entry of version {version}: {tuple(entry)}"
-    if entry.last_offset <= last:
-        return f"the marker at {entry.last_offset} must not follow {last}"
+    if entry.last_offset <= last_offset_before:
+        return f"the marker at {entry.last_offset} must not follow {last_offset_before}"
     if entry.last_offset >= end_offset:
         return f"the marker at {entry.last_offset} is not in this segment, which ends before {end_offset}"
     return ""
 
 
-def find_missing_entries(entries: Sequence[AbortedTransaction], aborts: Iterable[Marker]) -> Iterator[Problem]:
+def find_missing_index_entries(
+    entries: Sequence[AbortedTransaction], aborts: Iterable[TransactionMarker]
+) -> Iterator[Problem]:
     """Yield the abort markers of a segment without an entry. They have their first offsets from the log."""
     indexed = {(entry.producer_id, entry.last_offset) for entry in entries}
     for marker in aborts:
@@ -209,15 +215,21 @@ def find_missing_entries(entries: Sequence[AbortedTransaction], aborts: Iterable
             yield Problem("txnindex-missing", marker.position, marker.offset, detail)
 
 
-def find_entry_problems(
-    place: int, entry: AbortedTransaction, marker: Marker | None, start_offset: int, *, compacted: bool, damaged: bool
+def find_index_entry_problems(
+    entry_number: int,
+    entry: AbortedTransaction,
+    marker: TransactionMarker | None,
+    start_offset: int,
+    *,
+    compacted: bool,
+    damaged: bool,
 ) -> Iterator[Problem]:
     """Yield what is wrong with an entry of the index. `marker` is the abort marker in the log at its last offset.
 
     If records were removed by retention (before `start_offset`) or compaction, an entry may have more than the log
     shows. `damaged` is whether not all of the log could be read.
     """
-    position = place * TRANSACTION_ENTRY.size
+    position = entry_number * TRANSACTION_ENTRY.size
     said = f"producer {entry.producer_id}, offsets {entry.first_offset} to {entry.last_offset}"
     gone = compacted or entry.first_offset < start_offset
     if marker is None or marker.producer_id != entry.producer_id or marker.first_offset < 0 and not gone:
@@ -240,10 +252,10 @@ def find_entry_problems(
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead")
 WITH_A_TRANSACTION = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
-Stamp = tuple[str, int, int]
+FileStamp = tuple[str, int, int]
 
 
-class Coordinated(NamedTuple):
+class CoordinatedProducer(NamedTuple):
     """What a coordinator knows of a producer id: its transactional id, and its transaction if there is one."""
 
     transactional_id: str
@@ -251,20 +263,20 @@ class Coordinated(NamedTuple):
     timeout_ms: int
     partitions: frozenset[tuple[str, int]]
 
-    def will_end(self, topic: str, partition: int) -> bool:
+    def will_end_transaction_on(self, topic: str, partition: int) -> bool:
         """Return whether it has a transaction with this partition, which it will end."""
         return self.state in WITH_A_TRANSACTION and (topic, partition) in self.partitions
 
 
-def read_coordinator_states(root: str) -> dict[int, Coordinated]:
+def read_coordinator_states(root: str) -> dict[int, CoordinatedProducer]:
     """Return what the coordinators of a log directory know, by producer id. Raises `OSError`."""
     logs = (log.path for log in find_logs([root]).values() if log.partition.topic == TRANSACTIONS_TOPIC)
     files = sorted(f"{log}/{name}" for log in logs for name in DISK.list_names(log) if name.endswith(LOG_SUFFIX))
-    return _read_state(tuple((file, *DISK.stamp(file)) for file in files))
+    return _read_coordinator_states(tuple((file, *DISK.get_size_and_modified_ns(file)) for file in files))
 
 
 @lru_cache(maxsize=1)  # each partition with an open transaction asks
-def _read_state(files: tuple[Stamp, ...]) -> dict[int, Coordinated]:
+def _read_coordinator_states(files: tuple[FileStamp, ...]) -> dict[int, CoordinatedProducer]:
     """Read these files, the oldest segment of a partition first, as far as they can be read."""
     values: dict[str, TransactionLogValue] = {}
     for file, _, _ in files:
@@ -279,17 +291,17 @@ def _read_state(files: tuple[Stamp, ...]) -> dict[int, Coordinated]:
             values.pop(key.message.transactional_id, None)
             if value is not None and isinstance(value.message, TransactionLogValue):
                 values[key.message.transactional_id] = value.message
-    found: dict[int, Coordinated] = {}
+    found: dict[int, CoordinatedProducer] = {}
     for transactional_id, state in values.items():
         known = _read_transaction(transactional_id, state)
         found |= {state.previous_producer_id: known, state.next_producer_id: known, state.producer_id: known}
     return found
 
 
-def _read_transaction(transactional_id: str, value: TransactionLogValue) -> Coordinated:
+def _read_transaction(transactional_id: str, value: TransactionLogValue) -> CoordinatedProducer:
     in_transaction = (
         (each.topic, index) for each in value.transaction_partitions or () for index in each.partition_ids
     )
     status = value.transaction_status
     state = STATES[status] if 0 <= status < len(STATES) else str(status)
-    return Coordinated(transactional_id, state, value.transaction_timeout_ms, frozenset(in_transaction))
+    return CoordinatedProducer(transactional_id, state, value.transaction_timeout_ms, frozenset(in_transaction))

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minibroker.pipeline.engines import Engine, Here
+from minibroker.pipeline.engines import Engine, LocalEngine
 from minibroker.pipeline.verifying import segment_checks
 from minibroker.pipeline.verifying.findings import CHECKS, MAX_OF_A_KIND, Finding, sort_findings
 from minibroker.pipeline.verifying.log_files import DirectoryPlan, SegmentPlan, plan_directory
@@ -53,18 +53,18 @@ def verify(
     `OptionError`, and `OSError`, also if files disappear in the meantime.
     """
     plan = plan_directory(path, topics=topics, checks=checks, compacted=compacted)
-    return make_table(sort_findings(verify_plan(plan, engine)))
+    return make_findings_table(sort_findings(verify_plan(plan, engine)))
 
 
 def verify_plan(plan: DirectoryPlan, engine: Engine | None = None) -> list[Finding]:
     """Return the findings about the files of a plan, in no order. Raises `OSError`."""
-    engine = engine or Here()
+    engine = engine or LocalEngine()
     partitions = {each.directory: each for each in plan.partitions}
     found = list(plan.findings)
-    tasks = _make_tasks(plan.segments)
+    tasks = _group_into_tasks(plan.segments)
     checked = (
         (each.partition.directory, one)
-        for pair in zip(tasks, engine.run(_check_segments, tasks), strict=True)
+        for pair in zip(tasks, engine.run_on_items(_check_segments_of_task, tasks), strict=True)
         for each, one in zip(*pair, strict=True)
     )
     for directory, group in groupby(checked, lambda each: each[0]):
@@ -73,12 +73,12 @@ def verify_plan(plan: DirectoryPlan, engine: Engine | None = None) -> list[Findi
         found += collect_findings(partition, [])
     cleaned = groupby((each for each in plan.segments if each.is_cleaned), lambda each: each.partition.directory)
     of_keys = [list(segments) for _, segments in cleaned]
-    for of_partition in engine.run(_find_duplicate_keys, of_keys):
+    for of_partition in engine.run_on_items(_find_duplicate_keys, of_keys):
         found += of_partition
     return found
 
 
-def _check_segments(segments: Sequence[SegmentPlan]) -> list[segment_checks.CheckedSegment]:
+def _check_segments_of_task(segments: Sequence[SegmentPlan]) -> list[segment_checks.CheckedSegment]:
     return [segment_checks.check_segment(segment) for segment in segments]
 
 
@@ -86,7 +86,8 @@ def _find_duplicate_keys(segments: Sequence[SegmentPlan]) -> list[Finding]:
     """Return a finding for each key that occurs more than once in a partition, at its first place."""
     partition = segments[0].partition
     keys = pa.Table.from_batches(
-        (each for segment in segments for each in segment_checks.find_keys_of_segment(segment)), segment_checks.KEYS
+        (each for segment in segments for each in segment_checks.find_cleaned_keys_of_segment(segment)),
+        segment_checks.KEYS,
     )
     ordered = keys.sort_by([("offset", "ascending"), ("file", "ascending"), ("position", "ascending")])
     groups = ordered.group_by("key", use_threads=False).aggregate(
@@ -97,14 +98,14 @@ def _find_duplicate_keys(segments: Sequence[SegmentPlan]) -> list[Finding]:
     for row in islice(twice.to_pylist(), MAX_OF_A_KIND):
         first = {"offset": row["offset_first"], "file": row["file_first"], "position": row["position_first"]}
         found.append(
-            segment_checks.make_duplicate_key(
+            segment_checks.make_duplicate_key_finding(
                 partition.topic, partition.partition, row["key"], row["offset_count"], first, row["offset_last"]
             )
         )
     return found
 
 
-def _make_tasks(segments: Sequence[SegmentPlan]) -> list[list[SegmentPlan]]:
+def _group_into_tasks(segments: Sequence[SegmentPlan]) -> list[list[SegmentPlan]]:
     """Return the segments of each task."""
     tasks: list[list[SegmentPlan]] = [[]]
     size = 0
@@ -117,12 +118,12 @@ def _make_tasks(segments: Sequence[SegmentPlan]) -> list[list[SegmentPlan]]:
     return tasks
 
 
-def make_table(findings: Sequence[Finding]) -> pa.Table:
+def make_findings_table(findings: Sequence[Finding]) -> pa.Table:
     """Return findings as rows of `FINDINGS`."""
-    return pa.Table.from_pylist([make_row(each) for each in findings], FINDINGS)
+    return pa.Table.from_pylist([make_finding_row(each) for each in findings], FINDINGS)
 
 
-def make_row(finding: Finding) -> dict[str, Any]:
+def make_finding_row(finding: Finding) -> dict[str, Any]:
     """Return a finding as a row of `FINDINGS`, by column; None for what it does not have."""
     return {name: None if value == _make_missing_value(name) else value for name, value in finding._asdict().items()}
 

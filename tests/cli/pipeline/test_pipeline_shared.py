@@ -19,7 +19,7 @@ from minibroker.cli.pipeline.pipeline_shared import (
     add_source_options,
     check_master,
     explain_error,
-    find_reason,
+    find_reason_in_spark_error,
     start_spark_session,
 )
 from minibroker.pipeline import session as pipeline_session
@@ -127,7 +127,7 @@ def test_a_missing_requirement_of_spark_is_reported_before_its_jvm_starts(master
     ],
 )
 def test_a_spark_error_is_shortened_to_its_cause(text: str, reason: str) -> None:
-    assert find_reason(text).startswith(reason)
+    assert find_reason_in_spark_error(text).startswith(reason)
 
 
 def test_a_file_system_error_names_the_file() -> None:

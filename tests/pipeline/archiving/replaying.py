@@ -50,7 +50,9 @@ def reading(whole: pa.Table, size: int) -> Callable[[int], Iterator[pa.Table]]:
 
 def main(servers: str, replay_id: str, target: str) -> None:
     task = ReplayTask(replay_settings(servers), replay_id, {"old": target}, commit_records=20)
-    task.run(TopicPartition("old", 0), reading(pa.Table.from_batches([rows(0, COUNT)]), task.commit_records))
+    task.replay_partition(
+        TopicPartition("old", 0), reading(pa.Table.from_batches([rows(0, COUNT)]), task.commit_records)
+    )
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def test_only_committed_records_and_topic_configs_are_archived(job: Run, tmp_pat
     result = job("archive", *where, str(out), "--engine", "local")
     assert (result.exit_code, result.stderr) == (0, "")
     assert offsets_in(out) == [0, 1, 2, 6, 7]
-    note = ParquetArchive(str(out)).note()
+    note = ParquetArchive(str(out)).read_newest_note()
     assert note is not None and note.configs == {"orders": {"cleanup.policy": "compact"}}
     everything = job("archive", *where, str(tmp_path / "all"), "--option", "isolation.level=read_uncommitted")
     assert "a replay would make them real" in everything.stderr

@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from minibroker.pipeline.archiving import iceberg_archive
-from minibroker.pipeline.archiving.archive_decoding import Shape, ValueDecoder
+from minibroker.pipeline.archiving.archive_decoding import SeenFields, ValueDecoder
 from minibroker.pipeline.archiving.archive_job import LogArchive, find_newest_note
-from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveNote, ArchiveTable, Window
+from minibroker.pipeline.archiving.archive_tables import ArchiveError, ArchiveNote, ArchiveTable, OffsetWindow
 from minibroker.pipeline.archiving.delta_archive import DeltaArchive
 from minibroker.pipeline.archiving.iceberg_archive import IcebergArchive
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
-from minibroker.pipeline.engines import Here, OnSpark
+from minibroker.pipeline.engines import LocalEngine, SparkEngine
 from minibroker.pipeline.log_source import CorruptData, TopicPartition
 from minibroker.pipeline.schema_sources import GivenSchema, get_known_schemas
 from minibroker.protocol.records.building import build_batch
@@ -66,7 +66,7 @@ def run(table: ArchiveTable, log: Path, topics: str = "orders", **settings: Any)
     return sum(totals.records for totals in archive.run())
 
 
-def rows_in(table: ArchiveTable, *columns: str, window: Window | None = None) -> list[dict[str, Any]]:
+def rows_in(table: ArchiveTable, *columns: str, window: OffsetWindow | None = None) -> list[dict[str, Any]]:
     found = pa.Table.from_batches(list(table.open_scan()((*columns, "partition", "offset"), window)))
     return found.sort_by([("partition", "ascending"), ("offset", "ascending")]).to_pylist()
 
@@ -101,8 +101,8 @@ def test_each_record_is_archived_once_by_runs_that_go_on(
     write_log(log, "orders", 0, records(10, start=60, step_ms=HOURS_MS))
     assert [run(table, log), run(table, log)] == [10, 0]
     assert found_in(table) == expected(70, step_ms=HOURS_MS) + expected(20, partition=1)
-    assert table.count() == 90
-    of_window = Window(TopicPartition("orders", 0), 58, 62)
+    assert table.count_records() == 90
+    of_window = OffsetWindow(TopicPartition("orders", 0), 58, 62)
     assert [row["offset"] for row in rows_in(table, window=of_window)] == [58, 59, 60, 61]
     assert {str(row["date"]) for row in rows_in(table, "date", window=of_window)} == {"2026-09-24"}
 
@@ -151,7 +151,7 @@ def test_without_a_note_a_run_goes_on_behind_the_last_rows(
 ) -> None:
     write_log(tmp_path / "log", "orders", 0, records(4))
     run(table, tmp_path / "log")
-    monkeypatch.setattr(type(table), "note", lambda _: None)
+    monkeypatch.setattr(type(table), "read_newest_note", lambda _: None)
     assert find_newest_note(table) == ArchiveNote(offsets={"orders": {"0": 4}})
 
 
@@ -200,7 +200,7 @@ def archive_json(log: Path, table: ArchiveTable, values: list[bytes]) -> list[di
     """Archive and decode values of JSON; the rows."""
     get_known_schemas.cache_clear()
     write_log(log, "users", 0, [Record(each, NOW_MS, None, value) for each, value in enumerate(values)])
-    run(table, log, "users", decoder=ValueDecoder(GivenSchema("JSON", '{"type": "object"}')), engine=Here(1))
+    run(table, log, "users", decoder=ValueDecoder(GivenSchema("JSON", '{"type": "object"}')), engine=LocalEngine(1))
     return decoded_in(table)
 
 
@@ -226,10 +226,10 @@ def test_fields_of_a_struct_are_few_whatever_the_names(inside: bytes, table: Arc
 
 
 def test_fields_of_all_structs_are_few() -> None:
-    shape = Shape()
-    admitted = [shape.admit((f"of{each % 100}",), {f"key{each}"}) for each in range(9000)]
+    shape = SeenFields()
+    admitted = [shape.allow_fields((f"of{each % 100}",), {f"key{each}"}) for each in range(9000)]
     assert admitted == [True] * 5000 + [False] * 4000
-    assert shape.admit(("of0",), {"key0"})
+    assert shape.allow_fields(("of0",), {"key0"})
 
 
 def test_a_missing_library_ends_the_run(table: ArchiveTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,5 +257,5 @@ def test_spark_writes_what_this_process_writes(spark: SparkSession, tmp_path: Pa
     write_log(log, "orders", 0, records(60))
     write_log(log, "orders", 1, records(20))
     table = ParquetArchive(str(tmp_path / "table"))
-    assert run(table, log, batch_offsets=50, engine=OnSpark(spark)) == 80
+    assert run(table, log, batch_offsets=50, engine=SparkEngine(spark)) == 80
     assert found_in(replace(table)) == expected(60) + expected(20, partition=1)

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from minibroker.pipeline.archiving.archived_topics import (
-    Needed,
-    choose_configs,
+    NeededTopic,
+    choose_target_configs,
     describe_configs,
     find_topic_configs,
     find_topic_ids,
@@ -57,20 +57,20 @@ def test_a_directory_and_its_broker_give_the_same_topics_and_configs(tmp_path: P
         assert find_topic_configs(of_broker, ["prices", "orders"]) == {"prices": SET}
         assert find_topic_configs(of_directory, ["prices", "orders"]) == {"prices": SET}
 
-        archived = choose_configs({"prices": SET}, {"prices": "again"}, ["prices"])
+        archived = choose_target_configs({"prices": SET}, {"prices": "again"}, ["prices"])
         with Client(broker.bootstrap_servers) as client:
-            needed = {"again": Needed(1, None)}
+            needed = {"again": NeededTopic(1, None)}
             assert prepare_topics(client, needed, {"max.message.bytes": ""}, archived=archived).made == ["again"]
             set_now = describe_configs(client, "again", only_set=True)
             assert set_now == {
                 "cleanup.policy": "compact", "message.timestamp.type": "CreateTime", "retention.ms": "-1",
             }  # fmt: skip
             (remark,) = prepare_topics(
-                client, {"orders": Needed(1, None)}, archived={"orders": archived["again"]}
+                client, {"orders": NeededTopic(1, None)}, archived={"orders": archived["again"]}
             ).remarks[:1]
             assert remark == "topic orders has cleanup.policy=delete, the archived one had compact"
 
 
 def test_the_first_of_two_topics_with_one_target_counts() -> None:
     configs = {"a": {"compression.type": "zstd"}, "b": {"compression.type": "lz4"}}
-    assert choose_configs(configs, {"a": "c", "b": "c"}, ["b", "a"]) == {"c": {"compression.type": "zstd"}}
+    assert choose_target_configs(configs, {"a": "c", "b": "c"}, ["b", "a"]) == {"c": {"compression.type": "zstd"}}

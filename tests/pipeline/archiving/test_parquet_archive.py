@@ -14,14 +14,14 @@ from minibroker.pipeline.archiving import parquet_archive
 from minibroker.pipeline.archiving.archive_decoding import ValueDecoder
 from minibroker.pipeline.archiving.archive_tables import ArchiveError
 from minibroker.pipeline.archiving.parquet_archive import ArchiveFiles, ParquetArchive
-from minibroker.pipeline.engines import Here
+from minibroker.pipeline.engines import LocalEngine
 from minibroker.pipeline.log_source import CorruptData
 from minibroker.pipeline.schema_sources import GivenSchema
 from minibroker.protocol.records.record import Record
 from tests.pipeline.archiving.test_archive_job import expected, found_in, rows_in, run
 from tests.pipeline.logs import NOW_MS, records, write_log
 
-CHANGES = ("write", "move", "delete")
+CHANGES = ("write_text", "move_path", "delete_path")
 
 
 class Crash(BaseException):
@@ -68,7 +68,7 @@ def test_a_crash_at_any_change_of_a_file_loses_and_doubles_nothing(
         crash_at(number, after=after)
         try:
             run(table, log, batch_offsets=20)
-            table.compact()
+            table.merge_small_files()
         except Crash:
             crashes += 1
         crash_at(0, after=after)
@@ -91,10 +91,10 @@ def test_a_crash_while_a_merged_file_is_merged_again_loses_nothing(
             write_log(log, "orders", 0, records(2, start=start))
             run(table, log)
             if start != 4:
-                table.compact()
+                table.merge_small_files()
         crash_at(number, after=after)
         try:
-            table.compact()
+            table.merge_small_files()
         except Crash:
             crashes += 1
         crash_at(0, after=after)
@@ -110,7 +110,7 @@ class Backwards:
 
     workers = 2
 
-    def run(self, work: Any, items: Any) -> Iterator[Any]:
+    def run_on_items(self, work: Any, items: Any) -> Iterator[Any]:
         return iter([work(each) for each in reversed(items)])
 
 
@@ -124,7 +124,7 @@ def test_what_a_failed_commit_has_staged_is_not_in_the_next_one(tmp_path: Path) 
         run(table, log, engine=Backwards())
     assert list((tmp_path / "table" / "_archive" / "staging").rglob("*.parquet"))
     path.write_bytes(whole)
-    run(table, log, engine=Here(1))
+    run(table, log, engine=LocalEngine(1))
     assert found_in(table) == expected(20) + expected(20, partition=1)
 
 
@@ -134,7 +134,7 @@ def test_small_files_are_merged_where_there_are_many(tmp_path: Path) -> None:
         write_log(tmp_path / "log", "orders", 0, records(2, start=start))
         run(table, tmp_path / "log")
     assert len(list((tmp_path / "table").rglob("*.parquet"))) == 20
-    table.compact()
+    table.merge_small_files()
     (merged,) = (tmp_path / "table").rglob("*.parquet")
     assert pq.ParquetFile(merged).read().column("offset").to_pylist() == [*range(40)]
     assert found_in(table) == expected(40)
@@ -148,7 +148,7 @@ def test_files_with_other_decoded_columns_are_merged_apart(tmp_path: Path, monke
         write_log(tmp_path / "log", "users", 0, [Record(len(rows), NOW_MS, None, each)])
         run(table, tmp_path / "log", "users", decoder=ValueDecoder(GivenSchema("JSON", '{"type": "object"}')))
         rows.append(json.loads(each))
-    table.compact()
+    table.merge_small_files()
     files = [pq.ParquetFile(path).read() for path in (tmp_path / "table").rglob("*.parquet")]
     assert sorted(len(each) for each in files) == [1, 2, 2]
     found = sorted((row["offset"], row["value_decoded"]) for each in files for row in each.to_pylist())

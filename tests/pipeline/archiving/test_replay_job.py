@@ -13,11 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
-from minibroker.pipeline.archiving.archive_tables import Archived, ArchiveNote, Scan, Window, list_archived_partitions
+from minibroker.pipeline.archiving.archive_tables import (
+    ArchivedPartition,
+    ArchiveNote,
+    OffsetWindow,
+    RowsScan,
+    list_archived_partitions,
+)
 from minibroker.pipeline.archiving.parquet_archive import ParquetArchive
 from minibroker.pipeline.archiving.replay_job import PartitionReplay, replay_archive, replay_settings
 from minibroker.pipeline.archiving.replay_task import ReplayTask
-from minibroker.pipeline.engines import OnSpark
+from minibroker.pipeline.engines import SparkEngine
 from minibroker.pipeline.log_source import TopicPartition
 from tests.cases import for_each
 from tests.pipeline.archiving.replaying import T_MS, rows
@@ -53,7 +59,7 @@ def add_to(archive: Path, topic: str, date: str, *batches: pa.RecordBatch) -> No
     pq.write_table(pa.Table.from_batches(batches).drop(["topic"]), directory / f"part-{number}.parquet")
     notes = archive / "_archive" / "notes"
     notes.mkdir(parents=True, exist_ok=True)
-    (notes / f"{0:012}").write_text(ArchiveNote().text())
+    (notes / f"{0:012}").write_text(ArchiveNote().make_text())
 
 
 @pytest.fixture
@@ -103,12 +109,12 @@ def test_an_archive_is_replayed_by_key(
     table = ParquetArchive(str(archive))
     found = [each for each in list_archived_partitions(table) if each.partition.topic == "old"]
     assert found == [
-        Archived(TopicPartition("old", 0), 600, 0, 599, T_MS),
-        Archived(TopicPartition("old", 1), 700, 0, 699, T_MS),
+        ArchivedPartition(TopicPartition("old", 0), 600, 0, 599, T_MS),
+        ArchivedPartition(TopicPartition("old", 1), 700, 0, 699, T_MS),
     ]
     settings = replay_settings(broker.bootstrap_servers)
     task = ReplayTask(settings, target, {"old": target}, repartition=True, commit_records=90)
-    report = replay_archive(table, task, found, engine=OnSpark(spark) if on_spark else None)
+    report = replay_archive(table, task, found, engine=SparkEngine(spark) if on_spark else None)
     assert [(str(each.partition), each.records, each.first, each.last) for each in report] == [
         ("old-0", 600, 0, 599),
         ("old-1", 700, 0, 699),
@@ -122,13 +128,13 @@ def test_an_archive_is_replayed_by_key(
 
 
 def test_small_commits_share_a_scan_of_the_archive(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    windows: list[Window | None] = []
+    windows: list[OffsetWindow | None] = []
     open_scan = ParquetArchive.open_scan
 
-    def open_counted(table: ParquetArchive) -> Scan:
+    def open_counted(table: ParquetArchive) -> RowsScan:
         scan = open_scan(table)
 
-        def run_scan(columns: Sequence[str], window: Window | None) -> Iterator[pa.RecordBatch]:
+        def run_scan(columns: Sequence[str], window: OffsetWindow | None) -> Iterator[pa.RecordBatch]:
             windows.append(window)
             return scan(columns, window)
 
@@ -141,7 +147,7 @@ def test_small_commits_share_a_scan_of_the_archive(archive: Path, monkeypatch: p
     task = ReplayTask(replay_settings("broker:9092"), "r", commit_records=90)
     pieces = list(PartitionReplay(table, task).iterate_pieces(archived, 5))
     assert [piece.num_rows for piece in pieces] == [90] * 6 + [55]
-    assert windows == [Window(archived.partition, 5, 600)]
+    assert windows == [OffsetWindow(archived.partition, 5, 600)]
 
 
 @for_each(

@@ -19,10 +19,10 @@ from kafka.partitioner.default import murmur2
 
 from minibroker.client.client_errors import ClientError
 from minibroker.client.partition_offsets import LATEST, list_offsets
-from minibroker.pipeline.archiving.archive_tables import Archived
-from minibroker.pipeline.archiving.archived_topics import Needed, prepare_topics
+from minibroker.pipeline.archiving.archive_tables import ArchivedPartition
+from minibroker.pipeline.archiving.archived_topics import NeededTopic, prepare_topics
 from minibroker.pipeline.archiving.replay_job import Part, find_needed_topics, make_replay_id, replay_settings
-from minibroker.pipeline.archiving.replay_task import Replayed, ReplayTask
+from minibroker.pipeline.archiving.replay_task import ReplayedPartition, ReplayTask
 from minibroker.pipeline.brokers.broker_source import BrokerSource
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.log_source import OffsetRange, OptionError, ReadRequest, TopicPartition
@@ -62,7 +62,7 @@ def target_of(task: ReplayTask) -> str:
     return task.get_target("old")
 
 
-def replay(task: ReplayTask, *batches: pa.RecordBatch, partition: int = 0) -> Replayed:
+def replay(task: ReplayTask, *batches: pa.RecordBatch, partition: int = 0) -> ReplayedPartition:
     """Replay what the batches, which are in order, have of a partition."""
     whole = pa.Table.from_batches(batches)
     return pickle.loads(pickle.dumps(task)).run(TopicPartition("old", partition), reading(whole, task.commit_records))
@@ -76,8 +76,8 @@ def test_a_replayed_partition_is_contiguous_over_batches(broker: RunningBroker) 
     task = task_for(broker)
     done = [replay(task, rows(5, 20), rows(20, 23), rows(0, 0), rows(23, 25)), replay(task, rows(0, 6, 1), partition=1)]
     assert done == [
-        Replayed(TopicPartition("old", 0), target_of(task), 20, 5, 24),
-        Replayed(TopicPartition("old", 1), target_of(task), 6, 0, 5),
+        ReplayedPartition(TopicPartition("old", 0), target_of(task), 20, 5, 24),
+        ReplayedPartition(TopicPartition("old", 1), target_of(task), 6, 0, 5),
     ]
     found = read(broker.bootstrap_servers, target_of(task))
     assert [(each.partition, each.value) for each in found] == [
@@ -91,7 +91,7 @@ def test_a_replayed_partition_is_contiguous_over_batches(broker: RunningBroker) 
 def test_a_second_run_writes_only_new_records(broker: RunningBroker) -> None:
     task = task_for(broker)
     replay(task, rows(0, 25))
-    assert replay(task, rows(0, 25)) == Replayed(TopicPartition("old", 0), target_of(task))
+    assert replay(task, rows(0, 25)) == ReplayedPartition(TopicPartition("old", 0), target_of(task))
     done = replay(task, rows(0, 25), rows(25, 30))
     assert (done.records, done.first, done.last) == (5, 25, 29)
     assert offsets_in(broker, task) == list(range(30))
@@ -107,7 +107,7 @@ def test_a_failed_run_is_continued(broker: RunningBroker) -> None:
         raise OSError("the archive cannot be read")
 
     with pytest.raises(OSError, match="the archive cannot be read"):
-        task.run(TopicPartition("old", 0), dying)
+        task.replay_partition(TopicPartition("old", 0), dying)
     assert offsets_in(broker, task) == list(range(10))
     replay(task, rows(0, 25))
     assert offsets_in(broker, task) == list(range(25))
@@ -139,7 +139,7 @@ def test_a_replaced_run_writes_no_more_records(broker: RunningBroker) -> None:
         yield pa.Table.from_batches([rows(10, 20)])
 
     with pytest.raises(WriteFailed, match="PRODUCER_FENCED|INVALID_PRODUCER_EPOCH"):
-        task.run(TopicPartition("old", 0), slow)
+        task.replay_partition(TopicPartition("old", 0), slow)
     assert offsets_in(broker, task) == list(range(20))
 
 
@@ -196,7 +196,7 @@ def test_a_record_without_a_timestamp_is_replayed_without(broker: RunningBroker)
     partition = TopicPartition(target_of(task), 0)
     with closing(BrokerSource(broker.bootstrap_servers, TopicSelection(assigned=(partition,)))) as source:
         (split,) = source.make_splits([OffsetRange(partition, 0, 1)])
-        batches = list(source.read(split, ReadRequest("records", ("timestamp", "timestampType"))))
+        batches = list(source.read_split(split, ReadRequest("records", ("timestamp", "timestampType"))))
     assert pa.Table.from_batches(batches).to_pylist() == [{"timestamp": None, "timestampType": 0}]
 
 
@@ -214,7 +214,7 @@ def test_a_replay_has_the_same_name_only_with_the_same_settings() -> None:
 
 
 def test_missing_topics_are_created_with_sufficient_retention(broker: RunningBroker, client: Client) -> None:
-    needed = {"made-a": Needed(3, 0), "made-b": Needed(1, None)}
+    needed = {"made-a": NeededTopic(3, 0), "made-b": NeededTopic(1, None)}
     assert prepare_topics(client, needed, {"segment.bytes": "1048576"}) == (["made-a", "made-b"], [])
     assert prepare_topics(client, needed) == ([], [])
     assert len(client.partitions(["made-a", "made-b"])) == 4
@@ -223,30 +223,30 @@ def test_missing_topics_are_created_with_sufficient_retention(broker: RunningBro
 def test_a_topic_that_would_lose_partitions_or_timestamps_is_rejected(broker: RunningBroker, client: Client) -> None:
     create_topic(broker.bootstrap_servers, "small", 2)
     with pytest.raises(OptionError, match="topic small has 2 partitions, and the archive has 3"):
-        prepare_topics(client, {"small": Needed(3, None)})
-    assert prepare_topics(client, {"small": Needed(3, None)}, any_count=True) == ([], [])
+        prepare_topics(client, {"small": NeededTopic(3, None)})
+    assert prepare_topics(client, {"small": NeededTopic(3, None)}, any_count=True) == ([], [])
     create_topic(broker.bootstrap_servers, "appended", 1, message_timestamp_type="LogAppendTime")
     with pytest.raises(OptionError, match=r"topic appended has message\.timestamp\.type=LogAppendTime"):
-        prepare_topics(client, {"appended": Needed(1, None)})
+        prepare_topics(client, {"appended": NeededTopic(1, None)})
     with pytest.raises(ClientError, match="bad/name: INVALID_TOPIC_EXCEPTION"):
-        prepare_topics(client, {"bad/name": Needed(1, None)})
+        prepare_topics(client, {"bad/name": NeededTopic(1, None)})
 
 
 def test_a_topic_that_would_delete_the_records_causes_a_warning(broker: RunningBroker, client: Client) -> None:
     create_topic(broker.bootstrap_servers, "short", 1, retention_ms="1000")
-    (remark,) = prepare_topics(client, {"short": Needed(1, T_MS)}).remarks
+    (remark,) = prepare_topics(client, {"short": NeededTopic(1, T_MS)}).remarks
     assert remark == "topic short has retention.ms=1000: the broker deletes archived records that are older"
     create_topic(broker.bootstrap_servers, "compacted", 1, retention_ms="1000", cleanup_policy="compact")
-    assert prepare_topics(client, {"compacted": Needed(1, T_MS)}).remarks == []
+    assert prepare_topics(client, {"compacted": NeededTopic(1, T_MS)}).remarks == []
 
 
 def test_a_target_topic_must_satisfy_all_its_sources(tmp_path: Path) -> None:
     task = ReplayTask(replay_settings("nowhere:1"), "id", {"a": "c"})
-    a = Archived(TopicPartition("a", 1), 1, 0, 0, 50)
-    b = Archived(TopicPartition("a", 4), 1, 0, 0, None)
-    c = Archived(TopicPartition("c", 0), 1, 0, 0, 40)
-    assert find_needed_topics([a, b, c], task) == {"c": Needed(5, 40)}
-    same = Archived(TopicPartition("c", 1), 1, 0, 0, 40)
+    a = ArchivedPartition(TopicPartition("a", 1), 1, 0, 0, 50)
+    b = ArchivedPartition(TopicPartition("a", 4), 1, 0, 0, None)
+    c = ArchivedPartition(TopicPartition("c", 0), 1, 0, 0, 40)
+    assert find_needed_topics([a, b, c], task) == {"c": NeededTopic(5, 40)}
+    same = ArchivedPartition(TopicPartition("c", 1), 1, 0, 0, 40)
     with pytest.raises(OptionError, match="a and c would both be written to partition 1 of c"):
         find_needed_topics([a, same], task)
-    assert find_needed_topics([a, same], replace(task, repartition=True)) == {"c": Needed(2, 40)}
+    assert find_needed_topics([a, same], replace(task, repartition=True)) == {"c": NeededTopic(2, 40)}

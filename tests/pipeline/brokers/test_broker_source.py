@@ -106,7 +106,7 @@ def source(broker: RunningBroker, topic: str, committed: bool = False, **setting
 
 def rows(log: BrokerSource, offsets: OffsetRange, request: ReadRequest = RECORDS_REQUEST) -> list[dict[str, Any]]:
     schema = choose_columns(RECORDS if request.table == "records" else BATCHES, request.columns)
-    read: list[dict[str, Any]] = pa.Table.from_batches(log.read(Split(offsets), request), schema).to_pylist()
+    read: list[dict[str, Any]] = pa.Table.from_batches(log.read_split(Split(offsets), request), schema).to_pylist()
     return read
 
 
@@ -281,7 +281,7 @@ def test_a_broker_may_restart_during_a_read(tmp_path: Path) -> None:
         create(broker, "t", 1)
         produce(broker, "t", 700)
         log = source(broker, "t", **{"max.partition.fetch.bytes": "1000", "retry.backoff.ms": "10"})
-        read = log.read(Split(OffsetRange(TopicPartition("t", 0), 0, 700)), RECORDS_REQUEST)
+        read = log.read_split(Split(OffsetRange(TopicPartition("t", 0), 0, 700)), RECORDS_REQUEST)
         fetched = iter(read)
         broker.restart()
         assert [offset for batch in fetched for offset in batch["offset"].to_pylist()] == list(range(700))

@@ -34,16 +34,16 @@ def decoded(
     decoder = RecordsDecoder(PARTITION, request, offsets, aborted, chunk_bytes)
     position, found = 0, []
     for part in data:
-        found += decoder.feed(part, "a.log", position)
+        found += decoder.decode_data(part, "a.log", position)
         position += len(part)
-    return rows_of([*found, *decoder.finish()])
+    return rows_of([*found, *decoder.decode_rest()])
 
 
 def batch_rows(data: bytes, mode: Mode = "FAILFAST", position: int | None = 0, **settings: Any) -> list[Row]:
     """The rows that the decoder of batches gives."""
     request = ReadRequest("batches", tuple(BATCHES.names), mode, verify_crc=settings.pop("verify_crc", False))
     decoder = BatchesDecoder(PARTITION, request, settings.pop("offsets", EVERYTHING), **settings)
-    return rows_of([*decoder.feed(data, "/logs/t-3/a.log", position), *decoder.finish()])
+    return rows_of([*decoder.decode_data(data, "/logs/t-3/a.log", position), *decoder.decode_rest()])
 
 
 def rows_of(batches: list[pa.RecordBatch]) -> list[Row]:

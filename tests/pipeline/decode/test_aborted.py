@@ -59,10 +59,10 @@ def test_an_open_aborted_range_ends_at_the_marker() -> None:
 def test_aborted_ranges_may_be_added_while_reading() -> None:
     aborted = AbortedRanges()
     assert not aborted
-    aborted.add(7, 0)
-    aborted.add(7, 0)
-    aborted.end(7, 6)
-    aborted.add(7, 0)
+    aborted.add_range(7, 0)
+    aborted.add_range(7, 0)
+    aborted.end_range_of(7, 6)
+    aborted.add_range(7, 0)
     assert aborted.are_aborted(np.full(3, 7), np.array([0, 6, 7])).tolist() == [True, True, False]
 
 
@@ -88,4 +88,4 @@ def test_lookups_agree_with_the_definition(
     wanted = [any(producer_id == p and f <= offset <= (e or 0) for p, f, e in ranges) for producer_id, offset in asked]
     columns = np.array(asked, np.int64).reshape(-1, 2)
     assert aborted.are_aborted(columns[:, 0], columns[:, 1]).tolist() == wanted
-    assert [aborted.has(*each) for each in asked] == wanted
+    assert [aborted.is_aborted(*each) for each in asked] == wanted

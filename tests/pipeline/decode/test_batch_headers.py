@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minibroker.pipeline.decode.batch_headers import measure_extent
+from minibroker.pipeline.decode.batch_headers import measure_whole_batches
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.message import MIN_MESSAGE_BYTES
 from minibroker.protocol.records.message_set import build_message_set
@@ -19,31 +19,31 @@ def test_complete_batches_of_every_format_are_measured() -> None:
         build_message_set(MOVED, 0),
         build_message_set(MOVED, 1, compression=1),
     ):
-        assert measure_extent(data) == (len(data), 15)
+        assert measure_whole_batches(data) == (len(data), 15)
 
 
 def test_the_smallest_message_is_complete() -> None:
     for magic, smallest in enumerate(MIN_MESSAGE_BYTES):
         data = bytes(build_message_set([Record(7, T, None, None)], magic))
         assert len(data) == smallest
-        assert measure_extent(data) == (smallest, 8)
+        assert measure_whole_batches(data) == (smallest, 8)
 
 
 def test_a_torn_batch_is_incomplete() -> None:
-    assert [measure_extent(ONE + ONE[:cut]) for cut in (0, 5, 60, 61, len(ONE) - 1)] == [(len(ONE), 1)] * 5
+    assert [measure_whole_batches(ONE + ONE[:cut]) for cut in (0, 5, 60, 61, len(ONE) - 1)] == [(len(ONE), 1)] * 5
     data = bytes(build_message_set(MOVED, 1))
-    assert measure_extent(data + data[:30]) == (len(data), 15)
+    assert measure_whole_batches(data + data[:30]) == (len(data), 15)
 
 
 def test_data_without_a_complete_batch_has_no_extent() -> None:
-    assert measure_extent(b"") == measure_extent(ONE[:5]) == measure_extent(ONE[:-1]) == (0, None)
+    assert measure_whole_batches(b"") == measure_whole_batches(ONE[:5]) == measure_whole_batches(ONE[:-1]) == (0, None)
 
 
 def test_bytes_that_hide_the_next_batch_are_left_to_the_decoder() -> None:
     for nonsense in (ONE[:8] + b"\0\0\0\1" + ONE[12:], ONE[:16] + b"\x07" + ONE[17:]):
-        assert measure_extent(ONE + nonsense) == (len(ONE + nonsense), None)
+        assert measure_whole_batches(ONE + nonsense) == (len(ONE + nonsense), None)
 
 
 def test_a_batch_with_a_negative_length_hides_what_follows() -> None:
     backwards = ONE[:23] + b"\xff\xff\xff\xfe" + ONE[27:]
-    assert measure_extent(ONE + backwards) == (2 * len(ONE), None)
+    assert measure_whole_batches(ONE + backwards) == (2 * len(ONE), None)

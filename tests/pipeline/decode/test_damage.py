@@ -86,7 +86,7 @@ class TestModes:
     def test_damage_at_a_broker_has_no_position(self) -> None:
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING)
         with pytest.raises(CorruptData, match="^broker 1, offset 0: Record is corrupt"):
-            list(decoder.feed(flipped(GOOD[0], 80), "broker 1", None))
+            list(decoder.decode_data(flipped(GOOD[0], 80), "broker 1", None))
 
     @pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
     def test_all_of_many_batches_may_be_corrupt(self, mode: Mode) -> None:
@@ -282,12 +282,12 @@ class TestHostileBytes:
             request = ReadRequest("records", ALL_COLUMNS)
             decoder = RecordsDecoder(PARTITION, request, EVERYTHING, None, chunk_bytes, max_batch_bytes=LIMIT)
             with pytest.raises(CorruptData, match=f"more than {LIMIT} bytes"):
-                list(decoder.feed(bomb, "a.log", 0))
+                list(decoder.decode_data(bomb, "a.log", 0))
 
     def test_an_excessive_uncompressed_size_is_damage(self) -> None:
         decoder = RecordsDecoder(PARTITION, ReadRequest("records", ALL_COLUMNS), EVERYTHING, max_batch_bytes=SIZE - 1)
         with pytest.raises(CorruptData, match=f"a batch of {SIZE} bytes, more than the limit of {SIZE - 1}"):
-            list(decoder.feed(GOOD[0], "a.log", 0))
+            list(decoder.decode_data(GOOD[0], "a.log", 0))
 
 
 def assert_survives(data: bytes) -> None:

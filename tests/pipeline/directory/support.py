@@ -175,7 +175,7 @@ def whole(source: DirectorySource, partition: TopicPartition = ORDERS) -> Offset
 
 def rows(source: DirectorySource, splits: Iterable[Split], request: ReadRequest = RECORDS) -> list[dict[str, Any]]:
     """Return the rows of the splits, one after the other."""
-    return [row for split in splits for table in source.read(split, request) for row in table.to_pylist()]
+    return [row for split in splits for table in source.read_split(split, request) for row in table.to_pylist()]
 
 
 def records(

@@ -314,7 +314,7 @@ def test_only_requested_columns_are_returned(tmp_path: Path) -> None:
     filled(tmp_path, 1)
     source = source_of(tmp_path)
     (split,) = source.make_splits([whole(source)])
-    (found,) = source.read(split, ReadRequest("records", ("timestampType", "offset")))
+    (found,) = source.read_split(split, ReadRequest("records", ("timestampType", "offset")))
     assert found.schema.names == ["timestampType", "offset"]
     assert found.num_rows == 3
     source.close()

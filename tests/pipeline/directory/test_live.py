@@ -57,7 +57,7 @@ def test_records_committed_during_reads_are_read_once(tmp_path: Path) -> None:
             is_over = not writer.is_alive()  # then all that there will be is there
             end = source.find_bounds([PARTITION])[PARTITION].latest
             for split in source.make_splits([OffsetRange(PARTITION, start, end)], 3):
-                for rows in source.read(split, KEYS):
+                for rows in source.read_split(split, KEYS):
                     found += rows.column("key").to_pylist()
             start = end
         assert len(list((tmp_path / "data" / "tailed-0").glob("*.log"))) > 3

@@ -13,7 +13,7 @@ from minibroker.pipeline.archiving.archived_topics import find_topic_configs
 from minibroker.pipeline.directory import reading_disk
 from minibroker.pipeline.directory.finding import find_logs, parse_paths
 from minibroker.pipeline.directory.reading_disk import DISK, make_url, normalize_path
-from minibroker.pipeline.log_opening import read_here, select_partitions
+from minibroker.pipeline.log_opening import read_in_this_process, select_partitions
 from minibroker.pipeline.log_source import OptionError, TopicPartition
 from minibroker.pipeline.options import ReadOptions, parse_options
 from minibroker.pipeline.verifying.verify_job import verify
@@ -49,7 +49,7 @@ def test_a_log_directory_in_a_bucket_has_the_same_rows_as_a_local_one(bucket: Pa
     written(metadata(bucket / "logs", topic("orders"), config("orders", "compact")))
     here, there = (options(path, **{"isolation.level": level}) for path in (str(bucket / "logs"), url))
     columns = ("offset", "key", "value", "timestamp")
-    assert list(read_here(there, columns)) == list(read_here(here, columns)) != []
+    assert list(read_in_this_process(there, columns)) == list(read_in_this_process(here, columns)) != []
     assert find_topic_configs(there, ["orders"]) == {"orders": {"cleanup.policy": "compact"}}
 
 
@@ -75,7 +75,7 @@ def test_a_missing_directory_is_reported(bucket: Path) -> None:
             find_logs(parse_paths(url))
         assert str(caught.value) == f"path: {url}: No such file or directory"
     with pytest.raises(FileNotFoundError):
-        DISK.stamp("s3://bucket/nothing")
+        DISK.get_size_and_modified_ns("s3://bucket/nothing")
     assert not DISK.exists("s3://bucket/nothing")
     assert DISK.exists("s3://bucket/logs") and DISK.is_directory("s3://bucket/logs")
 

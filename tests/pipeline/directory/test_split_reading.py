@@ -17,7 +17,7 @@ from minibroker.pipeline.directory import log_walking, split_reading
 from minibroker.pipeline.directory.directory_source import DirectorySource
 from minibroker.pipeline.directory.reading_disk import ReadingDisk
 from minibroker.pipeline.directory.split_reading import SplitReader
-from minibroker.pipeline.directory.splitting import Stretches
+from minibroker.pipeline.directory.splitting import SplitStretches
 from minibroker.pipeline.log_source import CorruptData, DataLoss, OffsetRange, ReadRequest, Split
 from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.record import Record
@@ -80,7 +80,7 @@ def test_a_damaged_range_in_a_vanished_file_is_a_data_loss(
     finish(log)
     source, splits = planned(tmp_path)
     place = splits[0].place
-    assert isinstance(place, Stretches)
+    assert isinstance(place, SplitStretches)
     damaged = replace(place.stretches[0], first_offset=None, last_position=None)
     split = replace(splits[0], place=replace(place, stretches=(damaged,)))
     monkeypatch.setattr(split_reading, "DISK", Vanishing())
@@ -163,11 +163,11 @@ def test_a_file_truncated_during_a_read_is_a_data_loss(
     monkeypatch.setattr(log_walking, "read_exactly", cutting)
     reader = SplitReader(split, CARELESS if careless else RECORDS, source._find_stretches, 500)
     if careless:
-        found = [row["offset"] for table in reader.rows() for row in table.to_pylist()]
+        found = [row["offset"] for table in reader.read_rows() for row in table.to_pylist()]
         assert found == [row.offset for row in whole_records(path)]
     else:
         with pytest.raises(DataLoss, match="it now ends at 5000"):
-            list(reader.rows())
+            list(reader.read_rows())
 
 
 def whole_records(path: Path) -> list[Any]:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.directory import segment_files
-from minibroker.pipeline.directory.splitting import Stretches
+from minibroker.pipeline.directory.splitting import SplitStretches
 from minibroker.pipeline.log_source import OffsetRange, Split, TopicPartition
 from minibroker.protocol.records.batch import HEADER_BYTES
 from minibroker.storage.batch_scanning import SCAN_BLOCK_BYTES
@@ -190,5 +190,5 @@ def test_no_range_and_an_empty_range_have_no_split(tmp_path: Path) -> None:
 
 
 def stretches_in(split: Split):  # type: ignore[no-untyped-def]
-    assert isinstance(split.place, Stretches)
+    assert isinstance(split.place, SplitStretches)
     return split.place.stretches

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.decode.decoder import RecordsDecoder
-from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Origin, Producer
-from minibroker.pipeline.encode.encoder import encode_origins, encode_rows
+from minibroker.pipeline.encode.batch_settings import BatchSettings, EncodedBatch, EncodeError, Producer, RowsOrigin
+from minibroker.pipeline.encode.encoder import encode_rows, encode_rows_of_origins
 from minibroker.pipeline.log_source import OffsetRange, ReadRequest, TopicPartition
 from minibroker.protocol.records.batch import LOG_APPEND_TIME, check_batch
 from minibroker.protocol.records.building import build_batch
@@ -165,17 +165,17 @@ def test_rows_of_several_producers_are_encoded_in_separate_batches(
 ) -> None:
     settings = BatchSettings(batch_records=batch_records)
     records: list[Record] = []
-    origins: list[Origin] = []
+    origins: list[RowsOrigin] = []
     alone: list[EncodedBatch] = []
     for number, (some, sequence, further) in enumerate(parts):
         moved = records[-1].offset + 7 - some[0].offset if records else 0  # room for what the one before reaches to
         some = [record._replace(offset=record.offset + moved) for record in some]
         producer = Producer(number, number, sequence, transactional=number % 2 == 1)
-        origin = Origin(len(records), producer, 10 + number, some[-1].offset + further)
-        alone += encode_origins(rows_of(some), settings, [origin._replace(start=0)])
+        origin = RowsOrigin(len(records), producer, 10 + number, some[-1].offset + further)
+        alone += encode_rows_of_origins(rows_of(some), settings, [origin._replace(start=0)])
         records += some
         origins.append(origin)
-    assert list(encode_origins(rows_of(records), settings, origins)) == alone
+    assert list(encode_rows_of_origins(rows_of(records), settings, origins)) == alone
     headers = [check_batch(batch.data) for batch in alone]
     ends = {header.producer_id: header.last_offset for header in headers}
     assert ends == {number: origin.last_offset for number, origin in enumerate(origins)}
@@ -184,7 +184,7 @@ def test_rows_of_several_producers_are_encoded_in_separate_batches(
 
 def test_a_batch_does_not_end_before_its_last_record() -> None:
     with pytest.raises(EncodeError, match="last record has offset 4 cannot end at 3"):
-        list(encode_origins(rows_of(SMALL), BatchSettings(), [Origin(0, last_offset=3)]))
+        list(encode_rows_of_origins(rows_of(SMALL), BatchSettings(), [RowsOrigin(0, last_offset=3)]))
 
 
 @given(records=compacted(), codec=st.sampled_from(CODECS))
@@ -195,7 +195,7 @@ def test_the_pipelines_decoder_reads_encoded_batches(codec: Compression, records
     request = ReadRequest("records", ("key", "value", "offset", "timestampMs", "headers"))
     decoder = RecordsDecoder(partition, request, OffsetRange(partition, 0, 2**63 - 1))
     data = b"".join(batch.data for batch in encode_rows(rows, settings, base_offset=None))
-    found = pa.Table.from_batches([*decoder.feed(data, "here", 0), *decoder.finish()])
+    found = pa.Table.from_batches([*decoder.decode_data(data, "here", 0), *decoder.decode_rest()])
     expected = pa.Table.from_batches([rows])
     for name in ("key", "value", "offset", "timestamp"):
         assert found.column("timestampMs" if name == "timestamp" else name).equals(expected.column(name))

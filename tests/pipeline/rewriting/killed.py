@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 import time
 
-from minibroker.pipeline.engines import Here
+from minibroker.pipeline.engines import LocalEngine
 from minibroker.pipeline.rewriting import directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 
-work = directory.SegmentRewriter.run
+work = directory.SegmentRewriter.rewrite_segment
 
 
 def main(source: str, target: str, count: int) -> None:
@@ -25,8 +25,8 @@ def main(source: str, target: str, count: int) -> None:
         left -= 1
         return written
 
-    directory.SegmentRewriter.run = run  # type: ignore[assignment, method-assign]
-    directory.rewrite_directory(source, target, RewriteSettings(batch_bytes=300), engine=Here(1))
+    directory.SegmentRewriter.rewrite_segment = run  # type: ignore[assignment, method-assign]
+    directory.rewrite_directory(source, target, RewriteSettings(batch_bytes=300), engine=LocalEngine(1))
 
 
 if __name__ == "__main__":

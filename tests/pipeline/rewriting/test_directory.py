@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minibroker.pipeline.rewriting.directory import Report, rewrite_directory
+from minibroker.pipeline.rewriting.directory import RewriteReport, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.batch import set_checksum
 from minibroker.protocol.records.building import build_batch
@@ -43,7 +43,7 @@ NEW = {
 }
 
 
-def rewritten(tmp_path: Path, settings: RewriteSettings) -> Report:
+def rewritten(tmp_path: Path, settings: RewriteSettings) -> RewriteReport:
     return rewrite_directory(str(tmp_path / "old"), str(tmp_path / "new"), settings)
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from minibroker.pipeline.engines import OnSpark
-from minibroker.pipeline.rewriting.directory import Rewriting, SegmentRewriting, rewrite_directory
+from minibroker.pipeline.engines import SparkEngine
+from minibroker.pipeline.rewriting.directory import DirectoryRewriting, SegmentRewriting, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteSettings
 from minibroker.protocol.records.compression import Compression
 from tests.pipeline.rewriting.directories import (
@@ -42,12 +42,12 @@ def test_spark_and_one_process_rewrite_alike_and_continue_each_other(
 ) -> None:
     whole, target = tmp_path / "whole", tmp_path / "new"
     rewrite_directory(str(old), str(whole), SETTINGS)
-    with Rewriting(str(old), str(target), SETTINGS) as rewriting:
+    with DirectoryRewriting(str(old), str(target), SETTINGS) as rewriting:
         work = SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)
-        assert len(rewriting.list_left_segments()) > 6
-        for task in rewriting.list_left_segments()[:4]:
+        assert len(rewriting.list_unfinished_segments()) > 6
+        for task in rewriting.list_unfinished_segments()[:4]:
             work(task)
-    report = rewrite_directory(str(old), str(target), SETTINGS, engine=OnSpark(spark))
+    report = rewrite_directory(str(old), str(target), SETTINGS, engine=SparkEngine(spark))
     assert all_files(target) == all_files(whole)
     assert [space.topic for space in report.topics] == ["orders", "payments"]
     assert report.total.bytes_after == sum(path.stat().st_size for path in target.rglob("*.log"))

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import confluent_kafka
 import pytest
 
-from minibroker.pipeline.rewriting.directory import Report, rewrite_directory
+from minibroker.pipeline.rewriting.directory import RewriteReport, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
-from minibroker.pipeline.rewriting.topic_configs import Change
+from minibroker.pipeline.rewriting.topic_configs import ConfigChange
 from minibroker.protocol.records.compression import Compression
 from tests.clients.confluent import TO_THE_END, Confluent
 from tests.clients.interface import PATIENCE_S, Read, Record
@@ -88,7 +88,7 @@ def committed(servers: str, count: int = len(COMMITTED)) -> list[bytes | None]:
     return found
 
 
-def rewritten(written: Written, tmp_path: Path, settings: RewriteSettings) -> Report:
+def rewritten(written: Written, tmp_path: Path, settings: RewriteSettings) -> RewriteReport:
     return rewrite_directory(str(written.data), str(tmp_path / "data"), settings)
 
 
@@ -145,8 +145,8 @@ def test_a_rewritten_log_can_be_appended_to(written: Written, tmp_path: Path) ->
 def test_topic_configs_to_change_are_reported(written: Written, tmp_path: Path) -> None:
     report = rewritten(written, tmp_path, RewriteSettings(Compression.ZSTD))
     assert set(report.configs) == {
-        Change("old", "message.format.version", "3.0"),
-        Change("old", "compression.type", "zstd"),
+        ConfigChange("old", "message.format.version", "3.0"),
+        ConfigChange("old", "compression.type", "zstd"),
     }
     with running_broker(tmp_path) as broker, Confluent().admin(broker.bootstrap_servers) as admin:
         assert admin.config("plain")["max.message.bytes"] == "700000"

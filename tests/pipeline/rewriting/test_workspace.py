@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minibroker.pipeline.rewriting import directory
-from minibroker.pipeline.rewriting.directory import Rewriting, SegmentRewriting, rewrite_directory
+from minibroker.pipeline.rewriting.directory import DirectoryRewriting, SegmentRewriting, rewrite_directory
 from minibroker.pipeline.rewriting.rewrite_settings import RewriteError, RewriteSettings
 from tests.pipeline.rewriting import killed
 from tests.pipeline.rewriting.directories import all_files, every_codec, idempotent, make_log, seen, transactions
@@ -43,8 +43,8 @@ def test_a_killed_rewrite_continues_without_repeating_segments(
     done = sorted((tmp_path / "new" / ".rewrite" / "done").iterdir())
     assert len(done) == 3
     before = {path: path.stat().st_mtime_ns for path in done}
-    with Rewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
-        assert len(rewriting.list_left_segments()) == len(rewriting.plan.tasks) - 3
+    with DirectoryRewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
+        assert len(rewriting.list_unfinished_segments()) == len(rewriting.plan.tasks) - 3
         for task in rewriting.plan.tasks:
             SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)(task)
         assert {path: path.stat().st_mtime_ns for path in done} == before
@@ -53,14 +53,14 @@ def test_a_killed_rewrite_continues_without_repeating_segments(
 
 
 def test_a_finished_log_is_not_rewritten_again(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = directory.Workspace.finish_log
+    finish = directory.RewriteWorkspace.finish_log
 
-    def fail(self: directory.Workspace, *arguments: object, **more: object) -> None:
+    def fail(self: directory.RewriteWorkspace, *arguments: object, **more: object) -> None:
         if arguments[1] == "orders-1":
             raise OSError("the disk is full")
         finish(self, *arguments, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(directory.Workspace, "finish_log", fail)
+    monkeypatch.setattr(directory.RewriteWorkspace, "finish_log", fail)
     with pytest.raises(OSError, match="full"):
         rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
     monkeypatch.undo()
@@ -116,8 +116,8 @@ def test_nested_source_and_target_directories_are_rejected(old: Path, tmp_path: 
 
 
 def test_another_rewrite_is_not_continued(old: Path, tmp_path: Path) -> None:
-    with Rewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
-        SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)(rewriting.list_left_segments()[0])
+    with DirectoryRewriting(str(old), str(tmp_path / "new"), SETTINGS) as rewriting:
+        SegmentRewriting(rewriting.source, rewriting.target, SETTINGS)(rewriting.list_unfinished_segments()[0])
     with pytest.raises(RewriteError, match="a rewriting with other settings"):
         rewrite_directory(str(old), str(tmp_path / "new"), RewriteSettings(batch_bytes=100))
     with (old / "orders-0" / "00000000000000000000.log").open("ab") as file:
@@ -127,7 +127,9 @@ def test_another_rewrite_is_not_continued(old: Path, tmp_path: Path) -> None:
 
 
 def test_a_rewrite_rejected_at_its_start_does_not_block_the_next(old: Path, tmp_path: Path) -> None:
-    Rewriting(str(old), str(tmp_path / "new"), RewriteSettings(batch_bytes=100)).__enter__().__exit__(None, None, None)
+    DirectoryRewriting(str(old), str(tmp_path / "new"), RewriteSettings(batch_bytes=100)).__enter__().__exit__(
+        None, None, None
+    )
     rewrite_directory(str(old), str(tmp_path / "new"), SETTINGS)
     assert (tmp_path / "new" / "orders-1").is_dir()
     with pytest.raises(RewriteError, match="no topic nothing"):

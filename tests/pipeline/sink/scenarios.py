@@ -15,9 +15,9 @@ import pytest
 
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.sink import delivery
-from minibroker.pipeline.sink.delivery import Delivered, Open
+from minibroker.pipeline.sink.delivery import DeliveryResult, OpenTransaction
 from minibroker.pipeline.sink.sink_settings import SinkSettings, parse_settings
-from minibroker.pipeline.sink.sink_transaction import Fenced, WriteFailed
+from minibroker.pipeline.sink.sink_transaction import ProducerFenced, WriteFailed
 from minibroker.protocol.messages.cluster import ApiVersionsRequest, UpdateFeaturesRequest
 from tests.pipeline.sink.committed import create_topic, values
 
@@ -91,7 +91,7 @@ def assert_committed(broker: Broker, topic: str, expected: list[bytes]) -> None:
     assert seen == expected
 
 
-def write(settings: SinkSettings, name: str, number: int = 0, task: int = 0) -> Open:
+def write(settings: SinkSettings, name: str, number: int = 0, task: int = 0) -> OpenTransaction:
     """A task that leaves its transaction open."""
     delivered = delivery.write_exactly_once(settings, [batch_of(name)], f"{settings.topic}-{task}", number, task)
     assert delivered.transaction is not None and delivered.rows == 10
@@ -102,28 +102,28 @@ def rows_are_seen_when_the_transactions_of_all_tasks_are_committed(broker: Broke
     settings = exactly_once(broker, topic)
     left = [write(settings, "a", task=0), write(settings, "b", task=1)]
     assert sorted_values(broker, topic) == []
-    delivery.commit(settings, left)
+    delivery.commit_transactions(settings, left)
     assert_committed(broker, topic, wanted("a", "b"))
-    delivery.commit(settings, [write(settings, "c", number=1)])
+    delivery.commit_transactions(settings, [write(settings, "c", number=1)])
     assert_committed(broker, topic, wanted("a", "b", "c"))
 
 
 def a_commit_can_be_done_again(broker: Broker, topic: str) -> None:
     settings = exactly_once(broker, topic)
     left = [write(settings, "a")]
-    delivery.commit(settings, left)
-    delivery.commit(settings, left)
-    delivery.abort(settings, left)  # as Spark does when a commit failed half-way
+    delivery.commit_transactions(settings, left)
+    delivery.commit_transactions(settings, left)
+    delivery.abort_transactions(settings, left)  # as Spark does when a commit failed half-way
     assert_committed(broker, topic, wanted("a"))
 
 
 def a_batch_done_again_writes_only_what_was_not_committed(broker: Broker, topic: str) -> None:
     settings = exactly_once(broker, topic)
     left = [write(settings, "a", task=0), write(settings, "b", task=1)]
-    delivery.commit(settings, left[:1])  # the driver dies here
+    delivery.commit_transactions(settings, left[:1])  # the driver dies here
     again = delivery.write_exactly_once(settings, [batch_of("a")], f"{topic}-0", 0, 0)
-    assert again == Delivered(10)
-    delivery.commit(settings, [write(settings, "b", task=1)])
+    assert again == DeliveryResult(10)
+    delivery.commit_transactions(settings, [write(settings, "b", task=1)])
     assert_committed(broker, topic, wanted("a", "b"))
     assert len(sorted_values(broker, topic, "read_uncommitted")) == 30
 
@@ -131,7 +131,7 @@ def a_batch_done_again_writes_only_what_was_not_committed(broker: Broker, topic:
 def a_task_done_again_aborts_what_it_had_written(broker: Broker, topic: str) -> None:
     settings = exactly_once(broker, topic)
     write(settings, "a")
-    delivery.commit(settings, [write(settings, "a")])
+    delivery.commit_transactions(settings, [write(settings, "a")])
     assert_committed(broker, topic, wanted("a"))
 
 
@@ -139,19 +139,19 @@ def a_driver_that_was_replaced_commits_nothing(broker: Broker, topic: str) -> No
     settings = exactly_once(broker, topic)
     zombies = write(settings, "zombie")
     mine = write(settings, "mine")
-    with pytest.raises(Fenced, match="the rows of this task are not committed"):
-        delivery.commit(settings, [zombies])
-    delivery.abort(settings, [zombies])
-    delivery.commit(settings, [mine])
-    delivery.commit(settings, [zombies])  # its rows are there by now, though it was not he who wrote them
+    with pytest.raises(ProducerFenced, match="the rows of this task are not committed"):
+        delivery.commit_transactions(settings, [zombies])
+    delivery.abort_transactions(settings, [zombies])
+    delivery.commit_transactions(settings, [mine])
+    delivery.commit_transactions(settings, [zombies])  # its rows are there by now, though it was not he who wrote them
     assert_committed(broker, topic, wanted("mine"))
 
 
 def an_aborted_batch_is_not_seen(broker: Broker, topic: str) -> None:
     settings = exactly_once(broker, topic)
     left = [write(settings, "a", task=0), write(settings, "b", task=1)]
-    delivery.commit(settings, left[:1])
-    delivery.abort(settings, left)
+    delivery.commit_transactions(settings, left[:1])
+    delivery.abort_transactions(settings, left)
     assert_committed(broker, topic, wanted("a"))
 
 
@@ -172,8 +172,8 @@ def a_transaction_that_took_too_long_is_said_to_have(broker: Broker, topic: str)
     settings = exactly_once(broker, topic, kafka_transaction_timeout_ms="2000")
     left = write(settings, "a")
     _wait_until_aborted(broker, topic)
-    with pytest.raises(Fenced, match=r"took longer than kafka\.transaction\.timeout\.ms=2000"):
-        delivery.commit(settings, [left])
+    with pytest.raises(ProducerFenced, match=r"took longer than kafka\.transaction\.timeout\.ms=2000"):
+        delivery.commit_transactions(settings, [left])
     assert_committed(broker, topic, [b"behind-0"])
 
 
@@ -192,7 +192,7 @@ def a_timeout_above_the_brokers_maximum_is_named(broker: Broker, topic: str) -> 
 
 def other_rows_than_those_committed_are_refused(broker: Broker, topic: str) -> None:
     settings = exactly_once(broker, topic)
-    delivery.commit(settings, [write(settings, "a", number=3)])
+    delivery.commit_transactions(settings, [write(settings, "a", number=3)])
     with pytest.raises(WriteFailed, match="Each task must write the same rows when Spark repeats a batch"):
         delivery.write_exactly_once(settings, [batch_of("a", 9)], f"{topic}-0", 3, 0)
     with pytest.raises(WriteFailed, match="batch 3 is committed, but batch 2 was to be"):

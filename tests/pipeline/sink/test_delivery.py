@@ -20,7 +20,7 @@ from minibroker.client.cluster_client import Sent
 from minibroker.pipeline.brokers.client import Client
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
 from minibroker.pipeline.sink import delivery
-from minibroker.pipeline.sink.delivery import Delivered
+from minibroker.pipeline.sink.delivery import DeliveryResult
 from minibroker.pipeline.sink.sink_settings import parse_settings
 from minibroker.pipeline.sink.sink_transaction import RecordRefused, WriteFailed
 from tests.clients.ports import free_ports
@@ -74,7 +74,7 @@ def test_written_rows_are_consumed_by_another_client(plain_broker: RunningBroker
         }
     )
     before = int(time.time() * 1000)
-    assert delivery.write_at_least_once(settings_for(plain_broker, topic), [batch], 0) == Delivered(3)
+    assert delivery.write_at_least_once(settings_for(plain_broker, topic), [batch], 0) == DeliveryResult(3)
     first, second, third = read(plain_broker.bootstrap_servers, topic)
     assert first == (1, 0, b"k", b"v", 1767323045678, [("a", b"1"), ("a", None)])
     assert second == (1, 1, None, b"", 0, None)
@@ -144,16 +144,16 @@ def test_each_row_is_written_once(broker: RunningBroker, topic: str, scenario: C
 
 def test_a_task_without_rows_sends_no_request(tmp_path: Path) -> None:
     nowhere = parse_settings({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "delivery": "exactly-once"})
-    assert delivery.write_exactly_once(nowhere, [batch_of("a", 0)], "t-0", 0, 0) == Delivered(0)
-    delivery.commit(nowhere, [])
-    delivery.abort(nowhere, [])
+    assert delivery.write_exactly_once(nowhere, [batch_of("a", 0)], "t-0", 0, 0) == DeliveryResult(0)
+    delivery.commit_transactions(nowhere, [])
+    delivery.abort_transactions(nowhere, [])
 
 
 def test_partitions_and_coordinators_of_several_nodes_are_found(tmp_path: Path) -> None:
     with running_broker(tmp_path, nodes=3) as broker:
         topic = new_topic(broker, 6)
         settings = exactly_once(broker, topic, kafka_batch_size="100")
-        delivery.commit(settings, [write(settings, name, task=task) for task, name in enumerate("abcdef")])
+        delivery.commit_transactions(settings, [write(settings, name, task=task) for task, name in enumerate("abcdef")])
         assert sorted_values(broker, topic) == wanted(*"abcdef")
         records = read(broker.bootstrap_servers, topic)
         assert {record.partition for record in records} == set(range(6))
@@ -175,7 +175,7 @@ def test_a_commit_finds_its_coordinator_after_a_kill(tmp_path: Path) -> None:
         left = [write(settings, "a", task=0), write(settings, "b", task=1)]
         broker.kill()
         broker.start()
-        delivery.commit(settings, left)
+        delivery.commit_transactions(settings, left)
         assert sorted_values(broker, topic) == wanted("a", "b")
 
 
@@ -188,7 +188,7 @@ def test_a_commit_to_a_stopped_broker_can_be_repeated_later(tmp_path: Path) -> N
         left = write(settings, "a")
         broker.kill()
         with pytest.raises(WriteFailed, match=r"transactional id topic-\d+-0: committing: "):
-            delivery.commit(impatient, [left])
+            delivery.commit_transactions(impatient, [left])
         broker.start()
-        delivery.commit(settings, [left])
+        delivery.commit_transactions(settings, [left])
         assert sorted_values(broker, topic) == wanted("a")

@@ -10,7 +10,7 @@ from kafka.partitioner.default import murmur2 as truth
 
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.pipeline.sink.partitioner import Partitioner, compute_murmur2, hash_keys
-from minibroker.pipeline.sink.task import Rows
+from minibroker.pipeline.sink.task import RowsConverter
 
 COUNTS = {"t": 3, "u": 5}
 
@@ -30,12 +30,12 @@ def rows_of(all_fields: list[tuple[str, int | None, bytes | None]], value: bytes
         "key": pa.array([key for _, _, key in all_fields], pa.binary()),
         "value": pa.array([value] * len(all_fields), pa.binary()),
     }
-    return Rows(None).convert_rows(pa.record_batch(columns))
+    return RowsConverter(None).convert_rows(pa.record_batch(columns))
 
 
 def placed(partitioner: Partitioner, rows: pa.RecordBatch) -> dict[int, TopicPartition]:
     """Each row's place, by its number."""
-    split = list(partitioner.split(rows))
+    split = list(partitioner.split_by_partition(rows))
     assert len({partition for partition, _ in split}) == len(split), "a partition comes once"
     for _, some in split:
         numbers = some.column("row").to_pylist()
@@ -63,17 +63,19 @@ def test_rows_without_a_key_stay_in_a_partition_until_its_batch_is_full() -> Non
     rows = rows_of([("t", None, None)] * 10, value=bytes(40))  # 50 with what a record needs: two are a batch
     places = placed(partitioner, rows)
     assert [places[number].partition for number in range(10)] == [1, 1, 2, 2, 0, 0, 1, 1, 2, 2]
-    (again,) = partitioner.split(rows.slice(0, 2))
+    (again,) = partitioner.split_by_partition(rows.slice(0, 2))
     assert again[0].partition == 0
 
 
 def test_keys_can_be_ignored() -> None:
     rows = rows_of([("u", None, b"%d" % number) for number in range(20)])
-    assert {partition.partition for partition, _ in Partitioner(count, 1 << 20, 4, True).split(rows)} == {4}
+    assert {partition.partition for partition, _ in Partitioner(count, 1 << 20, 4, True).split_by_partition(rows)} == {
+        4
+    }
 
 
 def test_no_rows_have_no_partitions() -> None:
-    assert list(Partitioner(count, 100).split(rows_of([]))) == []
+    assert list(Partitioner(count, 100).split_by_partition(rows_of([]))) == []
 
 
 def test_a_partition_beyond_the_known_count_is_looked_up() -> None:
@@ -83,14 +85,14 @@ def test_a_partition_beyond_the_known_count_is_looked_up() -> None:
         asked.append((topic, at_least))
         return 9
 
-    list(Partitioner(counting, 100).split(rows_of([("t", 7, None), ("t", None, b"k")])))
+    list(Partitioner(counting, 100).split_by_partition(rows_of([("t", 7, None), ("t", None, b"k")])))
     assert asked == [("t", 8)]
 
 
 @pytest.mark.parametrize("size", [1, 1000])
 def test_rows_of_a_single_partition_are_not_copied(size: int) -> None:
     rows = rows_of([("t", 1, None)] * size)
-    ((partition, some),) = Partitioner(count, 100).split(rows)
+    ((partition, some),) = Partitioner(count, 100).split_by_partition(rows)
     assert (partition, some) == (TopicPartition("t", 1), rows)
 
 

@@ -15,10 +15,10 @@ from minibroker.client.client_errors import ClientError, Reaction
 from minibroker.client.cluster_client import Leader
 from minibroker.pipeline.encode.batch_settings import BatchSettings
 from minibroker.pipeline.log_source import TopicPartition
-from minibroker.pipeline.sink.sender import Sender
+from minibroker.pipeline.sink.sender import ProduceSender
 from minibroker.pipeline.sink.sink_settings import SinkSettings
-from minibroker.pipeline.sink.sink_transaction import Fenced, Identity, RecordRefused, WriteFailed
-from minibroker.pipeline.sink.task import Rows
+from minibroker.pipeline.sink.sink_transaction import ProducerFenced, ProducerIdentity, RecordRefused, WriteFailed
+from minibroker.pipeline.sink.task import RowsConverter
 from minibroker.protocol.errors import ErrorCode
 from minibroker.protocol.records.batch import check_batch
 from minibroker.protocol.records.payload import iterate_records
@@ -79,7 +79,7 @@ def _answer(step: Step, partition: TopicPartition) -> SimpleNamespace:
 
 
 def rows(count: int, value: bytes = b"value") -> pa.RecordBatch:
-    return Rows("t").convert_rows(
+    return RowsConverter("t").convert_rows(
         pa.record_batch({"value": pa.array([value + b"%d" % number for number in range(count)])})
     )
 
@@ -88,12 +88,12 @@ def send(
     client: ScriptedClient,
     count: int = 4,
     settings: SinkSettings = SETTINGS,
-    identity: Identity | None = None,
+    identity: ProducerIdentity | None = None,
     renew: Callable[[], None] | None = None,
     partitions: Sequence[TopicPartition] = (ONE,),
 ) -> None:
-    sender = Sender(client, settings, identity or Identity(7, 3), renew=renew)  # type: ignore[arg-type]
-    sender.send({partition: rows(count) for partition in partitions})
+    sender = ProduceSender(client, settings, identity or ProducerIdentity(7, 3), renew=renew)  # type: ignore[arg-type]
+    sender.send_rows({partition: rows(count) for partition in partitions})
 
 
 def said(batch: bytes) -> tuple[int, int, int]:
@@ -167,7 +167,7 @@ def test_a_record_rejected_by_the_broker_is_named() -> None:
 @pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
 def test_a_fenced_producer_stops(code: int) -> None:
     client = ScriptedClient(code)
-    with pytest.raises(Fenced, match=f"t-0: {ErrorCode(code).name}"):
+    with pytest.raises(ProducerFenced, match=f"t-0: {ErrorCode(code).name}"):
         send(client)
     assert len(client.requests) == 1
 
@@ -184,8 +184,8 @@ def test_a_permanent_error_stops_the_sender_immediately(step: int | str) -> None
 
 @pytest.mark.parametrize("code", [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID])
 def test_a_partition_that_lost_its_sequences_gets_a_new_producer(code: int) -> None:
-    client, identity = ScriptedClient(OK, code), Identity(7, 3)
-    send(client, 10, identity=identity, renew=lambda: identity.become(8, 0))
+    client, identity = ScriptedClient(OK, code), ProducerIdentity(7, 3)
+    send(client, 10, identity=identity, renew=lambda: identity.set_id_and_epoch(8, 0))
     assert [said(batch) for batch in client.batches(ONE)] == [(7, 3, 0), (7, 3, 4), (8, 0, 0), (8, 0, 4)]
     assert values([*client.batches(ONE)[:1], *client.batches(ONE)[2:]]) == [b"value%d" % number for number in range(10)]
 
@@ -197,8 +197,8 @@ def test_the_producer_is_not_replaced_while_a_batch_may_be_written() -> None:
         {ONE: unknown, TWO: ErrorCode.LEADER_NOT_AVAILABLE},
         {ONE: unknown, TWO: ErrorCode.DUPLICATE_SEQUENCE_NUMBER},
     )
-    identity = Identity(7, 3)
-    send(client, 8, identity=identity, renew=lambda: identity.become(8, 0), partitions=(ONE, TWO))
+    identity = ProducerIdentity(7, 3)
+    send(client, 8, identity=identity, renew=lambda: identity.set_id_and_epoch(8, 0), partitions=(ONE, TWO))
     assert [said(batch)[0] for batch in client.batches(ONE)] == [7, 7, 7, 8, 8]
     assert [said(batch)[0] for batch in client.batches(TWO)] == [7, 7, 7, 8]
 
@@ -227,12 +227,12 @@ def test_requests_are_limited_in_size() -> None:
 
 def test_batches_without_a_producer_id_have_no_producer() -> None:
     client = ScriptedClient()
-    send(client, identity=Identity())
+    send(client, identity=ProducerIdentity())
     assert [said(batch) for batch in client.batches(ONE)] == [(-1, -1, -1)]
 
 
 def test_a_sequence_wraps_to_0() -> None:
-    identity = Identity(7, 3, sequences={ONE: 0x7FFFFFFD})
+    identity = ProducerIdentity(7, 3, sequences={ONE: 0x7FFFFFFD})
     client = ScriptedClient()
     send(client, 6, identity=identity)
     assert [said(batch)[2] for batch in client.batches(ONE)] == [0x7FFFFFFD, 1]

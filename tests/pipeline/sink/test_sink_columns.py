@@ -11,7 +11,7 @@ import pytest
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.schemas import HEADERS, TIMESTAMP
 from minibroker.pipeline.sink.sink_transaction import RecordRefused
-from minibroker.pipeline.sink.task import ROWS, Rows, check_columns
+from minibroker.pipeline.sink.task import ROWS, RowsConverter, check_columns
 from tests.cases import for_each
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_900, UTC)
@@ -54,7 +54,7 @@ def test_a_dataframe_is_converted_to_the_columns_of_the_sink() -> None:
             "headers": pa.array(headers, HEADERS),
         }
     )
-    rows = Rows(None)
+    rows = RowsConverter(None)
     rows.convert_rows(batch)
     made = rows.convert_rows(batch)
     assert made.schema == ROWS
@@ -65,7 +65,7 @@ def test_a_dataframe_is_converted_to_the_columns_of_the_sink() -> None:
 
 def test_the_topic_option_overrides_the_column() -> None:
     batch = pa.record_batch({"value": ["v"], "topic": ["column"]})
-    assert Rows("option").convert_rows(batch).column("topic").to_pylist() == ["option"]
+    assert RowsConverter("option").convert_rows(batch).column("topic").to_pylist() == ["option"]
 
 
 @pytest.mark.parametrize(
@@ -75,19 +75,19 @@ def test_the_topic_option_overrides_the_column() -> None:
 def test_a_row_without_a_timestamp_gets_the_current_time(column: pa.Array | None) -> None:
     batch = pa.record_batch({"value": ["v"]} | ({} if column is None else {"timestamp": column}))
     before = int(time.time() * 1000)
-    assert before <= Rows("t").convert_rows(batch).column("timestamp")[0].as_py() <= int(time.time() * 1000)
+    assert before <= RowsConverter("t").convert_rows(batch).column("timestamp")[0].as_py() <= int(time.time() * 1000)
 
 
 def test_missing_timestamps_can_be_kept_and_given_ones_ignored() -> None:
     none = pa.record_batch({"value": ["v"], "timestamp": pa.nulls(1, TIMESTAMP)})
-    assert Rows("t", keep_none=True).convert_rows(none).column("timestamp").to_pylist() == [-1]
+    assert RowsConverter("t", keep_none=True).convert_rows(none).column("timestamp").to_pylist() == [-1]
     given = pa.record_batch({"value": ["v"], "timestamp": pa.array([NOW], TIMESTAMP)})
-    assert Rows("t", keep_timestamps=False).convert_rows(given).column("timestamp")[0].as_py() > NOW_MS
+    assert RowsConverter("t", keep_timestamps=False).convert_rows(given).column("timestamp")[0].as_py() > NOW_MS
 
 
 def test_a_double_timestamp_is_in_seconds() -> None:
     batch = pa.record_batch({"value": ["v"], "timestamp": pa.array([1.5])})
-    assert Rows("t").convert_rows(batch).column("timestamp").to_pylist() == [1500]
+    assert RowsConverter("t").convert_rows(batch).column("timestamp").to_pylist() == [1500]
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_a_double_timestamp_is_in_seconds() -> None:
 )
 def test_an_invalid_row_is_named(columns: dict[str, object], why: str) -> None:
     with pytest.raises(RecordRefused, match=why):
-        Rows(None).convert_rows(pa.record_batch({"value": ["a", "b"]} | columns))
+        RowsConverter(None).convert_rows(pa.record_batch({"value": ["a", "b"]} | columns))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from minibroker.cli.pipeline.pipeline_shared import find_reason
+from minibroker.cli.pipeline.pipeline_shared import find_reason_in_spark_error
 from minibroker.pipeline.log_source import TopicPartition
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.compression import Compression
@@ -72,7 +72,7 @@ def failure(frame: DataFrame) -> str:
     """In one line, as the commands say it."""
     with pytest.raises(Exception) as caught:
         frame.collect()
-    return find_reason(str(caught.value))
+    return find_reason_in_spark_error(str(caught.value))
 
 
 def test_all_columns_of_a_directory_are_read(spark: SparkSession, directory: Path) -> None:
@@ -108,7 +108,7 @@ def test_unreadable_input_is_reported_in_one_line(
 ) -> None:
     with pytest.raises(Exception) as caught:
         load(spark, directory, **options).collect()
-    assert find_reason(str(caught.value)).startswith(complaint)
+    assert find_reason_in_spark_error(str(caught.value)).startswith(complaint)
     assert frames_of_ours(str(caught.value)) == 1
 
 
@@ -128,7 +128,9 @@ def test_sql_reads_through_a_temporary_view(spark: SparkSession, directory: Path
 def test_sql_cannot_create_a_table_that_would_lose_its_options(spark: SparkSession, directory: Path) -> None:
     with pytest.raises(Exception) as caught:
         spark.sql(f"CREATE TABLE visits USING minibroker OPTIONS (path '{directory}', subscribe 'visits')")
-    assert find_reason(str(caught.value)).startswith("CREATE TABLE: Spark reads tables of a Python source without")
+    assert find_reason_in_spark_error(str(caught.value)).startswith(
+        "CREATE TABLE: Spark reads tables of a Python source without"
+    )
 
 
 def test_a_query_is_divided_into_the_requested_number_of_tasks(spark: SparkSession, directory: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from minibroker.cli.pipeline.pipeline_shared import find_reason
+from minibroker.cli.pipeline.pipeline_shared import find_reason_in_spark_error
 from minibroker.pipeline.log_source import TopicPartition
 from tests.pipeline.directory.support import fill, log_in
 
@@ -82,7 +82,7 @@ def test_missing_offsets_fail_a_stream_unless_data_loss_is_allowed(spark: SparkS
     with pytest.raises(Exception) as caught:
         Stream(spark, tmp_path).run()
     complaint = f"orders-0: offsets 3 to {first - 1} are gone; failOnDataLoss=false reads what is left"
-    assert find_reason(str(caught.value)) == complaint
+    assert find_reason_in_spark_error(str(caught.value)) == complaint
     lenient = Stream(spark, tmp_path, failOnDataLoss="false")
     assert [batch["numInputRows"] for batch in lenient.run()] == [93 - first]
     assert lenient.rows() == [*rows_of(ORDERS, 0, 3), *rows_of(ORDERS, first, 93)]
@@ -92,4 +92,4 @@ def test_a_stream_rejects_an_end(spark: SparkSession, tmp_path: Path) -> None:
     fill(log_in(tmp_path / "logs", ORDERS), 1)
     with pytest.raises(Exception) as caught:
         Stream(spark, tmp_path, endingOffsets="latest").run()
-    assert find_reason(str(caught.value)) == "endingOffsets: not an option of a stream of records"
+    assert find_reason_in_spark_error(str(caught.value)) == "endingOffsets: not an option of a stream of records"

@@ -18,7 +18,7 @@ from pyspark.sql.types import (
 from minibroker.pipeline.log_source import OptionError, Table
 from minibroker.pipeline.options import ReadOptions, parse_options
 from minibroker.pipeline.schemas import BATCHES, EXACT, RECORDS, choose_columns
-from minibroker.pipeline.sources.tables import get_column_names, make_offered_schema
+from minibroker.pipeline.sources.tables import get_column_names, make_default_schema
 
 NOT_EXACT = [name for name in BATCHES.names if name not in EXACT]
 OF_KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
@@ -37,22 +37,22 @@ def refusal(schema: StructType, **others: str) -> str:
 def test_the_columns_are_those_of_sparks_own_kafka_source() -> None:
     types = [BinaryType(), BinaryType(), StringType(), IntegerType(), LongType(), TimestampType(), IntegerType()]
     fields = [StructField(name, of, True) for name, of in zip(OF_KAFKA, types, strict=True)]
-    assert make_offered_schema(options()) == StructType(fields)
+    assert make_default_schema(options()) == StructType(fields)
     header = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-    assert make_offered_schema(options(includeHeaders="true")) == StructType(
+    assert make_default_schema(options(includeHeaders="true")) == StructType(
         [*fields, StructField("headers", ArrayType(header))]
     )
 
 
 def test_permissive_mode_adds_a_damage_column() -> None:
-    assert make_offered_schema(options(mode="PERMISSIVE")).names == [*OF_KAFKA, "_corrupt"]
-    assert make_offered_schema(options("batches", mode="PERMISSIVE")).names == NOT_EXACT
-    assert make_offered_schema(options("batches")).names == NOT_EXACT[:-1]
+    assert make_default_schema(options(mode="PERMISSIVE")).names == [*OF_KAFKA, "_corrupt"]
+    assert make_default_schema(options("batches", mode="PERMISSIVE")).names == NOT_EXACT
+    assert make_default_schema(options("batches")).names == NOT_EXACT[:-1]
 
 
 @pytest.mark.parametrize("table", ["records", "batches"])
 def test_rows_have_exactly_the_schema_that_spark_expects(table: Table) -> None:
-    schema = make_offered_schema(
+    schema = make_default_schema(
         options(table, mode="PERMISSIVE", **({"includeHeaders": "true"} if table == "records" else {}))
     )
     given = choose_columns({"records": RECORDS, "batches": BATCHES}[table], schema.names)
@@ -65,7 +65,7 @@ def test_a_schema_selects_columns_in_its_order() -> None:
 
 
 def test_headers_can_be_selected_without_an_option() -> None:
-    schema = StructType([make_offered_schema(options(includeHeaders="true"))["headers"]])
+    schema = StructType([make_default_schema(options(includeHeaders="true"))["headers"]])
     assert get_column_names(schema, options()) == ("headers",)
 
 

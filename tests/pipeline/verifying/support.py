@@ -15,7 +15,7 @@ import numpy as np
 
 from minibroker.pipeline.decode.batch_headers import read_headers_at, scan_headers
 from minibroker.pipeline.verifying.findings import CHECKS, Finding
-from minibroker.pipeline.verifying.log_blocks import Block
+from minibroker.pipeline.verifying.log_blocks import LogBlock
 from minibroker.pipeline.verifying.log_files import plan_directory
 from minibroker.pipeline.verifying.verify_job import verify_plan
 from minibroker.protocol.records.batch import BatchHeader, check_batch, set_checksum
@@ -31,13 +31,13 @@ SETTINGS = LogSettings(segment_bytes=2000, index_interval_bytes=200)
 INT64, INT32, INT16 = Struct(">q"), Struct(">i"), Struct(">h")
 
 
-def block_of(data: bytes) -> Block:
+def block_of(data: bytes) -> LogBlock:
     """A block of the batches in `data`, as sound ones."""
     headers = read_headers_at(memoryview(data), scan_headers(memoryview(data)).positions)
     count = len(headers.size)
     first_offset = np.where(headers.record_count < 0, -1, headers.base_offset)
     sound, damages = np.ones(count, np.bool_), np.zeros(count, np.int64)
-    return Block(memoryview(data), headers, headers.position, sound, damages, first_offset)
+    return LogBlock(memoryview(data), headers, headers.position, sound, damages, first_offset)
 
 
 def judge(

@@ -8,7 +8,7 @@ from struct import Struct
 import pytest
 
 from minibroker.pipeline.verifying.index_checks import OffsetIndexCheck, TimeIndexCheck
-from minibroker.pipeline.verifying.log_blocks import Block
+from minibroker.pipeline.verifying.log_blocks import LogBlock
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.record import Record
 from tests.pipeline.verifying.support import block_of
@@ -19,7 +19,7 @@ COUNT = 10
 TIMES = (5, 9, 7, 20, 20, 1, 30, 2, 3, 40)  # of each batch; batches have two records
 
 
-def block() -> Block:
+def block() -> LogBlock:
     batches = [
         bytes(build_batch([Record(timestamp=time)] * 2, base_offset=BASE + 2 * number))
         for number, time in enumerate(TIMES)
@@ -36,7 +36,7 @@ def found(tmp_path: Path, *entries: tuple[int, int], tail: bytes = b"") -> list[
     file = tmp_path / "a.index"
     file.write_bytes(b"".join(ENTRY.pack(offset, POSITIONS[batch]) for offset, batch in entries) + tail)
     check = OffsetIndexCheck(str(file), BASE)
-    check.take(BLOCK)
+    check.compare_with_block(BLOCK)
     return [problem.kind for problem in check.iterate_problems(END, damaged=False)]
 
 
@@ -44,7 +44,7 @@ def found_times(tmp_path: Path, *entries: tuple[int, int], tail: bytes = b"", cl
     file = tmp_path / "a.timeindex"
     file.write_bytes(b"".join(TIME_ENTRY.pack(*entry) for entry in entries) + tail)
     check = TimeIndexCheck(str(file), BASE)
-    check.take(BLOCK)
+    check.compare_with_block(BLOCK)
     return [problem.kind for problem in check.iterate_problems(BASE + 2 * COUNT - 1, closed=closed, damaged=False)]
 
 

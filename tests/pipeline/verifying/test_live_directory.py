@@ -48,7 +48,7 @@ def test_a_concurrently_deleted_log_is_not_damage(tmp_path: Path) -> None:
 
 def test_files_are_listed_again_if_one_is_removed_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path)
-    segments_of = log_files.list_segments
+    segments_of = log_files.list_segment_plans
     left = [2, 1]
 
     def removing(partition: PartitionPlan) -> list[log_files.SegmentPlan]:
@@ -56,7 +56,7 @@ def test_files_are_listed_again_if_one_is_removed_meanwhile(tmp_path: Path, monk
             remove(path, left.pop())
         return segments_of(partition)
 
-    monkeypatch.setattr(log_files, "list_segments", removing)
+    monkeypatch.setattr(log_files, "list_segment_plans", removing)
     plan = plan_directory(str(tmp_path))
     assert not left
     assert [each.base_offset for each in plan.segments] == sorted(int(file.stem) for file in path.glob("*.log"))
@@ -69,5 +69,5 @@ def test_a_concurrently_deleted_topic_is_omitted(tmp_path: Path, monkeypatch: py
         shutil.rmtree(path)
         raise FileNotFoundError(partition.directory)
 
-    monkeypatch.setattr(log_files, "list_segments", deleting)
+    monkeypatch.setattr(log_files, "list_segment_plans", deleting)
     assert plan_directory(str(tmp_path)).partitions == ()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.verifying.log_blocks import LogFile
+from minibroker.pipeline.verifying.log_blocks import LogFileReader
 from minibroker.protocol.records.building import build_batch
 from minibroker.protocol.records.conversion import build_records_in_format
 from minibroker.protocol.records.record import Record
@@ -29,7 +29,7 @@ def walked(
 ) -> tuple[list[int], list[str]]:
     """(offsets of the sound batches, what was found)."""
     path.write_bytes(data)
-    file = LogFile(str(path), block_bytes=block_bytes, is_last=is_last)
+    file = LogFileReader(str(path), block_bytes=block_bytes, is_last=is_last)
     try:
         offsets = [
             offset

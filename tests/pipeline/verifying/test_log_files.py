@@ -80,9 +80,9 @@ def test_a_checkpointed_partition_without_a_segment_is_found(tmp_path: Path) -> 
 def test_a_thousand_findings_of_a_kind_are_listed_per_file() -> None:
     findings = Findings("orders", 0, "orders-0", frozenset({"crc"}))
     for position in range(MAX_OF_A_KIND + 5):
-        findings.add("a.log", Problem("crc", position, -1, "wrong"))
-        findings.add("a.log", Problem("crc", position, -1, "wrong"))
-        findings.add("a.log", Problem("gap", position, -1, "not asked for"))
+        findings.add_problem("a.log", Problem("crc", position, -1, "wrong"))
+        findings.add_problem("a.log", Problem("crc", position, -1, "wrong"))
+        findings.add_problem("a.log", Problem("gap", position, -1, "not asked for"))
     listed = list(findings)
     assert len(listed) == MAX_OF_A_KIND
     assert listed[-1].detail == "wrong; further ones of this kind are not listed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minibroker.pipeline.verifying.record_checks import check_messages
+from minibroker.pipeline.verifying.record_checks import check_old_messages
 from minibroker.protocol.records.compression import compress
 from minibroker.protocol.records.message import encode_message
 from minibroker.protocol.records.message_set import build_message_set
@@ -20,7 +20,7 @@ records = st.lists(st.builds(Record, st.just(0), st.integers(-1, 1 << 45), blobs
 def checked(data: bytes, *, compacted: bool = False) -> tuple[list[str], list[int], list[int]]:
     """(kinds of the problems, offsets of the records, first offsets of the batches)."""
     block = block_of(data)
-    problems, found = check_messages(block, compacted=compacted)
+    problems, found = check_old_messages(block, compacted=compacted)
     return (
         [each.kind for each in problems],
         [o for each in found for o in each.offset.tolist()],

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from minibroker.pipeline.verifying.producer_checks import (
     EXPIRATION_MS,
-    Event,
     ProducerCheck,
-    State,
+    ProducerEvent,
+    ProducerState,
     check_first_events_of_segment,
 )
 from minibroker.protocol.records.batch import MAX_SEQUENCE
 from tests.cases import for_each
 
 
-def data(first: int, count: int = 1, *, epoch: int = 0, offset: int = 0, timestamp: int = 0, missing: int = 0) -> Event:
+def data(
+    first: int, count: int = 1, *, epoch: int = 0, offset: int = 0, timestamp: int = 0, missing: int = 0
+) -> ProducerEvent:
     last = first + count - 1 & MAX_SEQUENCE
-    return Event(epoch, first, last, offset, offset + count - 1, timestamp, offset * 100, missing)
+    return ProducerEvent(epoch, first, last, offset, offset + count - 1, timestamp, offset * 100, missing)
 
 
-def marker(*, epoch: int = 0, offset: int = 0, missing: int = 0) -> Event:
-    return Event(epoch, -1, -1, offset, offset, 0, offset * 100, missing)
+def marker(*, epoch: int = 0, offset: int = 0, missing: int = 0) -> ProducerEvent:
+    return ProducerEvent(epoch, -1, -1, offset, offset, 0, offset * 100, missing)
 
 
-def found(*events: Event, log_start: int = 0) -> list[str]:
+def found(*events: ProducerEvent, log_start: int = 0) -> list[str]:
     check = ProducerCheck(log_start)
-    problems = (check.take(7, event) for event in events)
+    problems = (check.check_event(7, event) for event in events)
     return [problem.kind for problem in problems if problem is not None]
 
 
@@ -44,7 +46,7 @@ def found(*events: Event, log_start: int = 0) -> list[str]:
         (data(0), marker(epoch=1, missing=3), data(25, epoch=1, missing=3)),
     ],
 )
-def test_consecutive_sequences_have_no_findings(events: tuple[Event, ...]) -> None:
+def test_consecutive_sequences_have_no_findings(events: tuple[ProducerEvent, ...]) -> None:
     assert found(*events) == []
 
 
@@ -63,7 +65,7 @@ def test_consecutive_sequences_have_no_findings(events: tuple[Event, ...]) -> No
         ((data(0, 3), data(1, missing=3)), ["sequence-duplicate"]),  # compaction changes no order
     ],
 )
-def test_a_sequence_gap_is_found_once(events: tuple[Event, ...], kinds: list[str]) -> None:
+def test_a_sequence_gap_is_found_once(events: tuple[ProducerEvent, ...], kinds: list[str]) -> None:
     assert found(*events) == kinds
 
 
@@ -72,14 +74,14 @@ def test_records_before_the_log_start_are_not_verified() -> None:
     assert found(data(0, 3, offset=10), data(9, offset=20), log_start=12) == ["sequence-gap"]
 
 
-def in_segments(*segments: list[Event], missing: tuple[int, ...] = ()) -> list[tuple[str, int]]:
+def in_segments(*segments: list[ProducerEvent], missing: tuple[int, ...] = ()) -> list[tuple[str, int]]:
     """Return what is found if the events lie in segments, each judged for itself first: kind and offset."""
-    states: dict[int, State] = {}
+    states: dict[int, ProducerState] = {}
     problems = set()
     total = 0
     for number, events in enumerate(segments):
         check = ProducerCheck()
-        problems |= {check.take(7, event) for event in events}
+        problems |= {check.check_event(7, event) for event in events}
         total += missing[number] if missing else 0
         problems |= {*check_first_events_of_segment(states, check, total, 0)}
     return sorted((problem.kind, problem.offset) for problem in problems if problem is not None)
@@ -101,6 +103,6 @@ def test_missing_segments_excuse_sequence_gaps() -> None:
 def test_the_state_after_a_segment_with_many_markers_is_small() -> None:
     check = ProducerCheck()
     for offset in range(1000):
-        check.take(7, marker(offset=offset))
+        check.check_event(7, marker(offset=offset))
     assert len(check.heads[7]) == 2
     assert in_segments([data(0)], [marker(offset=n) for n in range(1, 9)], [data(1, offset=9)]) == []

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minibroker.pipeline.verifying import record_checks
-from minibroker.pipeline.verifying.record_checks import Checked, check_records
+from minibroker.pipeline.verifying.record_checks import CheckedBlock, check_records
 from minibroker.protocol.errors import KafkaError
 from minibroker.protocol.records.batch import read_header, set_checksum
 from minibroker.protocol.records.building import build_batch
@@ -24,7 +24,7 @@ records = st.lists(
 CODECS = range(5)
 
 
-def checked(batches: list[bytes], *, compacted: bool = False) -> Checked:
+def checked(batches: list[bytes], *, compacted: bool = False) -> CheckedBlock:
     """The batches side by side in a block, as sound ones."""
     return check_records(block_of(b"".join(batches)), compacted=compacted)
 

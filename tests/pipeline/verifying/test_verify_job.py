@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from minibroker.pipeline.engines import OnSpark
+from minibroker.pipeline.engines import SparkEngine
 from minibroker.pipeline.log_source import OptionError
 from minibroker.pipeline.verifying.findings import Finding, sort_findings
-from minibroker.pipeline.verifying.verify_job import make_row, make_table, verify
+from minibroker.pipeline.verifying.verify_job import make_finding_row, make_findings_table, verify
 from tests.pipeline.verifying.planted import FAULTS
 from tests.pipeline.verifying.support import judge, kinds, written
 
@@ -22,8 +22,8 @@ FINDING = Finding("orders", 0, "orders-0/x.log", 7, 61, "crc", "error", "wrong")
 
 def test_findings_are_converted_to_rows() -> None:
     of_directory = Finding("", -1, "cleaner-offset-checkpoint", -1, -1, "checkpoint", "error", "it is not text")
-    rows = make_table([FINDING, of_directory]).to_pylist()
-    assert rows == [make_row(FINDING), make_row(of_directory)]
+    rows = make_findings_table([FINDING, of_directory]).to_pylist()
+    assert rows == [make_finding_row(FINDING), make_finding_row(of_directory)]
     assert (rows[1]["offset"], rows[1]["topic"]) == (None, None)
 
 
@@ -32,7 +32,7 @@ def test_spark_and_one_thread_have_the_same_findings(spark: SparkSession, kind: 
     FAULTS[kind](tmp_path)
     expected = judge(tmp_path)
     assert kind in kinds(expected)
-    assert verify(str(tmp_path), engine=OnSpark(spark)) == make_table(sort_findings(expected))
+    assert verify(str(tmp_path), engine=SparkEngine(spark)) == make_findings_table(sort_findings(expected))
 
 
 def test_a_valid_directory_and_one_without_segments_have_no_findings(tmp_path: Path) -> None:
