@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from minibroker.broker.clock import SLICE_MS, Clock
 from minibroker.protocol.apis import READS, ApiKey
@@ -84,19 +84,36 @@ def pause() -> _Pause:
     return _PAUSE
 
 
-class _AwaitedSteps(Generic[Result]):
-    __slots__ = ("_steps",)
+class Uncompiled(Generic[Result]):
+    """Awaits a coroutine or steps of a module that may not be compiled: `await Uncompiled(coroutine)`.
 
-    def __init__(self, steps: Steps[Result]) -> None:
-        self._steps = steps
+    A compiled coroutine throws three arguments into what it awaits, of which Python warns from 3.12 on: in a test of a
+    user who makes errors of warnings, that would end the request.
+    """
 
-    def __await__(self) -> Steps[Result]:
-        return self._steps
+    __slots__ = ("_awaited",)
+
+    def __init__(self, awaited: Coroutine[Any, Any, Result] | Steps[Result]) -> None:
+        self._awaited = awaited
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return cast("Generator[Any, None, Result]", self)
+
+    def __next__(self) -> Any:
+        return self._awaited.send(None)
+
+    def throw(self, kind: Any, error: BaseException | None = None, _: Any = None) -> Any:
+        """Throw into what is awaited, as a generator does: an error alone, or its kind and traceback beside it."""
+        return self._awaited.throw(kind if error is None else error)
+
+    def close(self) -> None:
+        """End what is awaited."""
+        self._awaited.close()
 
 
 async def in_slices(steps: Steps[Result]) -> Result:
     """Run a computation in steps, with a pause between any two: `await in_slices(steps)`."""
-    return await _AwaitedSteps(steps)
+    return await Uncompiled(steps)
 
 
 async def sleep(clock: Clock, delay_ms: float) -> None:

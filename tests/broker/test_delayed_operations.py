@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from minibroker.broker.delayed_operations import (
     Promise,
     Slicer,
     Stage,
+    Uncompiled,
     in_slices,
     pause,
     sleep,
@@ -362,3 +363,18 @@ def test_a_response_is_reported_as_lost_if_its_client_has_gone_when_the_handler_
     assert not lost
     loop.take_turns()
     assert (lost, loop.answers) == ([True], [])
+
+
+def test_what_is_not_compiled_gets_an_error_as_one_argument() -> None:
+    thrown: list[object] = []
+
+    class Inner:
+        """A coroutine of Python 3.12, which warns of more."""
+
+        def throw(self, error: object) -> None:
+            thrown.append(error)
+
+    error, inner = ValueError("a"), cast("Coroutine[Any, Any, None]", Inner())
+    Uncompiled(inner).throw(ValueError, error, None)
+    Uncompiled(inner).throw(error)
+    assert thrown == [error, error]
