@@ -65,7 +65,9 @@ def target_of(task: ReplayTask) -> str:
 def replay(task: ReplayTask, *batches: pa.RecordBatch, partition: int = 0) -> ReplayedPartition:
     """Replay what the batches, which are in order, have of a partition."""
     whole = pa.Table.from_batches(batches)
-    return pickle.loads(pickle.dumps(task)).run(TopicPartition("old", partition), reading(whole, task.commit_records))
+    return pickle.loads(pickle.dumps(task)).replay_partition(
+        TopicPartition("old", partition), reading(whole, task.commit_records)
+    )
 
 
 def offsets_in(broker: RunningBroker, task: ReplayTask, isolation: str = "read_committed") -> list[int]:
